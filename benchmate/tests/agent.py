@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import shutil
 import socket
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmate.ring import RingEntry, RingReader
+from benchmate.ring import RingEntry, take_entries, take_losses
 
 QUICK = {"measure": {"warmup_steps": 2, "warmup_s": 0, "window_steps": 5, "window_s": 0}}
 
@@ -34,7 +35,7 @@ class Agent:
     """Use as a context manager; `lines` holds what came, control lines and records alike."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    rings: list[tuple[dict[str, Any], RingReader]] = field(default_factory=list)
+    rings: list[tuple[dict[str, Any], mmap.mmap]] = field(default_factory=list)
     malformed: list[bytes] = field(default_factory=list)
 
     def __enter__(self) -> Agent:
@@ -82,7 +83,8 @@ class Agent:
                 if parsed.get("event") is not None and not (line.startswith(b'{"event": ') and line.endswith(b"}\n")):
                     self.malformed.append(line)
                 if "ring" in parsed:
-                    self.rings.append((parsed["ring"], RingReader.of(Path(parsed["ring"]["path"]))))
+                    with Path(parsed["ring"]["path"]).open("r+b") as ring:
+                        self.rings.append((parsed["ring"], mmap.mmap(ring.fileno(), 0)))
                 if "ready" in parsed:
                     connection.sendall(b'{"go": 1.0}\n')
                 self.lines.append(parsed)
@@ -117,14 +119,14 @@ class Agent:
     def entries(self, task: str = "train") -> list[RingEntry]:
         """The observations of a task, from all its rings."""
         found: list[RingEntry] = []
-        for meta, reader in self.rings:
+        for meta, memory in self.rings:
             if meta["task"] == task and meta["kind"] == "rate":
-                found += reader.entries(writer_is_dead=True)
+                found += take_entries(memory)
         return found
 
     def losses(self) -> list[float]:
         """The losses, from all rings of them."""
-        return [loss for meta, reader in self.rings if meta["kind"] == "loss" for _, _, loss in reader.losses()]
+        return [loss for meta, memory in self.rings if meta["kind"] == "loss" for _, _, loss in take_losses(memory)]
 
     def metrics(self) -> dict[str, Any]:
         """Every metric by name."""

@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+from benchmate.ring import take_entries
+
 ACCELERATED = """
     import os, torch
     from accelerate import Accelerator
@@ -54,5 +56,5 @@ def test_two_ranks_under_accelerate_launch_report_also_when_their_counts_differ(
     assert ran.code == 0, ran.stderr
     assert agent.controls("fail") == []
     assert {hello["rank"] for hello in agent.controls("hello")} == {0, 1}
-    items = {meta["rank"]: {entry.n for entry in reader.entries(writer_is_dead=True)} for meta, reader in agent.rings}
+    items = {meta["rank"]: {entry.n for entry in take_entries(memory)} for meta, memory in agent.rings}
     assert items == {0: {2}, 1: {3}}

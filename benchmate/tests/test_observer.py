@@ -13,7 +13,7 @@ from benchmate import observation_writer
 from benchmate.configuration import parse_config
 from benchmate.errors import BenchmateError
 from benchmate.observed_loops import ObservedIterable, ObservedIterator, Steps
-from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, RingReader
+from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, take_entries
 from benchmate.session import Session
 
 
@@ -212,7 +212,7 @@ def test_fractional_item_counts_are_kept_to_a_thousandth():
     mark = Steps(here.observer("train", "epochs/s"))
     for _ in range(3):
         mark(0.125)
-    (first, second) = RingReader(here.observers["train"].ring.memory).entries()
+    (first, second) = take_entries(here.observers["train"].ring.memory)
     assert first.flags & MILLI
     assert (first.items, second.items) == (0.125, 0.125)
 
@@ -330,14 +330,13 @@ def device(monkeypatch):
 def test_device_times_are_filled_in_when_their_events_complete(device):
     here = measuring(window=100)
     observer = here.observer("train", "items/s")
-    reader = RingReader(observer.ring.memory)
     read = []
     for index in ObservedIterable(range(20), observer, 1):
         device.done = device.recorded - 3
-        read += reader.entries() if index % 4 == 0 else []
+        read += take_entries(observer.ring.memory) if index % 4 == 0 else []
     assert device.waited == 1  # where the window begins
     observer.close()
-    assert observer.meta["clock"] == "event"
+    assert observer.ring.meta["clock"] == "event"
     assert len(here.sink.of("rate")) + len(read) == 20
     got = [data["clock"] for data in here.sink.of("rate")]
     assert "event" in got

@@ -11,7 +11,7 @@ import pytest
 
 from benchmate.configuration import Measure, parse_config, read_config
 from benchmate.errors import BenchmateError
-from benchmate.summary_table import median, throughput
+from benchmate.summary_table import TaskTotals
 
 
 def python(code: str) -> str:
@@ -63,13 +63,12 @@ def test_a_missing_configuration_is_a_usage_error(tmp_path):
     assert subprocess.run([sys.executable, "-m", "benchmate.run"], capture_output=True, check=False).returncode == 2
 
 
-def test_throughput_is_a_ratio_of_totals_not_a_mean_of_rates():
-    assert throughput(3 * 32, 0.1 + 0.1 + 0.4) == pytest.approx(160)
-    assert throughput(1, 0) is None
-
-
-def test_the_median_of_an_even_number_is_the_mean_of_the_middle_two():
-    assert (median([3, 1, 2]), median([4, 1, 2, 3]), median([])) == (2, 2.5, None)
+def test_the_rate_of_a_task_is_a_ratio_of_totals_not_a_mean_of_rates():
+    totals = TaskTotals()
+    for elapsed in (0.1, 0.1, 0.4):
+        totals.add({"units": "items/s", "n": 32, "elapsed": elapsed})
+    assert totals.row("train") == ("train", "3", "0", "0.600", "160", "items/s", "100 ms")
+    assert TaskTotals().row("train")[4:] == ("-", "", "-")
 
 
 def test_the_demo_prints_a_table_of_rates():

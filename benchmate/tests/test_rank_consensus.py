@@ -11,6 +11,7 @@ import pytest
 
 from benchmate import rank_consensus
 from benchmate.rank_consensus import RankConsensus
+from benchmate.ring import take_entries
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -85,7 +86,7 @@ def test_two_ranks_under_torchrun_both_report_and_end_together(agent, tmp_path):
     assert {hello["rank"] for hello in agent.controls("hello")} == {0, 1}
     assert len(agent.windows()) == 2
     counts = {}
-    for meta, reader in agent.rings:
-        counts[meta["rank"]] = sum(entry.steps for entry in reader.entries(writer_is_dead=True))
+    for meta, memory in agent.rings:
+        counts[meta["rank"]] = sum(entry.steps for entry in take_entries(memory))
     assert counts[0] == counts[1]
     assert ran.code == 0, ran.stderr

@@ -6,12 +6,12 @@ import importlib
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 
 from benchmate.errors import ProbeError
-from benchmate.probes.function_lookup import find_function
-from benchmate.probes.ptera_streams import open_stream
+from benchmate.probes.ptera_streams import find_function, open_stream
 
 # name -> (source, words of the refusal); the table of constructs that were found to break or change the program.
 REFUSED = {
@@ -65,7 +65,8 @@ def module(tmp_path, monkeypatch):
 
 def probe(selector, env=None, **options):
     fired = []
-    stream = open_stream(selector, on_fire=lambda: fired.append(1), on_error=fired.append, env=env or {}, **options)
+    recorder = SimpleNamespace(fire=lambda: fired.append(1), failed=fired.append)
+    stream = open_stream(selector, recorder, env=env or {}, **options)
     return stream, fired
 
 
@@ -217,8 +218,9 @@ def test_ptera_works_without_ast_str(tmp_path):
         if "__getattr__" in vars(ast):
             del ast.__getattr__
         sys.path.insert(0, sys.argv[1])
+        from benchmate.probe_registry import Probe
         from benchmate.probes.ptera_streams import open_stream
-        stream = open_stream("/probed314/f > x", on_fire=lambda: None, on_error=print, env={})
+        stream = open_stream("/probed314/f > x", Probe("x"), env={})
         seen = stream["x"].accum()
         import probed314
         with stream:

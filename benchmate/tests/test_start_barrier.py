@@ -27,11 +27,12 @@ def test_an_instance_with_all_its_observations_measures_until_the_group_has_them
         def stop_the_group() -> None:
             while not agent.controls("complete"):
                 time.sleep(0.005)
-            for _, reader in agent.rings:
-                written = reader.words[HEAD]
-                while reader.words[HEAD] < written + 50:
+            for _, memory in agent.rings:
+                words = memoryview(memory).cast("q")
+                written = words[HEAD]
+                while words[HEAD] < written + 50:
                     time.sleep(0.005)
-                reader.words[STOP] = 1
+                words[STOP] = 1
 
         stopper = threading.Thread(target=stop_the_group, daemon=True)
         stopper.start()

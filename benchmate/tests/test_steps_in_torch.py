@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from test_probes import needs_torch, run
 
+from benchmate.ring import take_entries
+
 pytestmark = needs_torch
 
 QUIET = {"measure": {"warmup_steps": 2, "warmup_s": 0, "window_steps": 8, "window_s": 0}}
@@ -223,7 +225,7 @@ def test_spawned_ranks_that_observe_themselves_report_each(agent, tmp_path):
     script = SPAWN.replace("LOADER", "benchmate.observed([torch.ones(3)] * 12)")
     ran = run(agent, tmp_path, script, "pass", config=QUIET)
     assert ran.code == 0, ran.stderr
-    ranks = {meta["rank"]: len(list(reader.entries(writer_is_dead=True))) for meta, reader in agent.rings}
+    ranks = {meta["rank"]: len(list(take_entries(memory))) for meta, memory in agent.rings}
     assert ranks == {0: 12, 1: 12}
     assert {hello["world_size"] for hello in agent.controls("hello")} == {1, 2}
 

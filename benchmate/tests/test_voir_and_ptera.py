@@ -18,7 +18,7 @@ from test_run import run as run_voirfile
 from test_selectors import module, probe
 
 from benchmate.errors import ProbeError
-from benchmate.probes.function_lookup import find_function
+from benchmate.probes.ptera_streams import find_function
 
 __all__ = ["module"]
 

@@ -15,8 +15,7 @@ import itertools
 import torch
 
 from benchmate.ops.device import torch_device
-from benchmate.ops.rotating_inputs import rotate_inputs
-from benchmate.ops.sampling import sample_calls
+from benchmate.ops.sampling import rotate_inputs, sample_calls
 from benchmate.ops.statistics import StopRule
 
 RULE = StopRule(precision=0.01, seconds=0.2, longest_s=2.0)

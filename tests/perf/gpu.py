@@ -27,7 +27,7 @@ from benchmate.configuration import parse_config
 from benchmate.devices.api import Device
 from benchmate.devices.detect import open_vendor
 from benchmate.devices.vendors.vendor import Sample
-from benchmate.ring import RingEntry, RingReader
+from benchmate.ring import RingEntry, take_entries
 from benchmate.session import Session, current, use
 
 ENERGY_S = 20.0
@@ -111,8 +111,8 @@ def taken_out() -> list[RingEntry]:
     """What the observer of this session has written since it was last asked, complete on the device."""
     torch.cuda.synchronize()
     observer = current().observer("train", "items/s")
-    observer._settle()
-    return list(RingReader(observer.ring.memory).entries(writer_is_dead=True))
+    observer._writer.settle()
+    return list(take_entries(observer.ring.memory))
 
 
 def wall_s(function: Callable[[], None]) -> float:

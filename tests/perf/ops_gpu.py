@@ -135,8 +135,7 @@ def ceilings(place: TorchDevice) -> None:
 
 
 def small_kernels(place: TorchDevice) -> None:
-    from benchmate.ops.autograd import autograd_passes
-    from benchmate.ops.cuda_graphs import capture_passes
+    from benchmate.ops.interface import autograd_passes, capture_passes
 
     say("small kernels:")
     say(f"       floor: { {name: f'{value * 1e6:.3f} us' for name, value in measurement_floor(place).items()} }")

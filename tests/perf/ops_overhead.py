@@ -29,9 +29,9 @@ except ImportError:
     sys.exit(0)
 
 from benchmate.ops import exec_modes, executor, sampling
+from benchmate.ops.arguments import DefaultDataGenerator
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig
 from benchmate.ops.builtin import operator
-from benchmate.ops.data_generators import DefaultDataGenerator
 from benchmate.ops.device import TorchDevice
 from benchmate.ops.options import Options
 

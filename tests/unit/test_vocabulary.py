@@ -109,7 +109,7 @@ MODULES: Mapping[str, str] = {
     "lazily": "lazy_imports",
     "agreement": "rank_consensus",
     "ops/place": "ops/device",
-    "ops/ending": "ops/exit_status",
+    "ops/ending": "ops/errors",
     "cases/life": "cases/lifecycle",
     "cases/parent": "cases/runner",
 }

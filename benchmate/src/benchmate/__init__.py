@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from benchmate.batch_size import BatchSize
     from benchmate.loss_recorder import LossRecorder
     from benchmate.observed_loops import Steps
+    from benchmate.session import Session
 
 __version__ = "0.1.0"
 __all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "steps"]
@@ -20,6 +21,13 @@ __all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "o
 _loss_recorders: dict[str, LossRecorder] = {}
 
 T = TypeVar("T", bound=Iterable[object])
+
+
+def _session() -> Session:
+    # Imported at the first use: importing benchmate must cost a script nothing.
+    from benchmate.session import current
+
+    return current()
 
 
 def observed(
@@ -33,20 +41,18 @@ def observed(
 ) -> T:
     """Return the iterable with each step of a loop over it timed. See the README for the keywords."""
     from benchmate.observed_loops import observe_iterable
-    from benchmate.session import current
 
     if parts:
-        current().record_parts(task)
+        _session().record_parts(task)
     # A proxy, which behaves like the iterable itself.
-    return cast("T", observe_iterable(iterable, current().observer(task, units, stop), batch_size))
+    return cast("T", observe_iterable(iterable, _session().observer(task, units, stop), batch_size))
 
 
 def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = None) -> Steps:
     """Return a function to call at the end of every step, with its number of items, where there is no iterable to wrap."""
     from benchmate.observed_loops import Steps
-    from benchmate.session import current
 
-    return Steps(current().observer(task, units, stop))
+    return Steps(_session().observer(task, units, stop))
 
 
 def observe_loss(value: object, task: str = "train") -> None:
@@ -56,9 +62,7 @@ def observe_loss(value: object, task: str = "train") -> None:
     """
     recorder = _loss_recorders.get(task)
     if recorder is None:
-        from benchmate.session import current
-
-        session = current()
+        session = _session()
         session.when_replaced(_loss_recorders.clear)
         recorder = _loss_recorders[task] = session.loss_recorder(task)
     recorder.count = count = recorder.count + 1
@@ -69,36 +73,26 @@ def observe_loss(value: object, task: str = "train") -> None:
 
 def metric(name: str, value: float, units: str = "", direction: str = "none", **more: object) -> None:
     """Record a single measurement; `direction` says which way is better: higher, lower or none."""
-    from benchmate.session import current
-
     if direction not in ("higher", "lower", "none"):
         raise ValueError(f"metric {name}: direction={direction!r}: expected higher, lower or none")
-    current().metric(name, value, units, direction, **more)
+    _session().metric(name, value, units, direction, **more)
 
 
 def message(text: str) -> None:
     """Send one line for the reader of the run."""
-    from benchmate.session import current
-
-    current().message(text)
+    _session().message(text)
 
 
 def fail(why: str, detail: str) -> None:
     """Fail the step for a reason of the protocol (`invalid`, `no-data`, ...), whatever the exit code will be."""
-    from benchmate.session import current
-
-    current().fail(why, detail)
+    _session().fail(why, detail)
 
 
 def config() -> Mapping[str, Any]:
     """Return the resolved configuration of the benchmark; empty without one."""
-    from benchmate.session import current
-
-    return current().config.values
+    return _session().config.values
 
 
 def option(name: str, default: Any = None) -> Any:
     """Return one of the benchmark's own options, as the suite gave it."""
-    from benchmate.session import current
-
-    return current().config.options.get(name, default)
+    return _session().config.options.get(name, default)

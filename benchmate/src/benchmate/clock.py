@@ -1,4 +1,7 @@
-"""Clocks: the host's, and the accelerator's where the program uses a framework that has one."""
+"""Clocks: the host's, and the accelerator's where the program uses a framework that has one.
+
+The host's is time.perf_counter_ns, the clock of every `t0_ns`: on Linux it, time.monotonic and CLOCK_MONOTONIC are one.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from benchmate.torch_state import initialized_device
+from benchmate.frameworks import initialized_devices, jax_is_started
 
 EVENTS_KEPT = 1024
 """Device events that may be in use at once."""
-
-
-def now_ns() -> int:
-    """Return monotonic time in ns, the clock of every `t0_ns`: on Linux perf_counter, monotonic and CLOCK_MONOTONIC are one."""
-    return time.perf_counter_ns()
 
 
 def process_start_ns() -> int | None:
@@ -56,6 +54,7 @@ class DeviceClock:
             event = self._free.pop()
         elif self._created < EVENTS_KEPT:
             self._created += 1
+            # Without timing, elapsed_time() of two events raises.
             event = self._event_type(enable_timing=True)
         else:
             return None
@@ -84,8 +83,7 @@ def device_clock() -> DeviceClock | None:
 
     A program that runs on the CPU of a machine with accelerators is timed on the host.
     """
-    device = initialized_device(("cuda", "xpu", "hpu"))
-    event_type = getattr(device, "Event", None)
+    event_type = getattr(next(initialized_devices("cuda", "xpu", "hpu"), None), "Event", None)
     return None if event_type is None else DeviceClock(event_type)
 
 
@@ -106,13 +104,8 @@ class JaxArray(Protocol):
 
 
 def _live_arrays() -> list[JaxArray]:
-    """Return the arrays of JAX in this process, newest first; ask only a JAX that the script uses, because asking starts it."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    is_started = getattr(bridge, "backends_are_initialized", None)
-    if is_started is None or not is_started():
-        return []
-    arrays: list[JaxArray] = sys.modules["jax"].live_arrays()
-    return arrays
+    """Return the arrays of JAX in this process, newest first."""
+    return list(sys.modules["jax"].live_arrays()) if jax_is_started() else []
 
 
 def bounded_lag() -> BoundedLag | None:
@@ -126,6 +119,7 @@ class BoundedLag:
     Without it the host's clock sees how long a step takes to queue, a few microseconds, and once in a while the wait for all.
     """
 
+    # With one step the device would be idle while the host queues the next; each further one delays the end of the window.
     def __init__(self, depth: int = 2) -> None:
         self._depth = depth
         self._results: deque[object] = deque()

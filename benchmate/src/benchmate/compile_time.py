@@ -10,15 +10,11 @@ from benchmate.patching import ImportWatcher
 _JAX = "/jax/core/compile/"
 
 _jax_s = 0.0
-_is_listening = _is_subscribed = False
+_is_subscribed = False
 
 
 def listen_for_compilations() -> None:
-    """Add up what JAX reports from now on, also when it is imported later."""
-    global _is_listening  # noqa: PLW0603  (JAX takes listeners for the whole process)
-    if _is_listening:
-        return
-    _is_listening = True
+    """Add up what JAX reports from now on, also when it is imported later; to be called once in a process."""
     _subscribe()
     if not _is_subscribed:
         ImportWatcher(_subscribe).watch(("jax", "monitoring", ""))
@@ -31,7 +27,7 @@ def compile_seconds() -> dict[str, float]:
 
 
 def _subscribe() -> None:
-    global _is_subscribed  # noqa: PLW0603
+    global _is_subscribed  # noqa: PLW0603  (JAX takes listeners for the whole process)
     monitoring = sys.modules.get("jax.monitoring")
     register = getattr(monitoring, "register_event_duration_secs_listener", None)
     # Called after each watched module, but JAX reports to a listener as often as it was registered.
@@ -51,6 +47,7 @@ def _torch_s() -> float:
     times = getattr(utils, "compilation_time_metrics", None) or {}
     try:
         # The outermost of the phases that Dynamo times; the others are parts of it.
+        # The second name is that of older versions of torch.
         return sum(times.get("_compile.compile_inner") or times.get("entire_frame_compile") or ())
     except TypeError:
         return 0.0

@@ -68,6 +68,7 @@ def parse_config(values: Mapping[str, Any], source: str = "configuration") -> Co
     measure = values.get("measure") or {}
     options = (values.get("voir") or {}).get("options") or {}
     numbers: dict[str, Any] = {name: measure[name] for name in _NUMBERS if measure.get(name) is not None}
+    # Names of voir, which suites written for the first milabench use.
     if options.get("stop") is not None:
         numbers["window_steps"] = options["stop"]
     if options.get("skip") is not None:

@@ -28,6 +28,7 @@ class _DeferredAttribute:
 
 class _DeferredModule(types.ModuleType):
     def __getattr__(self, name: str) -> _DeferredAttribute:
+        # The import system and inspect ask for __path__, __spec__ and the like: that is no use of the module.
         if name.startswith("__"):
             raise AttributeError(name)
         return _DeferredAttribute(self.__name__, name)

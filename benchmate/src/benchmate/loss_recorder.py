@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from benchmate.records import as_number
 from benchmate.ring import Ring
@@ -18,14 +18,6 @@ SLOTS = 8192
 READ_AT_ONCE = 64
 """Losses on the host that are read before they are thinned out in time."""
 READ_EVERY_NS = 50_000_000
-
-
-class KeptLoss(NamedTuple):
-    """A loss that is still on its device."""
-
-    batch_id: int
-    t_ns: int
-    value: object
 
 
 class LossRecorder:
@@ -44,7 +36,6 @@ class LossRecorder:
         "_is_on_host",
         "_kept",
         "_kept_stride",
-        "_meta",
         "_read_id",
         "_read_ns",
         "_session",
@@ -57,23 +48,18 @@ class LossRecorder:
 
     def __init__(self, session: Recording, task: str) -> None:
         self._session = session
-        self._meta: dict[str, object] = {
-            "task": task,
-            "units": "",
-            "rank": session.rank,
-            "clock": "host",
-            "kind": "loss",
-        }
-        self.ring: Ring = session.open_ring(self._meta, capacity=SLOTS)
+        self.ring: Ring = session.open_ring(task, "", "loss", SLOTS)
         self._task = task
         self.count = self.until = 0
         self._due = 0
         """The number of the next loss on the host to write."""
         self._stride = 1
-        self._kept: list[KeptLoss] = []
+        self._kept: list[tuple[int, int, object]] = []
+        """(batch_id, monotonic ns, loss) of those that are still on their device."""
         self._kept_stride = 1
         self._has_failed = False
         self._is_on_host: bool | None = None
+        """Whether the losses are in host memory; None before the first that is no float."""
         self._read_ns = self._read_id = 0
 
     def take(self, batch_id: int, value: object) -> None:
@@ -81,13 +67,18 @@ class LossRecorder:
         if isinstance(value, (int, float)):
             if batch_id >= self._due or not math.isfinite(value):
                 self._read(batch_id, value)
-        elif self._lives_on_host(value):
+            return
+        if self._is_on_host is None:
+            # The first one decides for all.
+            self._is_on_host = _is_on_host(value)
+        if self._is_on_host:
             self._read(batch_id, as_number(value))
             self.until = self._due
         else:
             detach = getattr(value, "detach", None)
-            self._kept.append(KeptLoss(batch_id, perf_counter_ns(), value if detach is None else detach()))
+            self._kept.append((batch_id, perf_counter_ns(), value if detach is None else detach()))
             if len(self._kept) > MAX_KEPT:
+                # What is left stays evenly spread over the run.
                 del self._kept[1::2]
                 self._kept_stride *= 2
             self.until = batch_id + self._kept_stride
@@ -104,12 +95,6 @@ class LossRecorder:
             self._due = batch_id + max(1, min(READ_EVERY_NS // pace_ns, 2 * since))
         self._read_id, self._read_ns = batch_id, t_ns
 
-    def _lives_on_host(self, value: object) -> bool:
-        """Return whether the losses of this task are in host memory; the first one decides for all."""
-        if self._is_on_host is None:
-            self._is_on_host = _is_on_host(value)
-        return self._is_on_host
-
     def close(self) -> None:
         """Read the losses that are still on the device, and send the rest."""
         for batch_id, t_ns, value in self._kept:
@@ -117,7 +102,7 @@ class LossRecorder:
             if number is not None:
                 self._write(batch_id, t_ns, number)
         self._kept = []
-        self._session.drain(self.ring, self._meta)
+        self._session.drain(self.ring)
         self.ring.close()
 
     def _write(self, batch_id: int, t_ns: int, loss: float) -> None:
@@ -138,6 +123,7 @@ def _is_on_host(value: object) -> bool:
     device = getattr(value, "device", None)
     kind = getattr(device, "type", None)
     if kind is not None:
+        # A meta tensor has no value: reading it fails at once and waits for nothing.
         return kind in ("cpu", "meta")
     # numpy has no device, or the text "cpu"; an array of JAX may still be computing, wherever it lives.
     return not hasattr(value, "block_until_ready")

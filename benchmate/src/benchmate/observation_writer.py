@@ -6,17 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock
-from benchmate.ring import (
-    EPOCH_END,
-    FLAGS,
-    HOST_NS,
-    NO_DEVICE_CLOCK,
-    PARTS,
-    PENDING,
-    T0_NS,
-    TAIL,
-    Ring,
-)
+from benchmate.ring import EPOCH_END, FLAGS, HOST_NS, NO_DEVICE_CLOCK, PARTS, PENDING, T0_NS, TAIL, Ring
 from benchmate.step_parts import PartSpan, StepParts
 
 AGGREGATE_AFTER = 100_000
@@ -40,8 +30,7 @@ class ObservationWriter:
     The measured loop calls `ring.write` itself as long as `ring.head < direct`, and `gather` from there on.
     """
 
-    def __init__(self, ring: Ring, meta: dict[str, object]) -> None:
-        self.meta = meta
+    def __init__(self, ring: Ring) -> None:
         self.device: DeviceClock | None = None
         self.parts: StepParts | None = None
         """The parts of the current step, where they were asked for."""
@@ -71,7 +60,7 @@ class ObservationWriter:
         self.device = self._lag = self.parts = None
         self.has_marks = False
         self._pending.clear()
-        self._use_ring(Ring(self.meta, capacity=1024))
+        self._use_ring(Ring(self.ring.meta, capacity=1024))
 
     # Entries
 
@@ -215,8 +204,8 @@ class ObservationWriter:
         self.device, self.direct, self.has_marks = device, -1, True
         if self.parts is not None:
             self.parts.device = device
-        self.meta["clock"] = "event"
-        self.ring.describe(self.meta)
+        self.ring.meta["clock"] = "event"
+        self.ring.describe()
         self._begin = device.mark()
 
     def mark_begin(self) -> None:

@@ -22,6 +22,7 @@ class TransparentProxy:
             raise AttributeError(name)
         return getattr(self.__dict__["_wrapped"], name)
 
+    # A sampler or an epoch that the script sets belongs to the loader.
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self._wrapped, name, value)
 
@@ -42,6 +43,7 @@ class ObservedIterable(TransparentProxy):
     def __length_hint__(self) -> int:
         return operator.length_hint(self._wrapped)
 
+    # Else `if loader:` would call __len__, which an iterable data set does not have.
     def __bool__(self) -> bool:
         return bool(self._wrapped)
 

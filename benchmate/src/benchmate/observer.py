@@ -87,14 +87,7 @@ class Observer:
         self._measure = measure = session.config.measure
         self.task = task
         self.stopping = (task == "train" and session.stop_exception is not None) if stop is None else stop
-        meta: dict[str, object] = {
-            "task": task,
-            "units": units,
-            "rank": session.rank,
-            "clock": "host",
-            "kind": "rate",
-        }
-        self._writer = ObservationWriter(session.open_ring(meta), meta)
+        self._writer = ObservationWriter(session.open_ring(task, units, "rate"))
         self.ring.words[WANTED] = measure.window_steps
         self.is_complete = False
         self.is_over = False
@@ -125,11 +118,6 @@ class Observer:
         """The ring that holds the observations."""
         return self._writer.ring
 
-    @property
-    def meta(self) -> dict[str, object]:
-        """What the observations are: task, units, rank, clock, kind."""
-        return self._writer.meta
-
     # In the loop
 
     def record(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
@@ -155,7 +143,7 @@ class Observer:
 
     def settled(self, end_ns: int) -> int:
         """Return when the step that ended at `end_ns` was done on the device, if it is the last of the window."""
-        if self._advance != self._at_window_end or self._session.is_satisfied(self.task):
+        if self._advance != self._at_window_end or self.task in self._session.satisfied:
             return end_ns
         if self._writer.wait_for_step():
             return perf_counter_ns()
@@ -189,6 +177,7 @@ class Observer:
             wait_for_devices()
             self._session.wait_for_go()
             self._advance, self.until = self._after_go, perf_counter_ns() + AFTER_GO_NS
+            # One step at least after the barrier, however long a step is.
             self.need = self.count + 1
         else:
             self._begin_window(self.count)
@@ -342,7 +331,7 @@ class Observer:
         else:
             self._session.message(f"{self.task}: a loader yielded nothing", once=True)
         writer.flush_at_loop_end()
-        self._session.drain(self.ring, self.meta)
+        self._session.drain(self.ring)
 
     def _copies(self, me: object) -> Copies:
         """Return what the loop `me` needs at each step, for its local variables; valid as long as `_copied_to` is `me`."""
@@ -419,12 +408,12 @@ class Observer:
             return
         self._is_closed = True
         if self._window_start_ns and not self.is_complete:
-            why = "complete" if self._session.is_satisfied(self.task) else "ended"
+            why = "complete" if self.task in self._session.satisfied else "ended"
             self._end_window(sum(self._writer.last_interval()), why)
         elif self.count and not self.is_complete:
             self._session.message(f"{self.task}: ended during warm-up, after {self.count} steps: nothing was measured")
         self._writer.settle()
-        self._session.drain(self.ring, self.meta)
+        self._session.drain(self.ring)
         self.ring.close()
 
     def detach(self) -> None:

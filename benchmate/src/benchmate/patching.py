@@ -6,6 +6,7 @@ Nothing is imported on the program's behalf, and a module's own lazy attributes 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import difflib
 import inspect
 import sys
@@ -41,6 +42,7 @@ class Patch:
         if original is MISSING:
             return False
         self.is_applied = True
+        # As it stands in the class: wrapped without its decorator, it would become a method of instances.
         if isinstance(original, (staticmethod, classmethod)):
             setattr(owner, name, type(original)(self.wrap(original.__func__)))  # type: ignore[arg-type]
         else:
@@ -53,6 +55,7 @@ class Patch:
         Return the module or class that was reached (None without any module), the names that are left, and the path to it.
         """
         nearest: tuple[object | None, list[str], str] = (None, self.path, "")
+        # The longest first: a package may have an attribute with the name of its submodule.
         for length in range(len(self.path) - 1, 0, -1):
             reached = ".".join(self.path[:length])
             owner: object | None = sys.modules.get(reached)
@@ -82,7 +85,8 @@ class Patch:
             defined_in = getattr(lazy, "__module__", None)
             if defined_in and defined_in != path:
                 return f"{path} hands {name} out lazily; name the module that defines it: {defined_in}.{name}"
-        return f"{path} has no {name!r}{names_hint(name, _names(owner))}"
+        names = sorted(vars(owner)) if isinstance(owner, ModuleType) else dir(owner)
+        return f"{path} has no {name!r}{names_hint(name, names)}"
 
 
 class ImportWatcher:
@@ -168,12 +172,7 @@ def _own_attribute(owner: object, name: str) -> object:
 
 
 def _lazy_attribute(owner: ModuleType, name: str) -> object:
-    try:
+    with contextlib.suppress(Exception):  # the module's own __getattr__: it may import anything
         attribute: object = getattr(owner, name, None)
         return attribute
-    except Exception:  # the module's own __getattr__: it may import anything
-        return None
-
-
-def _names(owner: object) -> list[str]:
-    return sorted(vars(owner)) if isinstance(owner, ModuleType) else dir(owner)
+    return None

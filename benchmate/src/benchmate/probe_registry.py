@@ -47,6 +47,7 @@ class Probe:
     def failed(self, error: BaseException) -> None:
         """Fail the step, because code of an instrument raised."""
         detail = str(error) if isinstance(error, (ProbeError, BatchSizeError)) else f"{type(error).__name__}: {error}"
+        # Not into the script: its own `except` would hide it, or end a run that others wait for.
         session = current()
         # A function that raises at each step is reported once.
         if ("probe", f"{self.text}: {detail}") not in session.failures:

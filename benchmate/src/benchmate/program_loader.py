@@ -15,9 +15,8 @@ from types import CodeType, ModuleType, TracebackType
 
 from benchmate.errors import BenchmateError
 
-_FUTURE_FLAGS = 0
-for _name in __future__.all_feature_names:
-    _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+# A flag that two features shared would be added twice: none does, each is a bit of its own.
+_FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
 class Program:
@@ -57,6 +56,7 @@ class Program:
             namespace["__loader__"] = SourceFileLoader("__main__", self.file)
         else:
             namespace.update(__package__=self._spec.parent, __loader__=self._spec.loader, __cached__=self._spec.cached)
+        # Before its code runs: pickle and multiprocessing look classes of the script up there.
         sys.modules["__main__"] = module
         self._namespace = namespace
         try:
@@ -83,6 +83,7 @@ class Program:
     def _set_path(folders: list[str]) -> None:
         """Put the folders where `python -m benchmate.run` put the current one, which the program would not have seen."""
         if not getattr(sys.flags, "safe_path", False):
+            # Under `python -P` (safe_path) there is none to take away.
             del sys.path[0]
         sys.path[:0] = folders
 
@@ -94,6 +95,7 @@ def split_after_definitions(source: bytes, file: str) -> tuple[CodeType, CodeTyp
     end = max((index + 1 for index, statement in enumerate(tree.body) if isinstance(statement, definitions)), default=0)
     head = ast.Module(body=tree.body[:end], type_ignores=[])
     rest = ast.Module(body=tree.body[end:], type_ignores=[])
+    # Else the flags of this very module, annotations above all, would become the program's.
     compiled = compile(head, file, "exec", dont_inherit=True)
     return compiled, compile(rest, file, "exec", compiled.co_flags & _FUTURE_FLAGS, dont_inherit=True)
 

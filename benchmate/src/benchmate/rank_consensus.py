@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Protocol
 
-from benchmate.torch_state import process_group
+from benchmate.frameworks import process_group
 
 if TYPE_CHECKING:
     from datetime import timedelta

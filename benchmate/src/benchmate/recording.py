@@ -17,6 +17,7 @@ class Recording(Protocol):
     world_size: int
     stop_exception: type[BaseException] | None
     passed_barrier: bool
+    satisfied: set[str]
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
         """Send one record."""
@@ -27,10 +28,10 @@ class Recording(Protocol):
     def fail(self, why: str, detail: str) -> None:
         """Fail the step, whatever the program's exit code will be."""
 
-    def open_ring(self, meta: dict[str, object], capacity: int = ...) -> Ring:
+    def open_ring(self, task: str, units: str, kind: str, capacity: int = ...) -> Ring:
         """Open a ring and announce it to its reader."""
 
-    def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
+    def drain(self, ring: Ring) -> None:
         """Send what is in a ring that no other process reads."""
 
     def first_step(self, end_ns: int) -> None:
@@ -41,9 +42,6 @@ class Recording(Protocol):
 
     def begin_window(self) -> None:
         """Count memory from here, at the first window of the process."""
-
-    def is_satisfied(self, task: str) -> bool:
-        """Return whether the task has its observations and runs on only as load for its group."""
 
     def runs_on(self, task: str, ring: Ring) -> bool:
         """Return whether a task that has its observations must keep running for the rest of its group."""

@@ -48,7 +48,9 @@ class ResultChannel:
 
 def die_with_parent(parent: int) -> None:
     """Kill this process when its parent ends, however that happens; at once if it has ended already."""
+    # Not inherited by a fork, and lost at exec of a set-user-id program: each process asks for itself.
     prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    # It may have ended between our start and the call above, which then never fires.
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -14,8 +14,8 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MAGIC = b"MBRING01"
 HEADER_BYTES = 4096
@@ -41,16 +41,15 @@ NO_DEVICE_CLOCK, PENDING = -1, -2
 FIRST_SLOT = HEADER_BYTES // 8  # as an index of words
 
 _SLOT = struct.Struct("<8q")
-_LOSS = struct.Struct("<qqd5q")
+_LOSS = struct.Struct("<qqd40x")
 
 # An mmap object closes its own duplicate of the descriptor when it is collected. A script may have closed all descriptors and
 # opened files of its own under the same number, so the objects are kept until the process ends.
 _kept_until_exit: list[mmap.mmap] = []
 
 
-@dataclass(frozen=True, kw_only=True)
-class RingEntry:
-    """One observation as the reader sees it; times are monotonic nanoseconds."""
+class RingEntry(NamedTuple):
+    """One observation as the reader sees it, in the order of a slot's words; times are monotonic nanoseconds."""
 
     batch_id: int
     t0_ns: int
@@ -77,7 +76,7 @@ class Ring:
     """
 
     # Attributes in __slots__ are read faster than those in a dictionary.
-    __slots__ = ("capacity", "head", "memory", "path", "words")
+    __slots__ = ("capacity", "head", "memory", "meta", "path", "words")
 
     def __init__(self, meta: dict[str, object], *, folder: Path | None = None, capacity: int = 32768) -> None:
         self.head = 0
@@ -88,18 +87,23 @@ class Ring:
         if folder is None:
             self.memory = mmap.mmap(-1, size)
         else:
+            # The number alone is not unique: containers with process numbers of their own share the folder.
             self.path = folder / f"{os.getpid()}-{secrets.token_hex(6)}.ring"
             self.memory = _shared_file(self.path, size)
         _kept_until_exit.append(self.memory)
         self.words = memoryview(self.memory).cast("q")
         self.words[CAPACITY] = capacity
+        # Read once: a clock that NTP corrects during the run must not tear the steps apart.
         self.words[UNIX_MINUS_MONO] = time.time_ns() - time.perf_counter_ns()
-        self.describe(meta)
+        self.meta = meta
+        """What the entries are: task, units, rank, clock, kind."""
+        self.describe()
+        # Last: a reader that sees it sees a complete header.
         self.memory[: len(MAGIC)] = MAGIC
 
-    def describe(self, meta: dict[str, object]) -> None:
+    def describe(self) -> None:
         """Write what the entries are into the header; the length is published last."""
-        text = json.JSONEncoder().encode(meta).encode()  # not json.dumps, which a script may have patched
+        text = json.JSONEncoder().encode(self.meta).encode()  # not json.dumps, which a script may have patched
         if len(text) > META_BYTES:
             raise ValueError(f"ring: the description takes {len(text)} bytes, at most {META_BYTES} fit")
         self.memory[META_OFFSET : META_OFFSET + len(text)] = text
@@ -115,22 +119,14 @@ class Ring:
         return FIRST_SLOT + number % self.capacity * SLOT_WORDS
 
     def write(
-        self,
-        batch_id: int,
-        t0_ns: int,
-        host_ns: int,
-        n: int | float,
-        device_ns: int = NO_DEVICE_CLOCK,
-        steps: int = 1,
-        flags: int = 0,
-        wait_ns: int = -1,
+        self, batch_id: int, t0_ns: int, host_ns: int, n: float, device_ns: int, steps: int, flags: int, wait_ns: int
     ) -> None:
         """Append one observation. The caller makes sure that there is room: nothing is checked in the measured loop."""
         words, head = self.words, self.head
         slot = FIRST_SLOT + head % self.capacity * SLOT_WORDS
         # Word by word: after a training step has emptied the caches, struct's own library costs more than eight stores.
         try:
-            words[slot + 3] = n  # type: ignore[assignment]  # a float raises TypeError
+            words[slot + 3] = n  # type: ignore[call-overload]  # a float raises TypeError
         except (TypeError, ValueError):
             words[slot + 3] = round(n * 1000)
             flags |= MILLI
@@ -149,9 +145,8 @@ class Ring:
         if self.free <= 0:
             self.words[LOST] += 1
             return False
-        _LOSS.pack_into(self.memory, self.slot(self.head) * 8, batch_id, t_ns, loss, 0, 0, 0, 0, 0)
-        self.head += 1
-        self.words[HEAD] = self.head
+        _LOSS.pack_into(self.memory, self.slot(self.head) * 8, batch_id, t_ns, loss)
+        self.words[HEAD] = self.head = self.head + 1
         return True
 
     def fill_device_time(self, entry: int, device_ns: int) -> None:
@@ -164,77 +159,39 @@ class Ring:
         self.words[CLOSED] = 1
 
 
-class RingReader:
-    """The reading end: takes entries out in order, up to the first whose device time is still pending."""
+def take_entries(memory: mmap.mmap) -> Iterator[RingEntry]:
+    """Take the complete entries out of a ring, in order, up to the first whose time on the device is still pending."""
+    words = memoryview(memory).cast("q")
+    while words[TAIL] < words[HEAD]:
+        slot, parts, taken = _SLOT.unpack_from(memory, _offset(words, 0)), None, 1
+        if slot[FLAGS] & PARTS:
+            # Taken out together with its entry, which is published with it and completed after it.
+            slot, parts, taken = _SLOT.unpack_from(memory, _offset(words, 1)), slot[1:4], 2
+        if slot[DEVICE_NS] == PENDING:
+            return
+        # Before the entry is given away: a reader that stops here must not see it again.
+        words[TAIL] += taken
+        yield RingEntry._make((*slot, parts))
 
-    def __init__(self, memory: mmap.mmap | bytearray) -> None:
-        if bytes(memory[: len(MAGIC)]) != MAGIC:
-            raise ValueError("ring: not a ring file, or one that its writer has not finished creating")
-        self.memory = memory
-        self.words = memoryview(memory).cast("q")
 
-    @classmethod
-    def of(cls, path: Path) -> RingReader:
-        """Open the ring at `path`."""
-        with path.open("r+b") as file:
-            memory = mmap.mmap(file.fileno(), 0)
-        return cls(memory)
+def take_losses(memory: mmap.mmap) -> Iterator[tuple[int, int, float]]:
+    """Take (batch_id, monotonic ns, loss) out of a ring of losses."""
+    words = memoryview(memory).cast("q")
+    while words[TAIL] < words[HEAD]:
+        batch_id, t_ns, loss = _LOSS.unpack_from(memory, _offset(words, 0))
+        words[TAIL] += 1
+        yield batch_id, t_ns, loss
 
-    @property
-    def meta(self) -> dict[str, object]:
-        """What the entries are: task, units, rank, clock, kind."""
-        length = self.words[META_LEN]
-        meta: dict[str, object] = json.loads(bytes(self.memory[META_OFFSET : META_OFFSET + length]))
-        return meta
 
-    def entries(self, *, writer_is_dead: bool = False) -> Iterator[RingEntry]:
-        """Take out the complete entries; of a dead writer also those that will never be completed."""
-        capacity = self.words[CAPACITY]
-        parts: tuple[int, tuple[int, int, int]] | None = None
-        while self.words[TAIL] < self.words[HEAD]:
-            offset = HEADER_BYTES + self.words[TAIL] % capacity * SLOT_BYTES
-            batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns = _SLOT.unpack_from(self.memory, offset)
-            if device_ns == PENDING and not writer_is_dead:
-                return
-            # Before the entry is given away: a reader that stops here must not see it again.
-            self.words[TAIL] += 1
-            if flags & PARTS:
-                # Taken out together with its entry, which is published with it and completed after it.
-                if not self._entry_is_complete(writer_is_dead):
-                    self.words[TAIL] -= 1
-                    return
-                parts = batch_id, (t0_ns, host_ns, n)
-                continue
-            yield RingEntry(
-                parts_ns=parts[1] if parts is not None and parts[0] == batch_id else None,
-                batch_id=batch_id,
-                t0_ns=t0_ns,
-                host_ns=host_ns,
-                n=n,
-                device_ns=device_ns,
-                steps=steps,
-                flags=flags,
-                wait_ns=wait_ns,
-            )
-
-    def _entry_is_complete(self, writer_is_dead: bool) -> bool:
-        tail = self.words[TAIL]
-        slot = FIRST_SLOT + tail % self.words[CAPACITY] * SLOT_WORDS
-        return writer_is_dead or (tail < self.words[HEAD] and self.words[slot + DEVICE_NS] != PENDING)
-
-    def losses(self) -> Iterator[tuple[int, int, float]]:
-        """Take out (batch_id, monotonic ns, loss) of a ring of losses."""
-        capacity = self.words[CAPACITY]
-        while self.words[TAIL] < self.words[HEAD]:
-            offset = HEADER_BYTES + self.words[TAIL] % capacity * SLOT_BYTES
-            batch_id, t_ns, loss, *_ = _LOSS.unpack_from(self.memory, offset)
-            self.words[TAIL] += 1
-            yield batch_id, t_ns, loss
+def _offset(words: memoryview[int], further: int) -> int:
+    """Return where in memory the next slot to be taken begins, or one `further` behind it."""
+    return HEADER_BYTES + (words[TAIL] + further) % words[CAPACITY] * SLOT_BYTES
 
 
 def _shared_file(path: Path, size: int) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        # Not ftruncate, which would reserve nothing.
         os.posix_fallocate(descriptor, 0, size)
         # Without a duplicate of the descriptor there is none that a script could close or reuse.
         if sys.version_info >= (3, 13):

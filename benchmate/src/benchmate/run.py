@@ -8,9 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchmate.configuration import read_config
@@ -28,21 +26,12 @@ usage: python -m benchmate.run [--config FILE] [--voirfile FILE] [--path DIR]...
 THREADS_GRACE_S = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunnerArguments:
-    """The command line: the runner's own options, and the rest for the instruments and the program."""
-
-    config: str | None
-    voirfile: str | None
-    paths: tuple[str, ...]
-    rest: tuple[str, ...]
-
-
-def parse_arguments(argv: Sequence[str]) -> RunnerArguments:
-    """Take the runner's options off the front; the first other word belongs to the instruments or the program."""
+def parse_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """Take the runner's options off the front; return them, the paths, and what is the instruments' and the program's."""
     options: dict[str, str] = {}
     paths: list[str] = []
     rest = list(argv)
+    # The first other word ends them: a program may have options of the same names.
     while rest and rest[0].partition("=")[0] in ("--config", "--voirfile", "--path"):
         name, equals, value = rest.pop(0).partition("=")
         if not equals:
@@ -55,33 +44,32 @@ def parse_arguments(argv: Sequence[str]) -> RunnerArguments:
             options[name] = value
     if not rest:
         raise BenchmateError(f"expected a script, or -m and a module\n{USAGE}")
-    return RunnerArguments(
-        config=options.get("--config"), voirfile=options.get("--voirfile"), paths=tuple(paths), rest=tuple(rest)
-    )
+    return options, paths, rest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a program under its instruments; return the exit code of a usage error, else exit with the program's."""
     try:
-        arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
-        config = read_config(arguments.config or os.environ.get("MILABENCH_BENCH_CONFIG"))
+        options, paths, rest = parse_arguments(sys.argv[1:] if argv is None else argv)
+        config = read_config(options.get("--config") or os.environ.get("MILABENCH_BENCH_CONFIG"))
     except BenchmateError as error:
         return _usage_error(error)
+    # Before voir and the voirfile are imported: what fails there has somewhere to be recorded.
     session = use(Session(config))
 
-    from benchmate.voir_overseer import ProgramOverseer, StopProgram
-    from benchmate.voirfile import load_instruments
+    from benchmate.voir_overseer import ProgramOverseer, StopProgram, load_instruments
 
     session.stop_exception = StopProgram
     instruments: list[Instrument] = []
-    if arguments.voirfile is not None:
+    voirfile = options.get("--voirfile")
+    if voirfile is not None:
         try:
-            instruments = load_instruments(arguments.voirfile)
+            instruments = load_instruments(voirfile)
         except Exception as error:
-            return _broken_voirfile(session, arguments.voirfile, error)
+            return _broken_voirfile(session, voirfile, error)
     runner = ProgramOverseer(instruments, session, config.voir_options)
     try:
-        runner.run_command(list(arguments.rest), arguments.paths)
+        runner.run_command(rest, paths)
         code: str | int | None = 0
     except BenchmateError as error:
         session.fail("environment", str(error))
@@ -105,13 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.exit(code)
 
 
-def _broken_graphs() -> list[str]:
-    """Return where a rewritten function broke the graph of torch.compile: the measured program is no longer the original."""
+def _has_broken_graph() -> bool:
+    """Return whether a rewritten function broke a graph of torch.compile: the measured program is no longer the original."""
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None or "ptera" not in sys.modules:
-        return []
+        return False
     # Every rewritten function begins by reading ptera's context variable, which Dynamo cannot trace.
-    return [reason for reason in utils.counters["graph_break"] if "ContextVar" in reason]
+    return any("ContextVar" in reason for reason in utils.counters["graph_break"])
 
 
 def _spawned_processes_hint() -> str:
@@ -130,34 +118,33 @@ def _silence_handlers() -> None:
         for _ in range(2):  # a handler that was due just before raises here
             try:
                 if callable(signal.getsignal(number)):
-                    signal.signal(number, _ignore_signal)
+                    signal.signal(number, lambda *_: None)  # not SIG_IGN, which children inherit
                 break
             except Exception:  # noqa: S112  (raised by the program's handler)
                 continue
-
-
-def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Do nothing."""
 
 
 def check_probes(session: Session) -> None:
     """Fail the step for every probe that never fired; a program that ended with success has reached all it ever will."""
     from benchmate.probe_registry import silent_probes
 
-    if _broken_graphs():
+    if _has_broken_graph():
         text = (
             "a probe rewrote a function inside what torch.compile compiles, and broke its graph; "
             "probe a function that calls the compiled one, or use probes.calls on that"
         )
-        session.fail("probe", text)
-        print(f"benchmate: {text}", file=sys.stderr)
+        _fail_probe(session, text)
     for probe in silent_probes():
         text = f"{probe.text} never fired: {probe.why_not()}{_spawned_processes_hint()}"
         if probe.required:
-            session.fail("probe", text)
-            print(f"benchmate: {text}", file=sys.stderr)
+            _fail_probe(session, text)
         else:
             session.message(text)
+
+
+def _fail_probe(session: Session, text: str) -> None:
+    session.fail("probe", text)
+    print(f"benchmate: {text}", file=sys.stderr)
 
 
 def _report_exception(session: Session, runner: ProgramOverseer, error: BaseException) -> int:
@@ -174,15 +161,15 @@ def _report_exception(session: Session, runner: ProgramOverseer, error: BaseExce
         if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):
             session.fail("out-of-memory", f"{type(error).__name__}: {error}".splitlines()[0])
     show_exception(error, begin)
+    # As a shell counts a program that SIGINT has ended.
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
 def _broken_voirfile(session: Session, path: str, error: Exception) -> int:
     if not isinstance(error, BenchmateError):
         traceback.print_exc()
-    print(f"benchmate: {path}: {type(error).__name__}: {error}", file=sys.stderr)
     session.error(error, traceback.format_exc())
-    session.fail("probe", f"{path}: {type(error).__name__}: {error}")
+    _fail_probe(session, f"{path}: {type(error).__name__}: {error}")
     session.finish()
     return 1
 
@@ -201,6 +188,7 @@ def _exit_despite_threads(code: int) -> None:
     if any(thread.is_alive() for thread in others):
         import atexit
 
+        # os._exit runs none of them.
         atexit._run_exitfuncs()
         flush_and_exit(code)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from benchmate import compile_time, memory, step_parts
 from benchmate.clock import process_start_ns
 from benchmate.configuration import Config, read_config
+from benchmate.frameworks import process_group
 from benchmate.records import observation
-from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, RingReader
+from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take_losses
 from benchmate.sink import Sink, open_sink
-from benchmate.torch_state import process_group
 
 if TYPE_CHECKING:
     from benchmate.loss_recorder import LossRecorder
@@ -35,6 +35,7 @@ class Session:
     ) -> None:
         environ = os.environ
         self.config = config
+        # torchrun and its like say it in the environment; mpirun and spawn() leave it to the program.
         rank, world_size = (0, 1) if "RANK" in environ else _process_group_rank()
         self.rank = _number(environ.get("RANK"), rank)
         self.local_rank = _number(environ.get("LOCAL_RANK"), rank)
@@ -61,7 +62,8 @@ class Session:
         self._tasks_with_parts: set[str] = set()
         self.passed_barrier = False
         """Whether the start barrier, where there is one, has been passed."""
-        self._satisfied: set[str] = set()
+        self.satisfied: set[str] = set()
+        """Tasks that have all their observations, and run on only so that others of their group measure under their load."""
         self._swallowed = 0
         self._is_finished = False
         self._when_replaced: list[Callable[[], None]] = []
@@ -86,6 +88,7 @@ class Session:
 
     def fail(self, why: str, detail: str) -> None:
         """Fail the step, whatever the program's exit code will be."""
+        # The protocol is lines, and a person reads it as one.
         line = " ".join(detail.split())
         if (why, line) not in self.failures:
             self.failures.append((why, line))
@@ -125,8 +128,9 @@ class Session:
             known = self.losses[task] = LossRecorder(self, task)
         return known
 
-    def open_ring(self, meta: dict[str, object], capacity: int = 32768) -> Ring:
+    def open_ring(self, task: str, units: str, kind: str, capacity: int = 32768) -> Ring:
         """Open a ring and announce it to the agent; without an agent, one that this process reads itself."""
+        meta: dict[str, object] = {"task": task, "units": units, "rank": self.rank, "clock": "host", "kind": kind}
         folder = self.sink.ring_folder
         if folder is not None:
             try:
@@ -138,17 +142,17 @@ class Session:
                 return ring
         return Ring(meta, capacity=capacity)
 
-    def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
+    def drain(self, ring: Ring) -> None:
         """Send what is in a ring that no other process reads."""
         if ring.path is not None:
             return
-        reader, offset = RingReader(ring.memory), ring.words[UNIX_MINUS_MONO]
+        offset, meta = ring.words[UNIX_MINUS_MONO], ring.meta
         if meta["kind"] == "loss":
-            for batch_id, t_ns, loss in reader.losses():
+            for batch_id, t_ns, loss in take_losses(ring.memory):
                 time_s = (t_ns + offset) / 1e9
                 self.record("data", {"task": meta["task"], "loss": loss, "time": time_s, "batch_id": batch_id})
             return
-        for entry in reader.entries():
+        for entry in take_entries(ring.memory):
             self.record("data", observation(entry, meta, offset, self.world_size))
 
     def first_step(self, end_ns: int) -> None:
@@ -176,12 +180,8 @@ class Session:
     def begin_window(self) -> None:
         """Count memory from here, at the first window of the process."""
         if self._setup_peaks is None:
-            self._setup_peaks = memory.allocator_peaks() or {}
+            self._setup_peaks = memory.allocator_peaks()
             memory.reset_allocator_peaks()
-
-    def is_satisfied(self, task: str) -> bool:
-        """Return whether a task has all its observations, and runs on only so that others of its group measure under its load."""
-        return task in self._satisfied
 
     def runs_on(self, task: str, ring: Ring) -> bool:
         """Return whether a task that has its observations runs on, because another instance of the group has not.
@@ -190,9 +190,9 @@ class Session:
         """
         if not self.passed_barrier or ring.path is None or ring.words[STOP]:
             return False
-        if task not in self._satisfied:
-            self._satisfied.add(task)
-            if all(other.task in self._satisfied for other in self.observers.values() if other.stopping):
+        if task not in self.satisfied:
+            self.satisfied.add(task)
+            if all(other.task in self.satisfied for other in self.observers.values() if other.stopping):
                 self.sink.control({"complete": True})
         return self.sink.ring_folder is not None
 
@@ -298,10 +298,11 @@ def use(session: Session) -> Session:
     global _current  # noqa: PLW0603  (one process has one session, as it has one stderr)
     if _current is None:
         os.register_at_fork(after_in_child=_after_fork)
+        # Handlers run last in, first out: what the program registers after its first step, to take its devices down, runs before.
         atexit.register(_at_exit)
+        compile_time.listen_for_compilations()
     else:
         _current.replaced()
-    compile_time.listen_for_compilations()
     _current = session
     return session
 
@@ -334,6 +335,7 @@ def _raise_in_main_thread(exception: type[BaseException]) -> None:
     """Raise where it ends the program: the loop runs in a thread, and what it raises would end only that."""
     import ctypes
 
+    # Raised at its next byte code: a main thread that waits in C, in join() say, sees it when that returns.
     ident = threading.main_thread().ident
     if ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(exception))

@@ -12,7 +12,6 @@ import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from benchmate.records import encode
 
@@ -23,40 +22,45 @@ FileId = tuple[int, int]
 """Device and inode of an open file."""
 
 
-class Sink(Protocol):
-    """A destination for records."""
+class Sink:
+    """A destination for records; by itself, one that no agent listens to."""
 
-    dropped: int
-    records: int
-    bytes: int
+    def __init__(self) -> None:
+        self.dropped = self.records = self.bytes = 0
 
     @property
     def ring_folder(self) -> Path | None:
         """The folder where another process reads rings; None when this process must read its rings itself."""
+        return None
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
         """Send one record."""
+        raise NotImplementedError
 
     def control(self, line: Mapping[str, object]) -> None:
-        """Send one line to the agent itself."""
+        """Send one line to the agent itself; without one, a failure is a record like others."""
+        failure = line.get("fail")
+        if isinstance(failure, Mapping):
+            self.record("fail", failure)
 
     def answer(self, timeout_s: float) -> dict[str, object] | None:
         """Return the next line from the agent, or None when none came in time."""
+        return None
 
     def forked(self) -> None:
-        """Forget the connection: it belongs to the parent process."""
+        """Forget the connection if it belongs to the parent process alone."""
 
     def close(self) -> None:
         """Send what is left."""
 
 
-class AgentSink:
+class AgentSink(Sink):
     """A stream socket to the agent; one connection per process, opened again when the script has closed it."""
 
     def __init__(self, path: str, hello: Mapping[str, object]) -> None:
+        super().__init__()
         self.path = path
         self.hello = dict(hello)
-        self.dropped = self.records = self.bytes = 0
         self._socket: socket.socket | None = None
         self._file_id: FileId | None = None
         self._is_gone = False
@@ -75,33 +79,24 @@ class AgentSink:
         self._send(encode(line) + b"\n")
 
     def answer(self, timeout_s: float) -> dict[str, object] | None:
-        while b"\n" not in self._received:
-            connection = self._open_socket()
-            if connection is None:
-                return None
-            try:
+        with contextlib.suppress(OSError, ValueError):
+            while b"\n" not in self._received:
+                connection = self._open_socket()
+                if connection is None:
+                    return None
                 connection.settimeout(timeout_s)
                 chunk = connection.recv(65536)
-            except OSError:
-                return None
-            if not chunk:
-                return None
-            self._received += chunk
-        line, self._received = self._received.split(b"\n", 1)
-        try:
+                if not chunk:
+                    return None
+                self._received += chunk
+            line, _, self._received = self._received.partition(b"\n")
             answer: dict[str, object] = json.loads(line)
-        except ValueError:
-            return None
-        return answer
+            return answer
+        return None
 
     def forked(self) -> None:
-        inherited, self._socket = self._socket, None
-        if inherited is not None:
-            if _file_id(inherited.fileno()) == self._file_id:
-                inherited.close()
-            else:
-                inherited.detach()
-        self._file_id = None
+        # Closing our end of what is one connection leaves the parent's open.
+        self._disconnect()
         self._received = b""
         self.hello["pid"] = os.getpid()
 
@@ -133,6 +128,7 @@ class AgentSink:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(SEND_TIMEOUT_S)
             connection.connect(self.path)
+            # Each connection introduces itself: the agent knows a process by nothing else.
             connection.sendall(encode({"hello": self.hello}) + b"\n")
         except OSError as error:
             if connection is not None:
@@ -158,13 +154,14 @@ class AgentSink:
         self._socket = None
 
 
-class PipeSink:
-    """A pipe that speaks voir's own protocol: measurements are plain objects, everything else is `$event` and `$data`."""
+class PipeSink(Sink):
+    """A pipe that speaks voir's own protocol: measurements are plain objects, everything else is `$event` and `$data`.
 
-    ring_folder = None
+    A forked child writes to it, too: a pipe is shared, and lines of up to PIPE_BUF bytes do not mix.
+    """
 
     def __init__(self, descriptor: int) -> None:
-        self.dropped = self.records = self.bytes = 0
+        super().__init__()
         self._descriptor: int | None = descriptor
         self._file_id = _file_id(descriptor)
         if self._file_id is None:
@@ -173,17 +170,6 @@ class PipeSink:
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
         self._send(encode(data if event == "data" else {"$event": event, "$data": data}) + b"\n")
-
-    def control(self, line: Mapping[str, object]) -> None:
-        failure = line.get("fail")
-        if isinstance(failure, Mapping):
-            self.record("fail", failure)
-
-    def answer(self, timeout_s: float) -> None:
-        return None
-
-    def forked(self) -> None:
-        """Do nothing: a pipe is shared, and lines of up to PIPE_BUF bytes do not mix."""
 
     def close(self) -> None:
         self._descriptor = None
@@ -202,30 +188,19 @@ class PipeSink:
         self.dropped += 1
 
 
-class TableSink:
+class TableSink(Sink):
     """Keeps totals, and prints them as a table on stderr at the end, where no agent listens."""
 
-    ring_folder = None
-
     def __init__(self) -> None:
-        from benchmate.summary_table import SummaryTable
-
-        self.dropped = self.records = self.bytes = 0
-        self.table = SummaryTable()
+        super().__init__()
+        self.forked()
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
         self.table.add(event, data)
 
-    def control(self, line: Mapping[str, object]) -> None:
-        failure = line.get("fail")
-        if isinstance(failure, Mapping):
-            self.table.add("fail", failure)
-
-    def answer(self, timeout_s: float) -> None:
-        return None
-
     def forked(self) -> None:
         """Start new totals: those of the parent are the parent's to print."""
+        # Imported late: under an agent no process needs it.
         from benchmate.summary_table import SummaryTable
 
         self.table = SummaryTable()
@@ -264,6 +239,7 @@ def _file_id(descriptor: int) -> FileId | None:
 
 def _print_error(text: str) -> None:
     """Write to the process's own stderr, whatever the script has put in its place."""
+    # A script may log through sys.stderr into a file, or count what is written there.
     stream = sys.__stderr__
     if stream is None:
         return

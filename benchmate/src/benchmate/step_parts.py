@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TypeVar
 
-from benchmate.clock import DeviceClock, DeviceEvent, now_ns
+from benchmate.clock import DeviceClock, DeviceEvent
 from benchmate.patching import Patch, apply_when_imported
 
 FORWARD, BACKWARD, OPTIMIZER = range(3)
@@ -47,6 +48,7 @@ class StepParts:
 
     def enter(self, part: int) -> None:
         """Begin backward or the optimizer; inside one another, the outer one counts."""
+        # Activation checkpointing calls backward inside backward, LBFGS backward inside step.
         self._depth += 1
         if self._depth > 1:
             return
@@ -76,16 +78,12 @@ class StepParts:
     def take(self) -> tuple[list[int], list[PartSpan] | None]:
         """Return, since the last call, the nanoseconds on the host and the spans on the device, None where some are missing."""
         ns, spans = self.ns, self.spans if self.is_complete else None
-        if spans is None:
-            self._release()
-        self.ns, self.spans, self.is_complete = [-1, -1, -1], [], True
-        return ns, spans
-
-    def _release(self) -> None:
-        if self.device is not None:
+        if spans is None and self.device is not None:
             for _, begin, end in self.spans:
                 self.device.release(begin)
                 self.device.release(end)
+        self.ns, self.spans, self.is_complete = [-1, -1, -1], [], True
+        return ns, spans
 
     def _open(self, part: int) -> None:
         self._drop()
@@ -93,13 +91,13 @@ class StepParts:
         if self.device is not None:
             self._mark = self.device.mark()
             self.is_complete &= self._mark is not None
-        self._began_ns = now_ns()
+        self._began_ns = perf_counter_ns()
 
     def _close(self) -> None:
         part, self._inside = self._inside, None
         if part is None:
             return
-        self.ns[part] = max(0, self.ns[part]) + now_ns() - self._began_ns
+        self.ns[part] = max(0, self.ns[part]) + perf_counter_ns() - self._began_ns
         begin, self._mark = self._mark, None
         if self.device is not None and begin is not None:
             end = self.device.mark()
@@ -159,6 +157,7 @@ def _around_backward(backward: Callable[..., R]) -> Callable[..., R]:
 
 def _around_steps(register_after: Callable[[Callable[..., None]], object]) -> object:
     module = sys.modules["torch.optim.optimizer"]
+    # These hooks run for every optimizer, subclasses of the script's included, and survive a scheduler that wraps step().
     module.register_optimizer_step_pre_hook(lambda *_: _enter(OPTIMIZER))
     register_after(lambda *_: _leave())
     return register_after

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 MAX_DURATIONS = 4096
 """Durations kept for the median of a task."""
-
-
-def throughput(items: float, seconds: float) -> float | None:
-    """Return items per second as the ratio of totals; None when no time has passed."""
-    return items / seconds if seconds > 0 else None
-
-
-def median(values: Sequence[float]) -> float | None:
-    """Return the middle value, the mean of the two middle ones of an even number; None without any."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 @dataclass(slots=True)
@@ -55,6 +41,15 @@ class TaskTotals:
                 del self.durations[1::2]
                 self.stride *= 2
 
+    def row(self, task: str) -> tuple[str, ...]:
+        """Return the cells of the table; the rate is the ratio of totals."""
+        from statistics import median  # only now, when nothing is measured any more
+
+        counts = (str(self.steps), str(self.warmup), f"{self.seconds:.3f}")
+        rate = self.items / self.seconds if self.seconds > 0 else math.nan
+        step = f"{median(self.durations) * 1e3:.4g} ms" if self.durations else "-"
+        return (task, *counts, _number(rate), self.units, step)
+
 
 class SummaryTable:
     """Folds records into one line per task, and lists the other measurements below."""
@@ -85,20 +80,8 @@ class SummaryTable:
 
     def text(self) -> str:
         """Return the table; empty when nothing was measured."""
-        rows = [("task", "steps", "warm-up", "seconds", "rate", "units", "step (median)")]
-        for task, totals in self._tasks.items():
-            middle = median(totals.durations)
-            rows.append(
-                (
-                    task,
-                    str(totals.steps),
-                    str(totals.warmup),
-                    f"{totals.seconds:.3f}",
-                    _number(throughput(totals.items, totals.seconds)),
-                    totals.units,
-                    "-" if middle is None else f"{middle * 1e3:.4g} ms",
-                )
-            )
+        rows: list[tuple[str, ...]] = [("task", "steps", "warm-up", "seconds", "rate", "units", "step (median)")]
+        rows += [totals.row(task) for task, totals in self._tasks.items()]
         lines = []
         if self._tasks:
             widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -109,8 +92,8 @@ class SummaryTable:
         return "\n".join(lines + self._others)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None or not math.isfinite(value) else f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
+def _number(value: float) -> str:
+    return "-" if not math.isfinite(value) else f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
 
 
 def _value(value: float, units: str) -> str:

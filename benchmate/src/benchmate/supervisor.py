@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from benchmate.result_channel import SUPERVISOR_PID, prctl
 
@@ -27,19 +26,15 @@ _LEAVING_S = 5.0  # for what a program does after its result: the time limit was
 _SET_SUBREAPER = 36  # prctl(2)
 
 
-class SupervisedProcess(Protocol):
+@dataclass(frozen=True, slots=True)
+class SupervisedProcess:
     """A running process: leader of a session and a group of its own."""
 
-    @property
-    def pid(self) -> int:
-        """The process number of the leader."""
-
-    @property
-    def ended(self) -> int:
-        """A descriptor that becomes readable once the leader has ended."""
-
-    def close(self) -> int | None:
-        """Kill the group and what has left it, reap the leader; return its exit code as of subprocess, None when unknown."""
+    pid: int
+    ended: int
+    """A descriptor that becomes readable once the leader has ended."""
+    close: Callable[[], int | None]
+    """Kill the group and what has left it, reap the leader; return its exit code as of subprocess, None when unknown."""
 
 
 Start = Callable[[int, int], SupervisedProcess]
@@ -82,6 +77,7 @@ def supervise(
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         result, output = _pipe(ours, theirs), _pipe(ours, theirs)
         process = start(result[1], output[1])
+        # A pipe ends when its last writing end is closed, ours included.
         theirs.close()
         watch = _Watch(process, result[0], output[0], show)
         try:
@@ -89,6 +85,7 @@ def supervise(
         finally:
             code = process.close()
             watch.drain()
+    # Without its newline it was cut off in the middle, and may be anything.
     line, newline, _ = watch.result.partition(b"\n")
     return ProcessExit(
         result=bytes(line) if newline else b"",
@@ -131,6 +128,7 @@ class _Watch:
                 if not has_result and b"\n" in self.result:
                     has_result = True
                     deadline = time.monotonic() + leaving_s
+            # First the request: a program that removes its shared memory and temporary files leaves the next one a clean machine.
             signal_group(self._process.pid, signal.SIGTERM)
             grace_ends = time.monotonic() + _GRACE_S
             while time.monotonic() < grace_ends and not self._turn(selector, grace_ends):
@@ -177,16 +175,13 @@ class _Watch:
 
 
 def spawn(
-    argv: Sequence[str],
-    *,
-    output: int | None = None,
-    pass_fds: Sequence[int] = (),
-    env: Mapping[str, str] | None = None,
+    argv: Sequence[str], *, output: int | None = None, pass_fds: Sequence[int] = (), env: Mapping[str, str] = os.environ
 ) -> SupervisedProcess:
     """Start a program in a session of its own, without input; without `output` it writes where this process does.
 
     Raises OSError when it cannot be started.
     """
+    # Before the start: what is there already is not this process's, and must outlive it.
     known = child_pids()
     process = subprocess.Popen(
         argv,
@@ -194,29 +189,26 @@ def spawn(
         stdout=output,
         stderr=output,
         pass_fds=pass_fds,
+        # Ctrl-C in the terminal reaches us and not it, and one killpg reaches whatever it has started.
         start_new_session=True,
-        env={**(os.environ if env is None else env), SUPERVISOR_PID: str(os.getpid())},
+        env={**env, SUPERVISOR_PID: str(os.getpid())},
     )
-    return _Spawned(process, known)
+    ended = _end_descriptor(process.pid)
 
-
-class _Spawned:
-    def __init__(self, process: subprocess.Popen[bytes], known: set[int]) -> None:
-        self._process, self._known = process, known
-        self.pid = process.pid
-        self.ended = _end_descriptor(process.pid)
-
-    def close(self) -> int | None:
+    def close() -> int:
         # Before the leader is reaped: as long as it is there, nobody else can have its number.
-        signal_group(self.pid)
-        code = self._process.wait()
-        os.close(self.ended)
-        kill_strays(self._known)
+        signal_group(process.pid)
+        code = process.wait()
+        os.close(ended)
+        kill_strays(known)
         return code
+
+    return SupervisedProcess(process.pid, ended, close)
 
 
 def _end_descriptor(pid: int) -> int:
     """Return a descriptor that becomes readable when a child ends; the child is not reaped."""
+    # Linux before 5.3, and some sandboxes, have no pidfd: a thread waits instead, without taking the exit code away.
     with contextlib.suppress(OSError, AttributeError):
         return os.pidfd_open(pid)
     reading, writing = os.pipe()
@@ -231,6 +223,7 @@ def _end_descriptor(pid: int) -> int:
 
 def adopt_orphans() -> None:
     """Become the parent of processes that our descendants abandon from here on, in whichever session they hide."""
+    # Else an orphan goes to process 1, out of our sight, and holds the device of the next case.
     prctl(_SET_SUBREAPER, 1)
 
 
@@ -247,21 +240,19 @@ def child_pids() -> set[int]:
     return pids
 
 
-def kill_strays(known: set[int], patience_s: float = 5.0) -> int:
-    """Kill all children but the known ones, and what they in turn abandon; return how many of them still lived.
+def kill_strays(known: set[int]) -> None:
+    """Kill all children but the known ones, and what they in turn abandon.
 
-    One that a driver holds in the kernel may not end; after `patience_s` it is left.
+    One that a driver holds in the kernel may not end; after a while it is left.
     """
-    killed, deadline = 0, time.monotonic() + patience_s
+    deadline = time.monotonic() + _LEAVING_S
+    # Again and again: each one that dies hands its own children to us.
     while (strays := child_pids() - known) and time.monotonic() < deadline:
         for pid in strays:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                reaped, status = os.waitpid(pid, os.WNOHANG)
-                killed += reaped == pid and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(0.001)
-    return killed
 
 
 def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
@@ -272,18 +263,14 @@ def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
 
 def oom_kill_count() -> int:
     """Return how many processes the kernel has killed for memory so far, on this machine and in this control group."""
-    count = 0
-    for path in ("/proc/vmstat", *_memory_events()):
+    # vmstat counts the machine's; the limit of a container is counted in its control group (version 2: the line with 0::) alone.
+    paths, count = ["/proc/vmstat"], 0
+    with contextlib.suppress(OSError):
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+        paths += [f"/sys/fs/cgroup{line[3:].rstrip('/')}/memory.events" for line in groups if line.startswith("0::")]
+    for path in paths:
         with contextlib.suppress(OSError, ValueError):
             for line in Path(path).read_text().splitlines():
                 if line.startswith("oom_kill "):
                     count += int(line.split()[1])
     return count
-
-
-def _memory_events() -> tuple[str, ...]:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                return (f"/sys/fs/cgroup{line[3:].rstrip('/')}/memory.events",)
-    return ()

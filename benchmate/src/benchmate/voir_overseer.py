@@ -1,12 +1,16 @@
-"""voir's Overseer, adapted: phases and instruments are voir's, but errors fail the step and records go to the session's sink."""
+"""Voirfiles, and voir's Overseer adapted: phases and instruments are voir's, but errors fail the step, and records go to the
+session's sink.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import sys
 import traceback
-from collections.abc import Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from benchmate.errors import BenchmateError, ProbeError
 from benchmate.lazy_imports import deferred_imports
@@ -24,7 +28,9 @@ with deferred_imports("ptera", "omegaconf", "yaml", "varname", "varname.utils", 
     from voir.overseer import LogStream, Overseer
     from voir.phase import StopProgram
 
-__all__ = ["InstrumentFailed", "ProgramOverseer", "StopProgram"]
+__all__ = ["InstrumentFailed", "ProgramOverseer", "StopProgram", "load_instruments"]
+
+VOIRFILE_MODULE = "__voir__"
 
 
 class InstrumentFailed(BaseException):
@@ -49,6 +55,7 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
 
     def probe(self, selector: object, **options: Any) -> object:
         """Place voir's own probe, but refuse hazards, release overridden objects, and fail the step when it never fires."""
+        # A selector may name what only its author's function knows.
         frame = sys._getframe(1)
         if not isinstance(selector, str):
             return super().probe(selector, **options)
@@ -58,16 +65,10 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         from benchmate.probes.ptera_streams import open_stream
 
         probe = expect(Probe(f"probe {selector!r}", required=options.pop("required", True)))
-        stream = open_stream(
-            selector,
-            on_fire=probe.fire,
-            on_error=probe.failed,
-            env={**vars(sys.modules["__main__"]), **frame.f_globals, **frame.f_locals},
-            **options,
-        )
-        return self.require(_Activation(stream))
+        env = {**vars(sys.modules["__main__"]), **frame.f_globals, **frame.f_locals}
+        return self.require(_Activation(open_stream(selector, probe, env=env, **options)))
 
-    def run_command(self, argv: list[str], paths: tuple[str, ...]) -> None:
+    def run_command(self, argv: list[str], paths: Sequence[str]) -> None:
         """Run what the command line names; return also when it was stopped early, pass on what the program raised."""
         self._paths = paths
         self(argv)
@@ -156,3 +157,34 @@ class _Activation:
         yield ov.phases.load_script(priority=0)
         with self.stream:
             yield ov.phases.run_script(priority=0)
+
+
+def load_instruments(path: str) -> list[Instrument]:
+    """Return the instruments of the voirfile at `path`: `__instruments__` (nested lists and mappings of them) where it is
+    defined, else every global whose name starts with `instrument_`.
+
+    The module stays in sys.modules, so that instances of classes that it defines can be pickled.
+    """
+    if not Path(path).is_file():
+        raise BenchmateError(f"{path}: no such voirfile")
+    spec = importlib.util.spec_from_file_location(VOIRFILE_MODULE, path)
+    if spec is None or spec.loader is None:
+        raise BenchmateError(f"{path}: a voirfile is a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Before it runs, as for every import: a data class asks sys.modules for its own module.
+    sys.modules[VOIRFILE_MODULE] = module
+    spec.loader.exec_module(module)
+    if hasattr(module, "__instruments__"):
+        return list(_flat(module.__instruments__))
+    named = [value for name, value in vars(module).items() if name.startswith("instrument_")]
+    return list(_flat(named))
+
+
+def _flat(value: object) -> Iterable[Instrument]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple)):
+        yield cast("Instrument", value)  # voir reports what is not an instrument
+        return
+    for item in value:
+        yield from _flat(item)

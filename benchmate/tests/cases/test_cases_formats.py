@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from programs import refuse
 
-from benchmate.cases.formats import Style, open_format
+from benchmate.cases.formats import FORMATS, Style
 from benchmate.cases.machine_context import google_context
-from benchmate.cases.outcome import CaseOutcome
 from benchmate.cases.registry import Case
 from benchmate.cases.results import CaseResult, aggregate_results, make_result
 from benchmate.supervisor import ProcessExit
@@ -25,20 +24,20 @@ def case(name: str, family: int = 0, instance: int = 0, **params: Any) -> Case:
 
 
 def passed(of: Case, repetition: int = 0, wall_ns: int = 2000, iterations: int = 2, **more: Any) -> CaseResult:
-    said = {"iterations": iterations, "wall_ns": wall_ns, "cpu_ns": wall_ns, **more}
-    return make_result(of, repetition, said, CaseOutcome(outcome="passed"), ProcessExit())
+    said = {"outcome": "passed", "iterations": iterations, "wall_ns": wall_ns, "cpu_ns": wall_ns, **more}
+    return make_result(of, repetition, said, ProcessExit(), math.inf)
 
 
 def failed(of: Case, repetition: int = 0) -> CaseResult:
-    outcome = CaseOutcome(outcome="failed", why="exit", detail="run: ValueError: a,\n b")
-    return make_result(of, repetition, {}, outcome, ProcessExit())
+    said = {"outcome": "failed", "why": "exit", "detail": "run: ValueError: a,\n b"}
+    return make_result(of, repetition, said, ProcessExit(), math.inf)
 
 
 def written(
     kind: str, results: Sequence[CaseResult], *, unit: str = "ns", tabular: bool = False, only: bool = False
 ) -> str:
     out = io.StringIO()
-    made = open_format(kind, out, Style(unit=unit, tabular=tabular, aggregates_only=only))
+    made = FORMATS[kind](out, Style(unit=unit, tabular=tabular, aggregates_only=only))
     made.begin(
         {"date": "today", "num_cpus": 2, "host_name": "h", "executable": "bench.py"}, [r.case.name for r in results]
     )

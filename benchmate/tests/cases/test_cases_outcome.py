@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from benchmate.cases.outcome import CaseOutcome, classify_exit
-from benchmate.cases.payload import CasePayload
+from benchmate.cases.registry import Case
+from benchmate.cases.results import CasePayload, CaseResult, make_result
 from benchmate.result_channel import CHANNEL_CLOSED
 from benchmate.supervisor import ProcessExit
 
+CASE = Case(name="sum", family=0, instance=0, subject=sum, params={})
 PASSED: CasePayload = {"outcome": "passed", "wall_ns": 5}
 
 
-def outcome_of(payload: CasePayload | None, code: int | None, **more: object) -> CaseOutcome:
-    return classify_exit(payload, ProcessExit(code=code, **more), timeout_s=2.0)  # type: ignore[arg-type]
+def outcome_of(payload: CasePayload | None, code: int | None, **more: object) -> CaseResult:
+    return make_result(CASE, 0, payload, ProcessExit(code=code, **more), timeout_s=2.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

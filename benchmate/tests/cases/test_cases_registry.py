@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import pytest
 
-from benchmate.cases.registry import BenchmarkCase, RegistrationError, Registry, State
-
-HERE = "bench.py:7"
+from benchmate.cases.registry import BenchmarkCase, RegistrationError, Registry, State, register
 
 
 def registered(name: str, subject: Any = None, **params: Any) -> list[str]:
     registry = Registry()
-    registry.add(subject or Anything, name, params, HERE)
+    registry.add(subject or Anything, name, params)
     return list(registry.cases)
 
 
@@ -38,8 +37,8 @@ def test_values_may_come_from_a_generator() -> None:
 
 def test_each_registration_is_a_family_and_each_of_its_cases_an_instance() -> None:
     registry = Registry()
-    registry.add(Anything, "a", {}, HERE)
-    registry.add(Anything, "b/{n}", {"n": [1, 2]}, HERE)
+    registry.add(Anything, "a", {})
+    registry.add(Anything, "b/{n}", {"n": [1, 2]})
     assert [(case.family, case.instance) for case in registry.cases.values()] == [(0, 0), (1, 0), (1, 1)]
 
 
@@ -49,7 +48,6 @@ def test_a_filter_finds_its_pattern_anywhere_in_the_name() -> None:
         Anything,
         "RoBERTa/{kind}/{task}/{batch}",
         {"kind": ["B", "Q"], "task": ["MNLI", "MNLI-MM"], "batch": [16, 64]},
-        HERE,
     )
     found = [case.name for case in registry.matching(re.compile("RoBERTa/.*/MNLI/(16|32)"))]
     assert found == ["RoBERTa/B/MNLI/16", "RoBERTa/Q/MNLI/16"]
@@ -132,17 +130,18 @@ def test_a_parameter_may_be_a_slot() -> None:
     ],
 )
 def test_what_cannot_be_a_case_is_refused_with_its_place_and_a_way_out(
-    name: str, subject: Any, params: dict[str, Any], said: str
+    name: str, subject: Any, params: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     with pytest.raises(RegistrationError, match=re.escape(said)) as refused:
-        registered(name, subject, **params)
-    assert str(refused.value).startswith(f"{HERE}: ")
+        register(name, **params)(subject)
+    assert str(refused.value).startswith(f"{__file__}:")
     assert "\n" not in str(refused.value)
 
 
 def test_a_name_is_taken_once() -> None:
     registry = Registry()
-    registry.add(Anything, "x", {}, HERE)
+    registry.add(Anything, "x", {})
     with pytest.raises(ValueError, match="'x' is already registered"):
-        registry.add(Anything, "{n}", {"n": ["y", "x"]}, HERE)
+        registry.add(Anything, "{n}", {"n": ["y", "x"]})
     assert list(registry.cases) == ["x"]

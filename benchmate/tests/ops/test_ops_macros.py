@@ -18,8 +18,8 @@ from benchmate.ops import (
     full_range,
 )
 from benchmate.ops.config_file import iterate_inputs, parse_operators
+from benchmate.ops.config_iterators import argument_variants, expand_spec
 from benchmate.ops.errors import OpsError
-from benchmate.ops.macros import argument_variants, expand_spec
 
 
 def walked(config):

@@ -3,8 +3,7 @@
 import pytest
 
 from benchmate.ops.device import TorchDevice
-from benchmate.ops.rotating_inputs import MAX_COPIES, rotate_inputs
-from benchmate.ops.sampling import sample_calls
+from benchmate.ops.sampling import MAX_COPIES, rotate_inputs, sample_calls
 from benchmate.ops.statistics import StopRule
 
 torch = pytest.importorskip("torch")

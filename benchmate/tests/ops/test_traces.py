@@ -31,7 +31,7 @@ from traces import (
 
 from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.errors import OpsError
-from benchmate.ops.traces import cli, fidelity
+from benchmate.ops.traces import cli, replay_report
 from benchmate.ops.traces.convert import predict_step, to_configuration
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import Slot, build_plan, select_calls
@@ -318,13 +318,13 @@ def test_fidelity_joins_calls_by_torchs_own_number():
         {"ph": "X", "cat": "cpu_op", "dur": 20.0, "args": {"External id": 7, "Record function id": 23}},
         {"ph": "X", "cat": "kernel", "dur": 15.0, "args": {"External id": 7}},
     ]
-    recorded = fidelity.recorded_times(events, graph, chosen)
+    recorded = replay_report.recorded_times(events, graph, chosen)
     assert recorded == pytest.approx({10: 10e-6, 20: 15e-6})
-    told = fidelity.compare_times(recorded, {10: [20e-6], 20: [15e-6], 30: [1.0]})
+    told = replay_report.compare_times(recorded, {10: [20e-6], 20: [15e-6], 30: [1.0]})
     assert told["calls"] == 2
     assert told["ratio"] == pytest.approx(35 / 25)
     assert told["shares_in_common"] == pytest.approx(0.4 + 15 / 35)
-    assert fidelity.compare_times({}, {10: [1.0]}) is None
+    assert replay_report.compare_times({}, {10: [1.0]}) is None
 
 
 def test_each_rank_has_its_file():

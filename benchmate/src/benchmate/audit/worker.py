@@ -13,7 +13,7 @@ from benchmate.audit.cells import Cell
 from benchmate.audit.models import make_call
 from benchmate.ops.device import default_device
 from benchmate.ops.sampling import gc_paused
-from benchmate.ops.torch_types import Call, Event
+from benchmate.ops.types import Call, Event
 from benchmate.result_channel import ResultChannel, die_with_supervisor
 
 MIN_CALLS = 30

@@ -5,11 +5,10 @@ A case's process imports no more than it needs: what is for the runner alone is 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from benchmate.cases.exit_codes import FAILED, NOTHING_MATCHED, PASSED, USAGE
@@ -40,15 +39,8 @@ def run_program(argv: Sequence[str], registry: Registry) -> int:
     """Do what the command line says with the cases of a registry; return the exit code."""
     try:
         options = parse_options(argv, os.environ)
-        match options.action:
-            case "one":
-                return _run_here(options, registry)
-            case "list":
-                return _list(options, registry)
-            case "serve":
-                return _serve(options, registry)
-            case "run":
-                return _run_all(options, registry)
+        action = {"one": _run_here, "list": _list, "serve": _serve, "run": _run_all}[options.action]
+        return action(options, registry)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
@@ -96,21 +88,22 @@ def _run_here(options: CaseOptions, registry: Registry) -> int:
     if case is None:
         raise UsageError(f"-r {options.name!r}: no such case; -l lists them")
     if options.channel is None:
-        return _print_case(case, options.budget)
-    if _DESCRIPTOR.fullmatch(options.channel) is None:
-        with _open_channel(options.channel) as descriptor:
-            return _send_case(descriptor, case, options.budget)
-    die_with_supervisor()
-    return _send_case(_parse_descriptor(options.channel), case, options.budget)
+        from benchmate.records import encode
 
-
-def _print_case(case: Case, budget: RunBudget) -> int:
-    from benchmate.records import encode
-
-    payload = run_case(case, budget)
-    print(encode({"name": case.name, **payload}).decode())
-    # The runner learns from the payload that a case failed; a person at -r from the exit code.
-    return FAILED if payload["outcome"] == "failed" else PASSED
+        payload = run_case(case, options.budget)
+        print(encode({"name": case.name, **payload}).decode())
+        # The runner learns from the payload that a case failed; a person at -r from the exit code.
+        return FAILED if payload["outcome"] == "failed" else PASSED
+    if _DESCRIPTOR.fullmatch(options.channel) is not None:
+        die_with_supervisor()
+        return _send_case(_parse_descriptor(options.channel), case, options.budget)
+    try:
+        # Open until this process ends, which it does next: the case itself may close every descriptor.
+        descriptor = os.open(options.channel, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    except OSError as error:
+        problem = f"-s {options.channel}: {error.strerror}"
+        raise UsageError(f"{problem}; give a file that can be written, or a named pipe") from None
+    return _send_case(descriptor, case, options.budget)
 
 
 def _send_case(descriptor: int, case: Case, budget: RunBudget) -> int:
@@ -137,16 +130,3 @@ def _parse_descriptor(channel: str | None) -> int:
     except OSError:
         raise UsageError(f"{channel}: this descriptor is not open; only the runner can give one") from None
     return int(matched[1])
-
-
-@contextlib.contextmanager
-def _open_channel(path: str) -> Iterator[int]:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    except OSError as error:
-        raise UsageError(f"-s {path}: {error.strerror}; give a file that can be written, or a named pipe") from None
-    try:
-        yield descriptor
-    finally:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)

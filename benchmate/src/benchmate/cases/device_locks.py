@@ -33,8 +33,8 @@ class DeviceLocks:
     def take(self, names: Iterable[str], command: str, wait_s: float | None, notify: Callable[[str], None]) -> None:
         """Lock all, in the order in which everybody takes them, so that none waits for another that waits for it.
 
-        Waits for up to `wait_s` seconds in all, None without limit, having notified for whom. Raises HeldError, and OSError
-        where there is no place for locks.
+        Waits for up to `wait_s` seconds in all, None without limit, having notified for whom. Raises DeviceInUseError, and
+        OSError where there is no place for locks.
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
         for name in sorted(set(names) - set(self._held)):
@@ -44,6 +44,7 @@ class DeviceLocks:
             except DeviceInUseError:
                 os.close(descriptor)
                 raise
+            # flock belongs to the open file, not to the process: a child that inherits it holds the lock, too.
             os.set_inheritable(descriptor, True)
             _write_holder(descriptor, command)
             self._held[name] = descriptor
@@ -51,6 +52,7 @@ class DeviceLocks:
     def release(self) -> None:
         """Let go of all, also where a stray process has inherited the descriptor."""
         for descriptor in self._held.values():
+            # Closing alone would leave the lock with whoever has inherited it.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
         self._held.clear()
@@ -58,15 +60,12 @@ class DeviceLocks:
     def _open(self, name: str) -> int:
         path = os.path.join(self._folder(), re.sub(r"[^A-Za-z0-9_.+-]", "_", name) + ".lock")  # noqa: PTH118
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        # Not O_CREAT at once: for another user's file in a sticky folder the kernel refuses it (fs.protected_regular).
-        with contextlib.suppress(FileNotFoundError):
-            return os.open(path, flags)
-        try:
+        # Not O_CREAT alone: for another user's file in a sticky folder the kernel refuses it (fs.protected_regular).
+        with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            return os.open(path, flags)
-        os.fchmod(descriptor, 0o666)
-        return descriptor
+            os.fchmod(descriptor, 0o666)  # what the umask took away
+            return descriptor
+        return os.open(path, flags)
 
     def _folder(self) -> str:
         for folder in self._folders:

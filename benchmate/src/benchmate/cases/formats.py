@@ -41,7 +41,10 @@ class Style:
 
 
 class ResultFormat:
-    """Writes all results at the end; a format that writes them as they come overrides `add`."""
+    """Writes each result as it comes and the aggregates at the end; a format that is one document overrides `end` alone.
+
+    The caller flushes `out`.
+    """
 
     def __init__(self, out: TextIO, style: Style) -> None:
         self.out, self.style = out, style
@@ -51,29 +54,19 @@ class ResultFormat:
         """Write what stands above the results, which will be those of the cases of these names."""
         self.context = context
 
-    def add(self, result: CaseResult) -> None:
-        """Take one more result."""
-
-    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
-        """Take all results that there are, also when the program was interrupted."""
-
-
-class StreamingFormat(ResultFormat):
-    """Writes each result as it comes and the aggregates at the end."""
-
     def write_result(self, result: CaseResult) -> None:
         """Write the result of one process."""
-        raise NotImplementedError
 
     def write_aggregate(self, aggregate: Aggregate) -> None:
         """Write one statistic of a case."""
-        raise NotImplementedError
 
     def add(self, result: CaseResult) -> None:
+        """Take one more result."""
         if not self.style.aggregates_only:
             self.write_result(result)
 
     def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
+        """Take all results that there are, also when the program was interrupted."""
         for aggregate in aggregates:
             self.write_aggregate(aggregate)
         if self.style.aggregates_only:
@@ -84,39 +77,35 @@ class StreamingFormat(ResultFormat):
                     self.write_result(result)
 
 
-class TableFormat(StreamingFormat):
+class TableFormat(ResultFormat):
     """`Name Wall Time CUDA Memory`: nanoseconds of an iteration and bytes, a line for each process, separated by spaces."""
 
     def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
-        self._line("Name", "Wall Time", "CUDA Memory")
+        print("Name", "Wall Time", "CUDA Memory", file=self.out)
 
     def write_result(self, result: CaseResult) -> None:
         is_plain = result.outcome == "passed" and not result.reasons
         status = () if is_plain else (status_line(result),)
-        self._line(result.case.name, _whole(result.real_ns), _memory(result), *status)
+        print(result.case.name, _whole(result.real_ns), _memory(result), *status, file=self.out)
 
     def write_aggregate(self, aggregate: Aggregate) -> None:
-        self._line(f"{aggregate.case.name}_{aggregate.name}", f"{aggregate.real_ns:.6g}", NOT_MEASURED)
-
-    def _line(self, *words: str) -> None:
-        print(*words, file=self.out, flush=True)
+        print(f"{aggregate.case.name}_{aggregate.name}", f"{aggregate.real_ns:.6g}", NOT_MEASURED, file=self.out)
 
 
-class CsvFormat(StreamingFormat):
-    """The columns of the few-bit library, then ours; a line for each process, at once on disk."""
+class CsvFormat(ResultFormat):
+    """The columns of the few-bit library, then ours; a line for each process."""
 
     def __init__(self, out: TextIO, style: Style) -> None:
         super().__init__(out, style)
+        # The csv module ends lines with CR LF by default, which cut, awk and diff show as part of the last cell.
         self._writer = csv.DictWriter(out, _CSV_COLUMNS, restval="", lineterminator="\n")
 
     def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
         self._writer.writeheader()
-        self.out.flush()
 
     def write_result(self, result: CaseResult) -> None:
-        memory = {name: size for name, size in result.memory.items() if name in _CSV_COLUMNS}
         row = {
-            **memory,
+            **{name: size for name, size in result.memory.items() if name in _CSV_COLUMNS},
             "cuda_memory_usage": _memory(result),
             "name": result.case.name,
             "wall_time": _whole(result.real_ns),
@@ -131,7 +120,7 @@ class CsvFormat(StreamingFormat):
             "process_seconds": f"{result.seconds:.6f}",
             **result.rates,
         }
-        self._row(row)
+        self._writer.writerow(row)
 
     def write_aggregate(self, aggregate: Aggregate) -> None:
         row = {
@@ -143,11 +132,7 @@ class CsvFormat(StreamingFormat):
             "iterations": aggregate.count,
             **aggregate.rates,
         }
-        self._row(row)
-
-    def _row(self, row: Mapping[str, object]) -> None:
         self._writer.writerow(row)
-        self.out.flush()
 
 
 class JsonFormat(ResultFormat):
@@ -157,18 +142,13 @@ class JsonFormat(ResultFormat):
         cases = []
         for case, of_case in group_by_case(results):
             own = [aggregate for aggregate in aggregates if aggregate.case.name == case.name]
-            is_hidden = self.style.aggregates_only and own
-            cases.append(
-                {
-                    "name": case.name,
-                    "params": dict(case.params),
-                    "results": [] if is_hidden else [_json_row(result) for result in of_case],
-                    "aggregates": {
-                        aggregate.name: {"wall_time": aggregate.real_ns / (1 if aggregate.is_ratio else 1e9)}
-                        for aggregate in own
-                    },
-                }
-            )
+            rows = [] if self.style.aggregates_only and own else [_json_row(result) for result in of_case]
+            statistics = {
+                aggregate.name: {"wall_time": aggregate.real_ns / (1 if aggregate.is_ratio else 1e9)}
+                for aggregate in own
+            }
+            row = {"name": case.name, "params": dict(case.params), "results": rows, "aggregates": statistics}
+            cases.append(row)
         _write_json(self.out, {"schema": 1, "context": self.context, "cases": cases})
 
 
@@ -185,6 +165,7 @@ class GoogleCsvFormat(ResultFormat):
 
     def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         counters = sorted({name for result in results for name in result.counters})
+        # By hand: Google Benchmark quotes the names of counters, and only these.
         self.out.write(",".join([*_GOOGLE_COLUMNS, *(f'"{name}"' for name in counters)]) + "\n")
         writer = csv.writer(self.out, lineterminator="\n")
         for row in google_rows(results, aggregates, self.style):
@@ -192,10 +173,9 @@ class GoogleCsvFormat(ResultFormat):
             if error is not None:
                 row |= {"error_occurred": "true", "error_message": error}
             writer.writerow([row.get(column, "") for column in (*_GOOGLE_COLUMNS, *counters)])
-        self.out.flush()
 
 
-class ConsoleFormat(StreamingFormat):
+class ConsoleFormat(ResultFormat):
     """The table that Google Benchmark shows."""
 
     def __init__(self, out: TextIO, style: Style) -> None:
@@ -216,7 +196,7 @@ class ConsoleFormat(StreamingFormat):
         else:
             self._heading({})
             word = "SKIPPED" if result.outcome == "skipped" else "ERROR"
-            self._write(f"{result.case.name:<{self._width}} {word}: '{_message(result)}'")
+            print(f"{result.case.name:<{self._width}} {word}: '{_message(result)}'", file=self.out)
 
     def write_aggregate(self, aggregate: Aggregate) -> None:
         if aggregate.is_ratio:
@@ -237,7 +217,8 @@ class ConsoleFormat(StreamingFormat):
             columns = "".join(f" {cell:>10}" for cell in cells)
         else:
             columns = "".join(f" {key}={_short(value)}" for key, value in counters.items())
-        self._write(f"{name:<{self._width}}{times} {iterations:>12}{columns}{' ' if label else ''}{label}".rstrip())
+        line = f"{name:<{self._width}}{times} {iterations:>12}{columns}{' ' if label else ''}{label}"
+        print(line.rstrip(), file=self.out)
 
     def _heading(self, counters: Mapping[str, float]) -> None:
         """Write the heading above the first line, and again where tabular counters change."""
@@ -248,11 +229,7 @@ class ConsoleFormat(StreamingFormat):
         names = "".join(f" {name:>10}" for name in columns)
         line = f"{'Benchmark':<{self._width}}{'Time':>15}{'CPU':>15} {'Iterations':>12}{names}"
         rule = "-" * len(line)
-        self._write(f"{rule}\n{line}\n{rule}")
-
-    def _write(self, text: str) -> None:
-        self.out.write(text + "\n")
-        self.out.flush()
+        print(rule, line, rule, sep="\n", file=self.out)
 
 
 FORMATS: Mapping[str, type[ResultFormat]] = {
@@ -263,11 +240,6 @@ FORMATS: Mapping[str, type[ResultFormat]] = {
     "google-json": GoogleJsonFormat,
     "google-csv": GoogleCsvFormat,
 }
-
-
-def open_format(kind: str, out: TextIO, style: Style) -> ResultFormat:
-    """Return the writer of a format: stdout, csv, json, google-console, google-json or google-csv."""
-    return FORMATS[kind](out, style)
 
 
 def google_rows(results: Sequence[CaseResult], aggregates: Sequence[Aggregate], style: Style) -> list[Row]:
@@ -286,9 +258,8 @@ def google_rows(results: Sequence[CaseResult], aggregates: Sequence[Aggregate], 
             if not (style.aggregates_only and own and result.is_measured):
                 rows.append({"name": case.name, "run_type": "iteration", **shared, **_google_run(result, style.unit)})
         for aggregate in own:
-            name = f"{case.name}_{aggregate.name}"
-            row = {"name": name, "run_type": "aggregate", **shared, **_google_aggregate(aggregate, style.unit)}
-            rows.append(row)
+            row = {"name": f"{case.name}_{aggregate.name}", "run_type": "aggregate"}
+            rows.append({**row, **shared, **_google_aggregate(aggregate, style.unit)})
     return rows
 
 
@@ -380,4 +351,3 @@ def _write_json(out: TextIO, value: Mapping[str, object]) -> None:
     # encode() makes it strict; indented, because people look into these files.
     json.dump(json.loads(encode(value)), out, indent=2)
     out.write("\n")
-    out.flush()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import NoReturn, Protocol, TypedDict, cast
+from typing import NoReturn, TypedDict, cast
 
 from benchmate.cases.memory_peaks import holds_device
-from benchmate.result_channel import SUPERVISOR_PID, die_with_parent
+from benchmate.result_channel import die_with_parent
 from benchmate.supervisor import SupervisedProcess, adopt_orphans, child_pids, kill_strays, signal_group, spawn
 
 _LEAVING_S = 5.0
@@ -29,16 +29,6 @@ class IsolationError(Exception):
     """Processes cannot be started in the way asked for; the text says why and a hint."""
 
 
-class Isolation(Protocol):
-    """A way of starting the processes of cases."""
-
-    def start(self, name: str, result: int, output: int) -> SupervisedProcess:
-        """Start a case that writes its result and its output into these descriptors. Raises IsolationError."""
-
-    def close(self) -> None:
-        """Let go of what was kept warm."""
-
-
 class Spawn:
     """A fresh interpreter for each case. `program` starts this program again; `kept` descriptors live in the children too."""
 
@@ -47,7 +37,7 @@ class Spawn:
         adopt_orphans()
 
     def start(self, name: str, result: int, output: int) -> SupervisedProcess:
-        """See Isolation."""
+        """Start a case that writes its result and its output into these descriptors."""
         argv = [*self._program, "--run", name, "--socket", f"fd:{result}"]
         return spawn(argv, output=output, pass_fds=(result, *self._kept))
 
@@ -72,76 +62,59 @@ class Forks:
 
     def __init__(self, program: Sequence[str], kept: Sequence[int]) -> None:
         self._program, self._kept = tuple(program), tuple(kept)
-        self._server, self._socket = self._start_server()
+        self._start_server()
 
     def start(self, name: str, result: int, output: int) -> SupervisedProcess:
-        """See Isolation."""
+        """Start a case that writes its result and its output into these descriptors. Raises IsolationError."""
         try:
             return self._fork(name, result, output)
         except (OSError, _ServerGone):
             self.close()
-            self._server, self._socket = self._start_server()
+            self._start_server()
         try:
             return self._fork(name, result, output)
         except (OSError, _ServerGone) as error:
             raise IsolationError(f"--isolation fork: the server ended: {error}; use --isolation spawn") from None
 
-    def close(self) -> None:
-        """End the server; it goes when its socket does."""
-        _end_server(self._socket, self._server)
+    def close(self) -> int | None:
+        """End the server, which goes when its socket does; return its exit code, None when it was closed before."""
+        if self._socket.fileno() < 0:
+            return None
+        self._socket.close()
+        select.select([self._server.ended], [], [], _LEAVING_S)
+        return self._server.close()
 
-    def _start_server(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    def _start_server(self) -> None:
         # Messages, not a stream: two answers that come at once stay two.
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            server = subprocess.Popen(
-                [*self._program, "--serve", f"fd:{theirs.fileno()}"],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                pass_fds=(theirs.fileno(), *self._kept),
-                start_new_session=True,
-                env={**os.environ, SUPERVISOR_PID: str(os.getpid())},
-            )
-        ours.settimeout(_READY_S)
+            argv = [*self._program, "--serve", f"fd:{theirs.fileno()}"]
+            self._server = spawn(argv, output=sys.stderr.fileno(), pass_fds=(theirs.fileno(), *self._kept))
+        self._socket.settimeout(_READY_S)
         try:
-            message = _receive(ours)
+            refused = _receive(self._socket).get("refused")
         except (OSError, _ServerGone):
-            code = _end_server(ours, server)
+            code = self.close()
             raise IsolationError(f"the program ended while it was imported, with exit code {code}") from None
-        if "refused" in message:
-            _end_server(ours, server)
-            raise IsolationError(f"--isolation fork: {message['refused']}, or use --isolation spawn")
-        return server, ours
+        if refused:
+            self.close()
+            raise IsolationError(f"--isolation fork: {refused}, or use --isolation spawn")
 
     def _fork(self, name: str, result: int, output: int) -> SupervisedProcess:
-        socket.send_fds(self._socket, [name.encode()], [result, output])
-        return _ForkedProcess(self._socket, _receive(self._socket)["pid"])
+        connection = self._socket
+        socket.send_fds(connection, [name.encode()], [result, output])
+        pid = _receive(connection)["pid"]
 
+        def close() -> int | None:
+            # Once the server has answered, the leader is reaped, its group ended, and its number may be somebody else's.
+            if not select.select([connection], [], [], 0)[0]:
+                signal_group(pid)
+            try:
+                return _receive(connection)["code"]
+            except (OSError, _ServerGone):
+                return None
 
-def _end_server(connection: socket.socket, server: subprocess.Popen[bytes]) -> int:
-    """Let the server go; return its exit code."""
-    connection.close()
-    try:
-        return server.wait(_LEAVING_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        return server.wait()
-
-
-class _ForkedProcess:
-    def __init__(self, connection: socket.socket, pid: int) -> None:
-        self._connection = connection
-        self.pid = pid
-        self.ended = connection.fileno()
-
-    def close(self) -> int | None:
-        # Once the server has answered, the leader is reaped, its group ended, and its number may be somebody else's.
-        if not select.select([self._connection], [], [], 0)[0]:
-            signal_group(self.pid)
-        try:
-            return _receive(self._connection)["code"]
-        except (OSError, _ServerGone):
-            return None
+        return SupervisedProcess(pid, connection.fileno(), close)
 
 
 class _ServerGone(Exception):
@@ -165,7 +138,7 @@ def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) 
     adopt_orphans()
     connection = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
-    refused = _import_preloads(preload) or _fork_hazard()
+    refused = _fork_hazard(preload)
     if refused:
         _send(connection, {"refused": refused})
         return 1
@@ -186,18 +159,13 @@ def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) 
     return 0
 
 
-def _import_preloads(names: Sequence[str]) -> str:
-    """Import the modules; return what is wrong with one of them, empty when nothing is."""
-    for name in names:
+def _fork_hazard(preload: Sequence[str]) -> str:
+    """Import the modules; return why a fork of this process would lack something that it needs, empty when it would not."""
+    for name in preload:
         try:
             importlib.import_module(name)
         except ImportError as error:
             return f"--preload {name}: {error}; leave it out"
-    return ""
-
-
-def _fork_hazard() -> str:
-    """Return why a fork of this process would lack something that it needs; empty when it would not."""
     device = holds_device()
     if device:
         return f"not safe: the program holds a device once it is imported ({device}); make that part of setup"
@@ -209,17 +177,15 @@ def _fork_hazard() -> str:
 
 def _next_request(connection: socket.socket) -> tuple[str, int, int] | None:
     """Return the name of a case and the descriptors for its result and output; None when there will be no more."""
-    try:
-        data, descriptors, *_ = socket.recv_fds(connection, 65536, 2)
-    except OSError:
-        return None
-    if not data or len(descriptors) != 2:
-        return None
-    return data.decode(), descriptors[0], descriptors[1]
+    with contextlib.suppress(OSError, ValueError):
+        data, (result, output), *_ = socket.recv_fds(connection, 65536, 2)
+        return data.decode(), result, output
+    return None
 
 
 def _fork_case(connection: socket.socket, name: str, result: int, output: int, run_forked: RunForked) -> int:
     """Fork the process of a case; return, in the server only, once the fork leads a session of its own."""
+    # Else what is still in the buffers would be written twice, by the server and by the fork.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     reading, writing = os.pipe()
@@ -230,6 +196,7 @@ def _fork_case(connection: socket.socket, name: str, result: int, output: int, r
         os.read(reading, 1)
         os.close(reading)
         return pid
+    # Before the answer: a group of this number does not exist until then, and a signal to it would reach nobody.
     os.setsid()
     die_with_parent(server)
     connection.close()
@@ -245,9 +212,11 @@ def _become_case(name: str, result: int, output: int, run_forked: RunForked) -> 
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
+        # What the program set when it was imported was meant for a program, not for a case that is over its limit.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         code = run_forked(name, result)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
+        # Not sys.exit: the handlers and threads of the server are not the fork's to end.
         os._exit(code)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-import sys
-import time
 import traceback
 from collections.abc import Callable
 from itertools import repeat
+from time import perf_counter_ns, process_time_ns
+from typing import TYPE_CHECKING
 
 from benchmate.cases.memory_peaks import MemoryPeaks
 from benchmate.cases.options import RunBudget
-from benchmate.cases.payload import CasePayload
 from benchmate.cases.registry import Case, Skip, State, takes_state
-from benchmate.clock import now_ns, wait_for_devices
+from benchmate.clock import wait_for_devices
+from benchmate.frameworks import initialized_devices
+
+if TYPE_CHECKING:
+    from benchmate.cases.results import CasePayload  # the runner's: with statistics, which a case need not import
 
 MAX_ITERATIONS = 1_000_000_000_000
 _OVERSHOOT = 1.4  # a trial aims beyond the least time, so that the next one rarely falls short again
@@ -46,8 +49,7 @@ def run_case(case: Case, budget: RunBudget) -> CasePayload:
         return {"outcome": "skipped", "detail": str(reason) or "the case says so"}
     except BaseException as error:
         return _failure(error, stage)
-    payload["outcome"] = "passed"
-    payload["memory"], payload["notes"] = peaks.sizes, peaks.notes
+    payload |= {"outcome": "passed", "memory": peaks.sizes, "notes": peaks.notes}
     if state.items is not None:
         payload["items"] = state.items
     if state.bytes is not None:
@@ -79,6 +81,7 @@ def measure_run(run: Call, budget: RunBudget) -> CasePayload:
 
 def next_iterations(iterations: int, took_ns: float, least_ns: float) -> int:
     """Return how many iterations the next trial has, after one that fell short of `least_ns`."""
+    # PredictNumItersNeeded of Google Benchmark, with its constants.
     is_telling = took_ns / least_ns > _TELLING_SHARE
     wanted = iterations * _OVERSHOOT * least_ns / max(took_ns, 1) if is_telling else iterations * 10
     return min(max(math.ceil(wanted), iterations + 1), MAX_ITERATIONS)
@@ -86,21 +89,22 @@ def next_iterations(iterations: int, took_ns: float, least_ns: float) -> int:
 
 def warm_up(run: Call, seconds: float) -> None:
     """Call `run` until `seconds` have passed, device included."""
-    end_ns = now_ns() + seconds * 1e9
-    while now_ns() < end_ns:
+    end_ns = perf_counter_ns() + seconds * 1e9
+    while perf_counter_ns() < end_ns:
         run()
         _synchronise()
 
 
 def _time_calls(run: Call, iterations: int) -> CasePayload:
+    # As timeit does: range() would make a new number for each iteration.
     times = repeat(None, iterations)
     _synchronise()
-    cpu_ns, begin_ns = time.process_time_ns(), now_ns()
+    cpu_ns, begin_ns = process_time_ns(), perf_counter_ns()
     for _ in times:
         run()
     _synchronise()
-    end_ns = now_ns()
-    return {"iterations": iterations, "wall_ns": end_ns - begin_ns, "cpu_ns": time.process_time_ns() - cpu_ns}
+    end_ns = perf_counter_ns()
+    return {"iterations": iterations, "wall_ns": end_ns - begin_ns, "cpu_ns": process_time_ns() - cpu_ns}
 
 
 def _bind_subject(case: Case, state: State) -> tuple[Call, Call, Call]:
@@ -132,13 +136,9 @@ def _do_nothing() -> None:
 
 def _synchronise() -> None:
     """Wait until the devices that this process uses have done what was asked of them."""
-    torch = sys.modules.get("torch")
-    for name in () if torch is None else ("cuda", "xpu", "hpu"):
-        device = getattr(torch, name, None)
-        is_initialized = getattr(device, "is_initialized", None)
-        if device is not None and is_initialized is not None and is_initialized():
-            for index in range(device.device_count()):
-                device.synchronize(index)
+    for device in initialized_devices("cuda", "xpu", "hpu"):
+        for index in range(device.device_count()):
+            device.synchronize(index)
     wait_for_devices()
 
 

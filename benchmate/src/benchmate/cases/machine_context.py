@@ -21,7 +21,7 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
 
     Remarks are added; they do not replace what is known.
     """
-    frequency = _first_number("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
+    frequency = re.search(r"cpu MHz\s*:\s*([\d.]+)", _text("/proc/cpuinfo") or "")
     governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     random_addresses = _text("/proc/sys/kernel/randomize_va_space")
     known = {
@@ -29,12 +29,13 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
         "host_name": socket.gethostname(),
         "executable": executable,
         "num_cpus": os.cpu_count() or 1,
-        "mhz_per_cpu": None if frequency is None else round(frequency),
+        "mhz_per_cpu": None if frequency is None else round(float(frequency[1])),
         "cpu_scaling_enabled": governor is not None and governor != "performance",
         "aslr_enabled": None if random_addresses is None else random_addresses != "0",
         "caches": _caches(),
         "load_avg": [round(load, 2) for load in os.getloadavg()],
         "library_version": benchmate.__version__,
+        # compare.py warns of timings from a debug build, which an interpreter has none of.
         "library_build_type": "release",
         "python_version": platform.python_version(),
         "json_schema_version": 1,
@@ -50,6 +51,7 @@ def _caches() -> list[dict[str, object]]:
         if level is None or kind is None or matched is None:
             continue
         sharing = _text(folder / "shared_cpu_map") or ""
+        # A mask of processors in hexadecimal words of 32 bits.
         cores = sum(bin(int(word, 16)).count("1") for word in sharing.split(",") if word)
         size_bytes = int(matched[1]) * _SIZES[matched[2]]
         caches.append({"type": kind, "level": int(level), "size": size_bytes, "num_sharing": cores})
@@ -60,8 +62,3 @@ def _text(path: str | Path) -> str | None:
     with contextlib.suppress(OSError, ValueError):
         return Path(path).read_text().strip()
     return None
-
-
-def _first_number(path: str, pattern: str) -> float | None:
-    matched = re.search(pattern, _text(path) or "")
-    return float(matched[1]) if matched else None

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 
 from benchmate import memory
+from benchmate.frameworks import initialized_devices, jax_is_started
 
 # A process that computes has one of these open: CUDA's, ROCm's, or a render node of Intel's and others.
 _COMPUTE_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/render", "/dev/accel")
@@ -27,23 +27,20 @@ class MemoryPeaks:
 
     def begin(self) -> None:
         """Note what was allocated before the case: what its program allocated when it was imported is not the case's."""
+        # cuda_memory_usage is what the few-bit library reports: the peak above what was there before.
         self._allocated_before = allocated_bytes()
         self._keep("host_memory_start", _resident_bytes())
         self._reset()
 
     def after_setup(self) -> None:
         """Keep the peaks of set-up and reset them, so that those of the run are its own."""
-        self._keep("host_memory_peak_setup", memory.host_peak_bytes())
-        self._allocator("setup")
+        self._keep_peaks("setup")
         self._reset()
 
     def after_run(self) -> None:
         """Keep the peaks of the run, before teardown begins."""
-        self._keep("host_memory_peak_run", memory.host_peak_bytes())
-        self._allocator("run")
-        peaks = [
-            self.sizes[key] for key in ("memory_allocated_peak_setup", "memory_allocated_peak_run") if key in self.sizes
-        ]
+        self._keep_peaks("run")
+        peaks = [size for key, size in self.sizes.items() if key.startswith("memory_allocated_peak_")]
         if peaks:
             self.sizes["cuda_memory_usage"] = max(peaks) - self._allocated_before
         if device_files(_open_files()):
@@ -53,8 +50,9 @@ class MemoryPeaks:
         if value is not None:
             self.sizes[key] = value
 
-    def _allocator(self, part: str) -> None:
-        for kind, value in (memory.allocator_peaks() or {}).items():
+    def _keep_peaks(self, part: str) -> None:
+        self._keep(f"host_memory_peak_{part}", memory.host_peak_bytes())
+        for kind, value in memory.allocator_peaks().items():
             self.sizes[f"memory_{kind}_peak_{part}"] = value
 
     def _reset(self) -> None:
@@ -75,14 +73,9 @@ def holds_device() -> str:
     files = device_files(_open_files())
     if files:
         return f"{files[0]} is open"
-    torch = sys.modules.get("torch")
-    for name in ("cuda", "xpu", "hpu"):
-        is_initialized = getattr(getattr(torch, name, None), "is_initialized", None)
-        if is_initialized is not None and is_initialized():
-            return f"torch.{name} is initialized"
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    is_started = getattr(bridge, "backends_are_initialized", None)
-    return "JAX has started its backends" if is_started is not None and is_started() else ""
+    for device in initialized_devices("cuda", "xpu", "hpu"):
+        return f"{device.__name__} is initialized"
+    return "JAX has started its backends" if jax_is_started() else ""
 
 
 def allocated_bytes() -> int:
@@ -100,12 +93,10 @@ def _resident_bytes() -> int | None:
 
 def _open_files() -> list[str]:
     paths = []
-    try:
+    with contextlib.suppress(OSError):
         for entry in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(OSError):  # the descriptor of this very listing
                 paths.append(str(entry.readlink()))
-    except OSError:
-        return []
     return paths
 
 

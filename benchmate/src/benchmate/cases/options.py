@@ -6,7 +6,7 @@ import argparse
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn
 
 TIME_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -77,44 +77,32 @@ def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
     if given.run is not None:
         return replace(options, action="one", name=given.run, channel=given.socket)
     notices = ("-s: the parent talks to its children over private pipes; the path is not used",) if given.socket else ()
-    if given.list is not None or given.benchmark_list_tests:
+    if given.list is not None or given.list_tests:
         listed = _pattern("-l", given.list) if given.list is not None else EVERYTHING
         return replace(options, action="list", listed=listed, notices=notices)
     return replace(options, notices=notices)
 
 
 def _common(given: argparse.Namespace) -> CaseOptions:
-    pattern, negated = _filter(given)
-    lock, lock_wait_s = given.lock
     if given.preload and given.isolation != "fork":
         raise UsageError("--preload is for --isolation fork; a fresh interpreter imports what it needs")
-    budget = RunBudget(**given.benchmark_min_time, warmup_s=given.benchmark_min_warmup_time)
-    if given.benchmark_dry_run:
-        budget = RunBudget()
+    budget = RunBudget(**given.min_time, warmup_s=given.min_warmup_time)
+    if given.dry_run:
+        budget, given.repetitions = RunBudget(), 1
+    given.time_unit = given.time_unit or "ns"
+    pattern, negated = _filter(given)
+    lock, lock_wait_s = given.lock_rule
+    # The other options are stored under the names of their fields.
+    same = {field.name: getattr(given, field.name) for field in fields(CaseOptions) if field.name in given}
+    outputs = _outputs(given)
     return CaseOptions(
-        pattern=pattern,
-        negated=negated,
-        timeout_s=given.timeout,
-        delay_s=given.delay,
-        lock=lock,
-        lock_wait_s=lock_wait_s,
-        isolation=given.isolation,
-        preload=tuple(name for name in given.preload.split(",") if name),
-        budget=budget,
-        repetitions=1 if given.benchmark_dry_run else given.benchmark_repetitions,
-        interleaved=given.benchmark_enable_random_interleaving,
-        outputs=_outputs(given),
-        time_unit=given.benchmark_time_unit or "ns",
-        tabular=given.benchmark_counters_tabular,
-        aggregates_only=given.benchmark_report_aggregates_only,
-        display_aggregates_only=given.benchmark_display_aggregates_only,
-        context=given.benchmark_context,
+        **same, pattern=pattern, negated=negated, lock=lock, lock_wait_s=lock_wait_s, budget=budget, outputs=outputs
     )
 
 
 def _filter(given: argparse.Namespace) -> tuple[re.Pattern[str], bool]:
     """Return the pattern, and whether it is negated; -f wins over --benchmark_filter, which may stand in the environment."""
-    option, text = ("-f", given.filter) if given.filter is not None else ("--benchmark_filter", given.benchmark_filter)
+    option, text = ("-f", given.filter) if given.filter is not None else ("--benchmark_filter", given.google_filter)
     if text in ("", "all"):
         return EVERYTHING, False
     return _pattern(option, text.removeprefix("-")), text.startswith("-")
@@ -129,18 +117,18 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
 
 
 def _outputs(given: argparse.Namespace) -> tuple[Output, ...]:
-    if given.output_type is not None and given.benchmark_format is not None:
+    if given.output_type is not None and given.format is not None:
         raise UsageError("-T and --benchmark_format both say what goes to standard output; give one of them")
     outputs = []
-    if given.benchmark_format is not None:
-        outputs.append(Output(format=f"google-{given.benchmark_format}"))
+    if given.format is not None:
+        outputs.append(Output(format=f"google-{given.format}"))
     kind = given.output_type or "stdout"
     if given.output is not None:
         outputs.append(Output(format=kind, path=given.output))
-    elif given.benchmark_format is None:
+    elif given.format is None:
         outputs.append(Output(format=kind))
-    if given.benchmark_out:
-        outputs.append(Output(format=f"google-{given.benchmark_out_format}", path=given.benchmark_out))
+    if given.out:
+        outputs.append(Output(format=f"google-{given.out_format}", path=given.out))
     return tuple(outputs)
 
 
@@ -164,7 +152,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
             if value not in settings.get("choices", (value,)):
                 raise UsageError(f"{variable}={value!r}: expected one of {', '.join(settings['choices'])}")
             settings["default"] = value
-        parser.add_argument(f"--benchmark_{name}", **settings)
+        parser.add_argument(f"--benchmark_{name}", **{"dest": name, **settings})
 
     add = parser.add_argument
     seconds = functools.partial(add, metavar="S", type=_seconds)
@@ -174,25 +162,40 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     add("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
     add("-r", "--run", metavar="NAME", help="run this one case in this very process; for debugging")
     add("-s", "--socket", metavar="PATH", help="where -r writes its result; fd:N is a descriptor")
-    seconds("-t", "--timeout", type=_positive, default=600.0, help="limit of each process, in seconds (600)")
-    seconds("-d", "--delay", default=1.5, help="pause between two processes, in seconds (1.5)")
-    add("--lock", metavar="wait[:S]|fail|none", type=_lock, default="wait", help="when a device is in use (wait)")
+    seconds(
+        "-t",
+        "--timeout",
+        dest="timeout_s",
+        type=_positive,
+        default=600.0,
+        help="limit of each process, in seconds (600)",
+    )
+    seconds("-d", "--delay", dest="delay_s", default=1.5, help="pause between two processes, in seconds (1.5)")
+    lock_rules = "wait[:S]|fail|none"
+    add(
+        "--lock",
+        dest="lock_rule",
+        metavar=lock_rules,
+        type=_lock,
+        default="wait",
+        help="when a device is in use (wait)",
+    )
     add("--isolation", choices=["spawn", "fork"], default="spawn", help="how processes start (spawn)")
-    add("--preload", metavar="MODULES", default="", help="imported once, before --isolation fork forks")
+    add("--preload", metavar="MODULES", type=_names, default="", help="imported once, before --isolation fork forks")
     add("--serve", help=argparse.SUPPRESS)
     google("list_tests", **_flag("print names and stop"))
-    google("filter", metavar="REGEX", default="", help="as -f")
+    google("filter", dest="google_filter", metavar="REGEX", default="", help="as -f")
     google("min_time", metavar="S|Nx", type=_min_time, default="1x", help="seconds, or iterations, of a process (1x)")
     google("min_warmup_time", metavar="S", type=_seconds, default=0.0, help="seconds that are run but not measured (0)")
     google("repetitions", metavar="N", type=_count, default=1, help="processes per case (1)")
     google("dry_run", **_flag("one iteration, one process"))
-    google("enable_random_interleaving", **_flag("processes of all cases in random order"))
-    google("report_aggregates_only", **_flag("mean, median, ... without the single processes"))
+    google("enable_random_interleaving", dest="interleaved", **_flag("processes of all cases in random order"))
+    google("report_aggregates_only", dest="aggregates_only", **_flag("mean, median, ... without the single processes"))
     google("display_aggregates_only", **_flag("the same for standard output"))
     google("format", choices=["console", "json", "csv"], help="format of standard output")
     google("out", metavar="FILE", default="", help="a file beside standard output")
     google("out_format", choices=["console", "json", "csv"], default="json", help="its format (json)")
-    google("counters_tabular", **_flag("counters in columns of their own"))
+    google("counters_tabular", dest="tabular", **_flag("counters in columns of their own"))
     google("time_unit", choices=["", *TIME_UNITS], default="", help="unit of time (ns)")
     google("context", metavar="K=V,...", type=_context, default="", help="remarks for the file")
     google("color", metavar="auto|true|false", default="auto", help="accepted; output has no colour")
@@ -246,6 +249,10 @@ def _lock(text: str) -> tuple[str, float | None]:
     if matched is None:
         raise argparse.ArgumentTypeError(f"{text!r}: expected wait, wait:SECONDS, fail or none")
     return text.partition(":")[0], None if matched[1] is None else float(matched[1])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
 
 
 def _context(text: str) -> dict[str, str]:

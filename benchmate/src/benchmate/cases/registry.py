@@ -72,23 +72,21 @@ class Registry:
         self.cases: dict[str, Case] = {}
         self._families = 0
 
-    def add(self, subject: object, name: str, params: Mapping[str, Iterable[object]], where: str) -> None:
+    def add(self, subject: object, name: str, params: Mapping[str, Iterable[object]]) -> None:
         """Add a case for each combination of values; the first parameter varies slowest. Raises RegistrationError."""
-        values = {key: _values(key, given, where) for key, given in params.items()}
-        _check_template(name, values, where)
+        values = {key: _values(key, given) for key, given in params.items()}
+        _check_template(name, values)
         if not callable(subject):
-            raise RegistrationError(f"{where}: {subject!r} is neither a function nor a class with a method run")
-        _check_subject(subject, {key: given[0] for key, given in values.items()}, where)
+            raise RegistrationError(f"{subject!r} is neither a function nor a class with a method run")
+        _check_subject(subject, {key: given[0] for key, given in values.items()})
         cases: dict[str, Case] = {}
         for instance, combination in enumerate(itertools.product(*values.values())):
             of_case = dict(zip(values, combination, strict=True))
-            full = _format_name(name, of_case, where) if values else name
+            full = _format_name(name, of_case) if values else name
             if full in cases:
-                raise RegistrationError(
-                    f"{where}: {full!r} comes out of the template twice; {_uniqueness_hint(name, values)}"
-                )
+                raise RegistrationError(f"{full!r} comes out of the template twice; {_uniqueness_hint(name, values)}")
             if full in self.cases:
-                raise RegistrationError(f"{where}: {full!r} is already registered; give one of them another name")
+                raise RegistrationError(f"{full!r} is already registered; give one of them another name")
             cases[full] = Case(name=full, family=self._families, instance=instance, subject=subject, params=of_case)
         self.cases |= cases
         self._families += 1
@@ -108,6 +106,7 @@ def register(name: str, **params: Iterable[object]) -> Callable[[T], T]:
     `name` is a template as of str.format: `{task}` stands for the value of `task`. A function gets its values as keyword
     arguments, an instance of a class as attributes. What is decorated stays what it was. Raises RegistrationError.
     """
+    # A name is wrong in the program, not here: the place says which of many decorators it is.
     caller = sys._getframe(1)
     where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     if not isinstance(name, str):
@@ -116,10 +115,10 @@ def register(name: str, **params: Iterable[object]) -> Callable[[T], T]:
 
     def decorate(subject: T) -> T:
         try:
-            REGISTRY.add(subject, name, params, where)
-        except RegistrationError:
+            REGISTRY.add(subject, name, params)
+        except RegistrationError as error:
             _report_in_one_line()
-            raise
+            raise RegistrationError(f"{where}: {error}") from None
         return subject
 
     return decorate
@@ -133,56 +132,45 @@ def takes_state(function: Callable[..., object]) -> bool:
         return False
 
 
-def _values(key: str, given: Iterable[object], where: str) -> list[object]:
+def _values(key: str, given: Iterable[object]) -> list[object]:
     if isinstance(given, (str, bytes)):
-        raise RegistrationError(
-            f"{where}: {key}={given!r}: text would be taken letter by letter; write {key}=[{given!r}]"
-        )
+        raise RegistrationError(f"{key}={given!r}: text would be taken letter by letter; write {key}=[{given!r}]")
     try:
         values = list(given)
     except TypeError:
-        raise RegistrationError(f"{where}: {key}={given!r}: expected several values; write {key}=[{given!r}]") from None
+        raise RegistrationError(f"{key}={given!r}: expected several values; write {key}=[{given!r}]") from None
     if not values:
-        raise RegistrationError(f"{where}: {key}: no values, so there would be no case; give at least one")
+        raise RegistrationError(f"{key}: no values, so there would be no case; give at least one")
     return values
 
 
-def _check_template(name: str, values: Mapping[str, object], where: str) -> None:
+def _check_template(name: str, values: Mapping[str, object]) -> None:
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(name) if field is not None]
     except ValueError as error:
-        raise RegistrationError(f"{where}: {name!r}: {error}; a brace itself is written twice") from None
+        raise RegistrationError(f"{name!r}: {error}; a brace itself is written twice") from None
     for text in fields:
         root = re.split(r"[.\[]", text, maxsplit=1)[0]
         if not root or root.isdigit():
-            raise RegistrationError(
-                f"{where}: {name!r}: the field {{{text}}} has no name; write {{batch}} and batch=[...]"
-            )
+            raise RegistrationError(f"{name!r}: the field {{{text}}} has no name; write {{batch}} and batch=[...]")
         if root not in values:
-            raise RegistrationError(f"{where}: {name!r}: no values for the field {{{text}}}; add {root}=[...]")
+            raise RegistrationError(f"{name!r}: no values for the field {{{text}}}; add {root}=[...]")
 
 
-def _check_subject(subject: Callable[..., object], first: Mapping[str, object], where: str) -> None:
+def _check_subject(subject: Callable[..., object], first: Mapping[str, object]) -> None:
+    """Check that the subject can be called with values for the parameters, of which `first` are some."""
+    offered = {**first, STATE: None} if takes_state(subject) else first
     if inspect.isclass(subject):
-        _check_class(subject, first, where)
-    else:
-        offered = {**first, STATE: None} if takes_state(subject) else first
-        _check_call(subject, offered, where)
+        what, offered = subject.__qualname__, {}  # an instance gets the values as attributes
+        if not callable(getattr(subject, "run", None)) or "run" in getattr(subject, "__abstractmethods__", ()):
+            raise RegistrationError(f"class {what} has no method run; define it, it is what is measured")
+        for key in first:
+            if hasattr(subject, key) and not inspect.ismemberdescriptor(getattr(subject, key)):
+                raise RegistrationError(f"class {what} has an attribute {key} already; name the parameter differently")
+    _check_call(subject, offered)
 
 
-def _check_class(subject: type, first: Mapping[str, object], where: str) -> None:
-    what = subject.__qualname__
-    if not callable(getattr(subject, "run", None)) or "run" in getattr(subject, "__abstractmethods__", ()):
-        raise RegistrationError(f"{where}: class {what} has no method run; define it, it is what is measured")
-    for key in first:
-        if hasattr(subject, key) and not inspect.ismemberdescriptor(getattr(subject, key)):
-            raise RegistrationError(
-                f"{where}: class {what} has an attribute {key} already; name the parameter differently"
-            )
-    _check_call(subject, {}, where)
-
-
-def _check_call(subject: Callable[..., object], offered: Mapping[str, object], where: str) -> None:
+def _check_call(subject: Callable[..., object], offered: Mapping[str, object]) -> None:
     try:
         signature = inspect.signature(subject)
     except (TypeError, ValueError):
@@ -192,16 +180,14 @@ def _check_call(subject: Callable[..., object], offered: Mapping[str, object], w
     except TypeError as error:
         what = getattr(subject, "__qualname__", repr(subject))
         given = ", ".join(offered) or "no arguments"
-        raise RegistrationError(
-            f"{where}: {what}{signature} is called with {given}: {error}; they have to agree"
-        ) from None
+        raise RegistrationError(f"{what}{signature} is called with {given}: {error}; they have to agree") from None
 
 
-def _format_name(name: str, values: Mapping[str, object], where: str) -> str:
+def _format_name(name: str, values: Mapping[str, object]) -> str:
     try:
         return name.format(**values)
     except (ValueError, AttributeError, LookupError, TypeError) as error:
-        raise RegistrationError(f"{where}: {name!r} with {dict(values)}: {error}") from None
+        raise RegistrationError(f"{name!r} with {dict(values)}: {error}") from None
 
 
 def _uniqueness_hint(name: str, values: Mapping[str, object]) -> str:

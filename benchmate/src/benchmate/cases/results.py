@@ -1,23 +1,47 @@
-"""The result of each process of a case, and statistics over all processes of a case. Pure."""
+"""The result of each process of a case, from what it sent and how it ended, and statistics over all processes of a case. Pure."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict, cast
 
-from benchmate.cases.outcome import CaseOutcome
-from benchmate.cases.payload import CasePayload
 from benchmate.cases.registry import Case
+from benchmate.result_channel import CHANNEL_CLOSED
 from benchmate.supervisor import ProcessExit
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
     "stddev": statistics.stdev,
+    # All zero, as a counter may be: no deviation, and no division by the mean.
     "cv": lambda values: statistics.stdev(values) / statistics.fmean(values) if any(values) else 0.0,
 }
 """The statistics of Google Benchmark; deviations are those of a sample."""
+
+
+class CasePayload(TypedDict, total=False):
+    """What the process of a case sends to the runner, as one line of JSON.
+
+    `outcome` is always there, the rest where it is known. Nanoseconds are those of all `iterations` together, on the wall and of
+    the whole process; memory is in bytes.
+    """
+
+    name: str
+    outcome: str
+    why: str
+    detail: str
+    iterations: int
+    wall_ns: int
+    cpu_ns: int
+    items: float
+    bytes: float
+    counters: dict[str, float]
+    label: str
+    memory: dict[str, int]
+    notes: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,25 +113,47 @@ class Aggregate:
         return self.name == "cv"
 
 
+def parse_payload(line: bytes) -> CasePayload | None:
+    """Return what a process sent; None when it is no payload of a case."""
+    try:
+        payload = json.loads(line)
+    except ValueError:
+        return None
+    is_payload = isinstance(payload, dict) and payload.get("outcome") in ("passed", "failed", "skipped")
+    return cast("CasePayload", payload) if is_payload else None
+
+
 def make_result(
     case: Case,
     repetition: int,
-    payload: CasePayload,
-    outcome: CaseOutcome,
+    payload: CasePayload | None,
     ended: ProcessExit,
+    timeout_s: float,
     foreign: Sequence[int] = (),
 ) -> CaseResult:
-    """Return the result, from what a process sent and how it ended; `foreign` are other processes seen on the devices."""
-    counters, memory = payload.get("counters"), payload.get("memory")
-    reasons, detail = outcome.reasons, outcome.detail
+    """Return the result, from what a process sent (None: nothing) and how it ended.
+
+    `foreign` are other processes seen on the devices.
+    """
+    reasons: tuple[str, ...] = ()
+    if payload is None:
+        why, detail = _explain_exit(ended, timeout_s)
+        payload = {"outcome": "failed"}
+    else:
+        why, detail = payload.get("why", ""), payload.get("detail", "")
+        if payload["outcome"] == "passed" and (ended.code != 0 or ended.is_late):
+            # It was measured, then did not end as it should: gloo and some drivers abort at exit.
+            detail = "did not end after its result" if ended.is_late else ended.how
+            reasons = ("abort-at-exit",)
     if foreign:
         reasons = (*reasons, "contended")
         detail = detail or f"other processes on the device: {', '.join(map(str, foreign))}"
+    counters = payload.get("counters") or {}
     return CaseResult(
         case=case,
         repetition=repetition,
-        outcome=outcome.outcome,
-        why=outcome.why,
+        outcome=payload["outcome"],
+        why=why,
         detail=detail,
         reasons=reasons,
         iterations=payload.get("iterations") or 0,
@@ -116,35 +162,50 @@ def make_result(
         items=_number(payload.get("items")),
         bytes=_number(payload.get("bytes")),
         # A counter that is no number, such as NaN, arrives as null and is left out.
-        counters={name: value for name, value in counters.items() if _number(value) is not None} if counters else {},
+        counters={name: value for name, value in counters.items() if _number(value) is not None},
         label=str(payload.get("label", "")),
-        memory=memory or {},
+        memory=payload.get("memory") or {},
         notes=tuple(payload.get("notes", ())),
         seconds=ended.seconds,
         tail=ended.tail,
     )
 
 
+def _explain_exit(ended: ProcessExit, timeout_s: float) -> tuple[str, str]:
+    """Return why a process without a result failed, as the word of protocol.md, 5, and in detail."""
+    last_line = next((line for line in reversed(ended.tail.splitlines()) if line.strip()), "").strip()
+    if ended.is_late:
+        return "timeout", f"still running after {timeout_s:g} s; -t sets the limit"
+    if ended.was_oom:
+        return "out-of-memory", "the kernel killed it for memory"
+    if ended.code is None:
+        return "environment", "the server that it was to be forked from has ended"
+    if ended.code < 0:
+        return "signal", ended.how
+    if ended.code == CHANNEL_CLOSED and not last_line:
+        return "no-data", "the case closed the pipe of its result"
+    if ended.code == 0:
+        return "no-data", "exited with code 0, but without a result"
+    return "exit", f"{ended.how}{': ' if last_line else ''}{last_line}"
+
+
 def aggregate_results(results: Iterable[CaseResult]) -> list[Aggregate]:
     """Return the statistics of every case that has at least two measured processes, in the order of registration."""
-    aggregates = []
-    for case, of_case in group_by_case(results):
-        measured = [result for result in of_case if result.is_measured]
-        if len(measured) < 2:
-            continue
-        for name, statistic in AGGREGATES.items():
-            aggregates.append(
-                Aggregate(
-                    case=case,
-                    name=name,
-                    count=len(measured),
-                    real_ns=statistic([result.real_ns for result in measured]),
-                    process_ns=statistic([result.process_ns for result in measured]),
-                    rates=_shared(statistic, [result.rates for result in measured]),
-                    counters=_shared(statistic, [result.counters for result in measured]),
-                )
-            )
-    return aggregates
+    groups = [(case, [result for result in of_case if result.is_measured]) for case, of_case in group_by_case(results)]
+    return [
+        Aggregate(
+            case=case,
+            name=name,
+            count=len(measured),
+            real_ns=statistic([result.real_ns for result in measured]),
+            process_ns=statistic([result.process_ns for result in measured]),
+            rates=_shared(statistic, [result.rates for result in measured]),
+            counters=_shared(statistic, [result.counters for result in measured]),
+        )
+        for case, measured in groups
+        if len(measured) > 1
+        for name, statistic in AGGREGATES.items()
+    ]
 
 
 def group_by_case(results: Iterable[CaseResult]) -> list[tuple[Case, list[CaseResult]]]:

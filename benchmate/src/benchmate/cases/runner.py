@@ -1,4 +1,4 @@
-"""The runner of cases: lock their devices, measure each in a process of its own, report the results."""
+"""The runner of cases: lock their devices, measure each in a process of its own, report and record the results."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import os
 import random
 import shlex
 import signal
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from benchmate.cases import step_records
 from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
 from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
-from benchmate.cases.formats import ResultFormat, Style, open_format, status_line
-from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
+from benchmate.cases.formats import FORMATS, ResultFormat, Style, status_line
+from benchmate.cases.isolation import Forks, IsolationError, Spawn
 from benchmate.cases.machine_context import google_context
 from benchmate.cases.options import CaseOptions, UsageError
-from benchmate.cases.outcome import classify_exit, parse_payload
 from benchmate.cases.registry import Case
-from benchmate.cases.results import CaseResult, aggregate_results, make_result
+from benchmate.cases.results import CaseResult, aggregate_results, make_result, parse_payload
 from benchmate.supervisor import supervise
 
 MISSPELLED_VARIABLE = "CUDA_VISIBLE_GPU"
@@ -40,7 +39,8 @@ class CaseRunner:
     def __init__(self, options: CaseOptions, cases: Sequence[Case]) -> None:
         self._options, self._cases = options, cases
         self._results: list[CaseResult] = []
-        self._has_sink = step_records.has_sink(os.environ)
+        # A step of a milabench run: somebody reads the records.
+        self._has_sink = bool(os.environ.get("MILABENCH_SINK") or os.environ.get("DATA_FD"))
 
     def run(self) -> int:
         """Run the cases; return the exit code. Raises UsageError."""
@@ -75,20 +75,23 @@ class CaseRunner:
             locks = DeviceLocks(os.environ.get("MILABENCH_LOCK_DIR"))
             stack.callback(locks.release)
             self._lock(locks, devices)
-            isolation: Isolation = stack.enter_context(contextlib.closing(self._isolation(locks.descriptors())))
+            isolation = stack.enter_context(contextlib.closing(self._isolation(locks.descriptors())))
             context = google_context(sys.argv[0], options.context)
             for output in formats:
                 output.begin(context, [case.name for case in cases])
+                output.out.flush()
             try:
                 self._measure_all(isolation, devices, formats)
             finally:
                 for output in formats:
                     output.end(self._results, aggregate_results(self._results))
+                    output.out.flush()
 
-    def _measure_all(self, isolation: Isolation, devices: _Devices, formats: Sequence[ResultFormat]) -> None:
+    def _measure_all(self, isolation: Spawn | Forks, devices: _Devices, formats: Sequence[ResultFormat]) -> None:
         options = self._options
         todo = [(case, repetition) for case in self._cases for repetition in range(options.repetitions)]
         if options.interleaved:
+            # So that drift of the machine (heat, clocks, neighbours) falls on all cases alike and not on the last.
             random.shuffle(todo)
         for number, (case, repetition) in enumerate(todo):
             if number and options.delay_s:
@@ -97,20 +100,21 @@ class CaseRunner:
             self._results.append(result)
             for output in formats:
                 output.add(result)
+                # At once: what has been measured is on disk, whatever happens to the rest.
+                output.out.flush()
             if result.outcome == "failed":
                 _print_stderr(f"{case.name}: {status_line(result)}")
             of_case = [other for other in self._results if other.case is case]
             if self._has_sink and len(of_case) == options.repetitions:
-                step_records.record_case(of_case)
+                _record_case(of_case)
 
-    def _measure(self, case: Case, repetition: int, isolation: Isolation, devices: _Devices) -> CaseResult:
+    def _measure(self, case: Case, repetition: int, isolation: Spawn | Forks, devices: _Devices) -> CaseResult:
         timeout_s = self._options.timeout_s
+        # Before and after, not during: what asks the driver meanwhile would share the device with the case.
         before = devices.foreign_pids()
         ended = supervise(functools.partial(isolation.start, case.name), _forward_output, timeout_s=timeout_s)
         foreign = sorted(before | devices.foreign_pids())
-        payload = parse_payload(ended.result)
-        outcome = classify_exit(payload, ended, timeout_s)
-        return make_result(case, repetition, payload or {}, outcome, ended, foreign)
+        return make_result(case, repetition, parse_payload(ended.result), ended, timeout_s, foreign)
 
     def _lock(self, locks: DeviceLocks, devices: _Devices) -> None:
         options = self._options
@@ -123,15 +127,10 @@ class CaseRunner:
         except OSError as error:
             raise UsageError(f"{error}; --lock none goes without") from None
 
-    def _isolation(self, kept: Sequence[int]) -> Isolation:
-        options = self._options
-        budget = options.budget
+    def _isolation(self, kept: Sequence[int]) -> Spawn | Forks:
+        options, budget = self._options, self._options.budget
         min_time = f"{budget.iterations}x" if budget.iterations is not None else f"{budget.min_time_s}s"
-        program = [
-            *_program(),
-            f"--benchmark_min_time={min_time}",
-            f"--benchmark_min_warmup_time={budget.warmup_s}",
-        ]
+        program = [*_program(), f"--benchmark_min_time={min_time}", f"--benchmark_min_warmup_time={budget.warmup_s}"]
         if options.isolation == "spawn":
             return Spawn(program, kept)
         return Forks([*program, "--isolation=fork", f"--preload={','.join(options.preload)}"], kept)
@@ -148,7 +147,7 @@ class CaseRunner:
                 stack.callback(stream.close)
             aggregates_only = options.aggregates_only or (output.path is None and options.display_aggregates_only)
             style = Style(unit=options.time_unit, tabular=options.tabular, aggregates_only=aggregates_only)
-            formats.append(open_format(output.format, stream, style))
+            formats.append(FORMATS[output.format](stream, style))
         return formats
 
     def _announce(self, count: int) -> None:
@@ -184,6 +183,42 @@ class _Devices:
             with contextlib.suppress(DeviceLostError):
                 pids |= {process.pid for process in device.survey().processes or ()}
         return pids
+
+
+def _record_case(results: Sequence[CaseResult]) -> None:
+    """Record all processes of one case for milabench: the median time as a main metric, rates, counters, memory, failures."""
+    from benchmate.session import current
+
+    session = current()
+    case = results[0].case
+    for result in results:
+        if result.outcome == "failed":
+            session.fail(result.why, f"case {case.name}: {status_line(result)}")
+        elif result.outcome == "skipped":
+            session.message(f"case {case.name}: skipped: {result.detail}")
+        elif "contended" in result.reasons:
+            message = f"case {case.name}: {result.detail}"
+            session.record("verdict", {"check": "contended", "verdict": "warn", "numbers": {}, "message": message})
+        elif result.reasons:
+            session.message(f"case {case.name}: {status_line(result)}")
+    measured = [result for result in results if result.is_measured]
+    if not measured:
+        return
+    times = [result.real_ns / 1e9 for result in measured]
+    median = statistics.median(times)
+    session.metric("wall_time", median, "s", "lower", main=True, case=case.name, n=len(times), values=times)
+    for name, units in (("items_per_second", "items/s"), ("bytes_per_second", "B/s")):
+        rates = [result.rates[name] for result in measured if name in result.rates]
+        if rates:
+            session.metric(name, statistics.median(rates), units, "higher", case=case.name)
+    for name in measured[0].counters:
+        counts = [result.counters[name] for result in measured if name in result.counters]
+        session.metric(name, statistics.median(counts), "", "none", case=case.name)
+    for name in ("memory_allocated_peak", "memory_reserved_peak", "host_memory_peak"):
+        for part in ("setup", "run"):
+            peaks = [result.memory[key] for result in measured if (key := f"{name}_{part}") in result.memory]
+            if peaks:
+                session.metric(name, max(peaks), "B", "lower", case=case.name, part=part)
 
 
 def _program() -> list[str]:

@@ -8,38 +8,20 @@ from __future__ import annotations
 
 import importlib
 
-_HOMES = {
-    "Benchmark": "benchmark",
-    "BenchmarkConfig": "benchmark",
-    "make_default_benchmark": "benchmark",
-    "ConfigIterator": "config_iterators",
-    "DefaultConfigIterator": "config_iterators",
-    "RangeConfigIterator": "config_iterators",
-    "DummyConfigIterator": "config_iterators",
-    "DataGenerator": "interface",
-    "DefaultDataGenerator": "data_generators",
-    "OperatorInterface": "interface",
-    "register_operator": "registry",
-    "register_operators": "registry",
-    "register_config_iterator": "registry",
-    "register_data_generator": "registry",
-    "op_map": "registry",
-    "config_iterator_map": "registry",
-    "data_generator_map": "registry",
-    "OpExecutor": "executor",
-    "ExecutionPass": "options",
-    "Options": "options",
-    "get_benchmark_options": "options",
-    "create_bench_config": "config_builder",
-    "create_op_args": "config_builder",
-    "create_op_info": "config_builder",
-    "create_type": "config_builder",
-    "make_op_config": "config_builder",
-    "full_range": "macros",
-    "IterableList": "macros",
-    "ListProduct": "macros",
-    "TableProduct": "macros",
+_ITERATORS = ["ConfigIterator", "DefaultConfigIterator", "RangeConfigIterator", "DummyConfigIterator"]
+_MACROS = ["full_range", "IterableList", "ListProduct", "TableProduct"]
+_REGISTER = ["register_operator", "register_operators", "register_config_iterator", "register_data_generator"]
+_NAMES = {
+    "benchmark": ["Benchmark", "BenchmarkConfig", "make_default_benchmark"],
+    "config_iterators": [*_ITERATORS, *_MACROS],
+    "interface": ["DataGenerator", "OperatorInterface"],
+    "arguments": ["DefaultDataGenerator"],
+    "registry": [*_REGISTER, "op_map", "config_iterator_map", "data_generator_map"],
+    "executor": ["OpExecutor"],
+    "options": ["ExecutionPass", "Options", "get_benchmark_options"],
+    "config_file": ["create_bench_config", "create_op_args", "create_op_info", "create_type", "make_op_config"],
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list of the same names)
 
 

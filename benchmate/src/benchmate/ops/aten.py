@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.interface import Passes
 from benchmate.ops.operators import CallableOp
 from benchmate.ops.registry import spelling_hint
-from benchmate.ops.torch_types import Arguments, Keywords
+from benchmate.ops.types import Arguments, FunctionSchema, Keywords, OpOverload
 
 
-class SchemaArgument(Protocol):
-    """An argument as a schema declares it (torch.Argument)."""
-
-    name: str
-    type: object
-    kwarg_only: bool
-    default_value: object
-
-    def has_default_value(self) -> bool: ...
-
-
-class Schema(Protocol):
-    """The signature of an overload (torch.FunctionSchema)."""
-
-    name: str
-    overload_name: str
-    arguments: Sequence[SchemaArgument]
-
-
-class Overload(Protocol):
-    """One overload of an operator (torch._ops.OpOverload)."""
-
-    _schema: Schema
-
-    def __call__(self, *args: object, **kwargs: object) -> object: ...
-
-
-def parse_schema(text: str) -> Schema:
+def parse_schema(text: str) -> FunctionSchema:
     """Return the schema that a text is. Raises OperatorFailed for another text."""
     import torch
 
     try:
-        schema: Schema = torch._C.parse_schema(text)
+        return torch._C.parse_schema(text)
     except RuntimeError as error:
         raise OperatorFailed(f"not a schema: {text!r}: {str(error).strip().splitlines()[0]}") from None
-    return schema
 
 
 class AtenOp(CallableOp):
@@ -60,9 +31,8 @@ class AtenOp(CallableOp):
     def __init__(self, name: str) -> None:
         import torch
 
-        super().__init__(self._not_resolved)
         self.name, _, overload = name.partition(".")
-        self._schema: Schema | None = None
+        self._schema: FunctionSchema | None = None
         namespace, _, short = self.name.partition("::")
         packet = getattr(getattr(torch.ops, namespace), short, None) if short else None
         if packet is None:
@@ -70,6 +40,7 @@ class AtenOp(CallableOp):
             raise OpsError(f"unknown operator '{name}': torch {torch.__version__} has none of that name{hint}")
         if overload and overload not in packet.overloads():
             raise OpsError(f"unknown overload '{name}'; there are {', '.join(packet.overloads())}")
+        super().__init__(packet)
         self._packet, self._overload = packet, overload
 
     def build(self, *args: Any, **kwargs: Any) -> None:
@@ -90,16 +61,16 @@ class AtenOp(CallableOp):
         self.function = overload
         return super().passes(positional, named)
 
-    def _find_overload(self, args: Arguments, kwargs: Keywords) -> Overload:
+    def _find_overload(self, args: Arguments, kwargs: Keywords) -> OpOverload:
         wanted = self._schema.overload_name or "default" if self._schema is not None else self._overload
         if wanted:
             if wanted not in self._packet.overloads():
                 raise OperatorFailed(
                     f"{self.name} has no overload {wanted!r}; there are {', '.join(self._packet.overloads())}"
                 )
-            overload: Overload = getattr(self._packet, wanted)
-            return overload
+            return getattr(self._packet, wanted)
         reasons = []
+        # In torch's own order: the first that takes the arguments is meant, as in a call from Python.
         for name in self._packet.overloads():
             overload = getattr(self._packet, name)
             reason = _mismatch(overload._schema, args, kwargs)
@@ -108,11 +79,8 @@ class AtenOp(CallableOp):
             reasons.append(f"{name}: {reason}")
         raise OperatorFailed(f"no overload of {self.name} takes these arguments ({'; '.join(reasons)})")
 
-    def _not_resolved(self, *args: Any, **kwargs: Any) -> Any:
-        raise OperatorFailed(f"{self.name} has not been given its arguments")
 
-
-def _split_by_schema(schema: Schema, args: Arguments, kwargs: Keywords) -> tuple[list[object], Keywords]:
+def _split_by_schema(schema: FunctionSchema, args: Arguments, kwargs: Keywords) -> tuple[list[object], Keywords]:
     """Return the arguments split where the schema's keyword-only ones begin."""
     declared = schema.arguments
     if len(args) > len(declared):
@@ -127,7 +95,7 @@ def _split_by_schema(schema: Schema, args: Arguments, kwargs: Keywords) -> tuple
     return positional, named
 
 
-def _mismatch(schema: Schema, args: Arguments, kwargs: Keywords) -> str | None:
+def _mismatch(schema: FunctionSchema, args: Arguments, kwargs: Keywords) -> str | None:
     """Return why a schema does not take these arguments, or None."""
     given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
     if len(args) > len(schema.arguments):
@@ -155,6 +123,7 @@ def _takes(kind: str, value: object) -> bool:
     if kind == "Tensor":
         return isinstance(value, torch.Tensor)
     if kind in ("int", "SymInt"):
+        # Element types are integers in a schema; true is not, though Python thinks so.
         return isinstance(value, (int, torch.dtype)) and not isinstance(value, bool)
     if kind in ("float", "number", "Scalar"):
         return isinstance(value, (int, float))

@@ -8,26 +8,26 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmate.ops import records
+from benchmate.ops import config_file, records
 from benchmate.ops.builtin import operator
-from benchmate.ops.config_file import (
-    OperatorInput,
-    OperatorSpec,
-    iterate_inputs,
-    parse_operators,
-    parse_operators_text,
-    read_operators,
-)
+from benchmate.ops.config_file import OperatorInput, OperatorSpec, iterate_inputs
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorSkipped, OpsError
 from benchmate.ops.executor import InputResult, InputRunner
 from benchmate.ops.interface import OperatorInterface
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import Options, as_options
 from benchmate.ops.sampling import measurement_floor
+from benchmate.ops.types import JsonMapping, JsonObject
 
 logger = logging.getLogger("benchmate.ops")
 
+# Rates of a result -> their unit, a thousand million times larger, for a person.
+RATES = {
+    "flop_per_s": "Gflop/s",
+    "byte_per_s": "GB/s",
+    "bus_byte_per_s": "GB/s on the bus",
+    "alg_byte_per_s": "GB/s by size",
+}
 InputCallback = Callable[[OperatorInput, InputResult], None]
 """Called with every input and its result."""
 
@@ -41,17 +41,17 @@ class BenchmarkConfig:
 
     def load(self, config: JsonMapping) -> BenchmarkConfig:
         """Take a configuration that is plain data. Raises OpsError when it is wrong."""
-        self.bench_config = parse_operators(config)
+        self.bench_config = config_file.parse_operators(config)
         return self
 
     def load_json(self, text: str) -> BenchmarkConfig:
         """Take a configuration in JSON. Raises OpsError when it is wrong."""
-        self.bench_config = parse_operators_text(text)
+        self.bench_config = config_file.parse_operators_text(text)
         return self
 
     def load_json_file(self, path: str | Path) -> BenchmarkConfig:
         """Read a configuration file. Raises OpsError when it is wrong."""
-        self.bench_config = read_operators(str(path))
+        self.bench_config = config_file.read_operators(str(path))
         return self
 
 
@@ -119,20 +119,19 @@ class Benchmark:
             records.write_record(self.options.out_stream, record)
 
 
-def make_default_benchmark(config: BenchmarkConfig) -> Benchmark:
-    """Return the benchmark that runs a configuration."""
-    return Benchmark(config)
+make_default_benchmark = Benchmark  # its name in the original
 
 
 def resolved(specs: Sequence[OperatorSpec]) -> list[tuple[OperatorSpec, OperatorInterface | OperatorSkipped]]:
     """Return each operator of a configuration, or why this machine cannot have it. Raises OpsError for an unknown name."""
-    operators: list[tuple[OperatorSpec, OperatorInterface | OperatorSkipped]] = []
-    for spec in specs:
+
+    def resolve(spec: OperatorSpec) -> OperatorInterface | OperatorSkipped:
         try:
-            operators.append((spec, operator(spec.name)))
+            return operator(spec.name)
         except OperatorSkipped as skipped:
-            operators.append((spec, skipped))
-    return operators
+            return skipped
+
+    return [(spec, resolve(spec)) for spec in specs]
 
 
 def check_resume_ids(specs: Sequence[OperatorSpec], options: Options) -> None:
@@ -155,8 +154,7 @@ def seed_torch(options: Options) -> None:
 
 
 def _log(operator_input: OperatorInput, result: InputResult) -> None:
-    if result.error is not None:
-        error = result.error
+    if error := result.error:
         logger.warning("%s: %s: %s: %s", operator_input.run_id, result.status, error["stage"], error["message"])
     for timed in result.results if result.status == "passed" else ():
         with contextlib.suppress(KeyError):
@@ -171,15 +169,9 @@ def describe_result(result: JsonMapping) -> str:
     text += f" (median of {result['samples']}"
     text += f" x {result['loops']}" if result["loops"] > 1 else ""
     text += f", best {format_seconds(result['min'])})"
-    if "flop_per_s" in result:
-        text += f", {result['flop_per_s'] / 1e9:.4g} Gflop/s"
-    for key, name in (
-        ("byte_per_s", "GB/s"),
-        ("bus_byte_per_s", "GB/s on the bus"),
-        ("alg_byte_per_s", "GB/s by size"),
-    ):
+    for key, unit in RATES.items():
         if key in result:
-            text += f", {result[key] / 1e9:.4g} {name}"
+            text += f", {result[key] / 1e9:.4g} {unit}"
     if "peak_share" in result:
         text += f", {result['peak_share']:.0%} of the measured {result['peak_of']}"
     if result.get("launch_bound"):

@@ -10,44 +10,21 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from benchmate.ops import registry
+from benchmate.ops.arguments import DEFAULT_GENERATOR, DefaultDataGenerator
 from benchmate.ops.aten import AtenOp
 from benchmate.ops.collectives import CollectiveOp
 from benchmate.ops.config_iterators import DefaultConfigIterator, DummyConfigIterator, RangeConfigIterator
-from benchmate.ops.data_generators import DEFAULT_GENERATOR, DefaultDataGenerator
 from benchmate.ops.errors import OpsError
 from benchmate.ops.fbgemm import SplitTableInputGenerator, SplitTableInputIterator, SplitTableOp
 from benchmate.ops.interface import OperatorInterface
-from benchmate.ops.memory_copies import CopyOp
-from benchmate.ops.operators import BuildableOp, CallableOp, OptimizerOp, UnaryOp
-from benchmate.ops.registry import (
-    op_map,
-    register_config_iterator,
-    register_data_generator,
-    register_operator,
-    spelling_hint,
-)
+from benchmate.ops.operators import BuildableOp, CallableOp, CopyOp, OptimizerOp, UnaryOp
+from benchmate.ops.registry import op_map, spelling_hint
 
 UNARY = ("torch.add_", "torch.clamp_")
-CALLABLES = [
-    "torch.add",
-    "torch.baddbmm",
-    "torch.bmm",
-    "torch.cat",
-    "torch.matmul",
-    "torch.mean",
-    "torch.mm",
-    "torch.mul",
-    "torch.nn.functional.relu",
-    "torch.reshape",
-]
-BUILDABLES = [
-    "torch.nn.AdaptiveAvgPool2d",
-    "torch.nn.Conv2d",
-    "torch.nn.Dropout",
-    "torch.nn.MaxPool2d",
-    "torch.nn.ReLU",
-    "torch.nn.Linear",
-]
+FUNCTIONS = ("add", "baddbmm", "bmm", "cat", "matmul", "mean", "mm", "mul", "nn.functional.relu", "reshape")
+MODULES = ("AdaptiveAvgPool2d", "Conv2d", "Dropout", "MaxPool2d", "ReLU", "Linear")
+OF_TORCH = (*(f"torch.{name}" for name in FUNCTIONS), *(f"torch.nn.{name}" for name in MODULES))
 MODELS = {"pytorch.model.alex_net": "AlexNet", "pytorch.model.resnet": "ResNet50"}
 COPY_DIRECTIONS = ("host_to_device", "device_to_host", "device_to_device")
 SPLIT_TABLE = "SplitTableBatchedEmbeddingBagsCodegen"
@@ -58,13 +35,9 @@ def operator(name: str) -> OperatorInterface:
 
     Raises OpsError for a name that means nothing, OperatorSkipped for an operator that this machine cannot have.
     """
-    registered = op_map.get(name)
-    if registered is None:
-        registered = _by_name(name)
-    elif not isinstance(registered, OperatorInterface):
-        registered = registered()
-    op_map[name] = registered
-    return registered
+    registered = op_map.get(name, functools.partial(_by_name, name))
+    op_map[name] = op = registered if isinstance(registered, OperatorInterface) else registered()
+    return op
 
 
 def is_plausible(name: str) -> bool:
@@ -77,10 +50,6 @@ def _by_name(name: str) -> OperatorInterface:
         return AtenOp(name)
     if name.startswith("torch.distributed."):
         return CollectiveOp(name.rpartition(".")[2])
-    return _of_torch(name)
-
-
-def _of_torch(name: str) -> OperatorInterface:
     import torch
 
     first, *attributes = name.split(".")
@@ -112,18 +81,18 @@ def _model(name: str) -> OperatorInterface:
 def _register() -> None:
     factories: dict[str, Callable[[], OperatorInterface]] = {
         **{name: functools.partial(UnaryOp, name.rpartition(".")[2]) for name in UNARY},
-        **{name: functools.partial(_of_torch, name) for name in (*CALLABLES, *BUILDABLES)},
+        **{name: functools.partial(_by_name, name) for name in OF_TORCH},
         **{name: functools.partial(_model, model) for name, model in MODELS.items()},
         **{f"copy.{direction}": functools.partial(CopyOp, direction) for direction in COPY_DIRECTIONS},
         SPLIT_TABLE: SplitTableOp,
     }
     for name, factory in factories.items():
-        register_operator(name, factory)
+        registry.register_operator(name, factory)
     for iterator in (DefaultConfigIterator, RangeConfigIterator, DummyConfigIterator):
-        register_config_iterator(iterator.__name__, iterator)
-    register_config_iterator(f"{SPLIT_TABLE}InputIterator", SplitTableInputIterator)
-    register_data_generator(DEFAULT_GENERATOR, DefaultDataGenerator)
-    register_data_generator(f"{SPLIT_TABLE}InputDataGenerator", SplitTableInputGenerator)
+        registry.register_config_iterator(iterator.__name__, iterator)
+    registry.register_config_iterator(f"{SPLIT_TABLE}InputIterator", SplitTableInputIterator)
+    registry.register_data_generator(DEFAULT_GENERATOR, DefaultDataGenerator)
+    registry.register_data_generator(f"{SPLIT_TABLE}InputDataGenerator", SplitTableInputGenerator)
 
 
 _register()

@@ -6,28 +6,27 @@ import argparse
 import dataclasses
 import functools
 import io
-import itertools
 import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 import benchmate
 from benchmate.ops import collectives, exec_modes, records, registry, sampling
-from benchmate.ops.argument_specs import LISTS
+from benchmate.ops.arguments import FILLS, LISTS
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
 from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
-from benchmate.ops.data_generators import FILLS
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import run_command
-from benchmate.ops.json_types import JsonMapping
+from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes
 from benchmate.ops.profilers import torch_profilers
 from benchmate.ops.statistics import StopRule
+from benchmate.ops.types import JsonMapping
+
+logger = logging.getLogger("benchmate.ops")
 
 EPILOG = """\
 exit code: 0 all inputs passed or were skipped, 1 an input failed (its record says why), 2 the configuration or an option is
@@ -39,11 +38,11 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit code."""
     parser = _parser()
     args = parser.parse_args(argv)
-    _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
     return run_command(lambda: _execute(args, parser))
 
 
 def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
     if args.version:
         print(benchmate.__version__)
         return 0
@@ -64,7 +63,7 @@ def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
     check_resume_ids(specs, options)
     if options.is_graphed and not options.device.startswith("cuda"):
-        logging.getLogger("benchmate.ops").warning("--cuda-graph: there are none on %s; timed without", options.device)
+        logger.warning("--cuda-graph: there are none on %s; timed without", options.device)
     try:
         import torch  # noqa: F401  (reported once, here, instead of by whatever would need it first)
     except ImportError as error:
@@ -98,36 +97,29 @@ def options_from_args(args: argparse.Namespace) -> Options:
             raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
     if args.threads is not None and args.threads < 1:
         raise OpsError(f"--threads: expected at least 1, got {args.threads}")
+    given = vars(args)
+    same = ["device", "warmup", "iteration", "seed", "threads", "resume_id", "stop_id"]
+    same += ["run_batch_size", "batch_cuda_device", "batch_cmd"]
     return Options(
-        device=args.device,
+        **{name: given[name] for name in same},
         pass_type=ExecutionPass.BACKWARD if args.backward else ExecutionPass.FORWARD,
         modes=modes,
-        warmup=args.warmup,
-        iteration=args.iteration,
         is_cache_kept=args.cuda_l2_cache == "on",
         format=args.format or ("rich" if is_sampled else "original"),
         # A product of zeros or of positive numbers needs less power than one of normal numbers, and runs faster.
         fill=args.data or ("normal" if is_sampled else "uniform"),
-        seed=args.seed,
-        threads=args.threads,
         rule=StopRule(precision=args.precision, seconds=min(args.min_time, args.max_time), longest_s=args.max_time),
         has_peaks=not args.no_peaks,
         is_compiled=args.pt2_model,
         is_graphed=args.cuda_graph,
-        resume_id=args.resume_id,
-        stop_id=args.stop_id,
         out_file_prefix=args.output_prefix,
-        ncu=_profiler_options(args, "ncu"),
-        nsys=_profiler_options(args, "nsys"),
-        run_batch_size=args.run_batch_size,
-        batch_cuda_device=args.batch_cuda_device,
-        batch_cmd=args.batch_cmd,
-        cmd_args=vars(args),
+        ncu=_profiler_options(given, "ncu"),
+        nsys=_profiler_options(given, "nsys"),
+        cmd_args=given,
     )
 
 
-def _profiler_options(args: argparse.Namespace, name: str) -> ProfilerOptions:
-    given = vars(args)
+def _profiler_options(given: JsonMapping, name: str) -> ProfilerOptions:
     return ProfilerOptions(
         is_on=given[name],
         program=given[f"{name}_bin"],
@@ -207,11 +199,12 @@ def _add_own_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _plug_in(modules: Sequence[str]) -> None:
+    # A console script does not look into the working directory, where one's own module usually stands.
     if modules and "" not in sys.path:
         sys.path.insert(0, "")
     registry.import_modules(modules)
     for failure in registry.import_entry_points():
-        logging.getLogger("benchmate.ops").warning("%s; its operators are left out", failure)
+        logger.warning("%s; its operators are left out", failure)
 
 
 def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
@@ -223,33 +216,28 @@ def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
 
 
 def _list_ops() -> int:
-    for title, table in (
-        ("operators", registry.op_map),
-        ("config iterators", registry.config_iterator_map),
-        ("data generators", registry.data_generator_map),
-    ):
-        print(f"{title}:")
-        for name in sorted(table):
-            print(f"  {name}")
+    iterators, generators = registry.config_iterator_map, registry.data_generator_map
+    tables: dict[str, JsonMapping] = {
+        "operators": registry.op_map,
+        "config iterators": iterators,
+        "data generators": generators,
+    }
+    for title, table in tables.items():
+        print(f"{title}:", *sorted(table), sep="\n  ")
     print("and any function, module or optimizer as torch.<name>, any operator as <namespace>::<name>[.<overload>]")
     return 0
 
 
 def _expand(specs: tuple[OperatorSpec, ...], options: Options) -> int:
-    count, lines = 0, _expanded(specs, options)
-    # Many lines at a time: a print each would take most of the time.
-    while chunk := list(itertools.islice(lines, 1000)):
-        count += len(chunk)
-        print("\n".join(chunk))
-    print(f"{count} inputs")
-    return 0
-
-
-def _expanded(specs: tuple[OperatorSpec, ...], options: Options) -> Iterator[str]:
+    count = 0
     for spec in specs:
         for item in iterate_inputs(spec, options.device):
+            count += 1
             build = "" if item.build is None else f"{_format_arguments(item.build)} : "
-            yield f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}"
+            # Not by print, which would take most of the time of millions of lines.
+            sys.stdout.write(f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}\n")
+    print(f"{count} inputs")
+    return 0
 
 
 def _format_arguments(spec: object) -> str:
@@ -279,12 +267,10 @@ def _is_first_rank() -> bool:
 def _log_to_stderr(level: str) -> None:
     number = logging.getLevelName(level.upper())
     if not isinstance(number, int):
-        print(f"error: -l {level}: expected DEBUG, INFO, WARNING or ERROR", file=sys.stderr)
-        raise SystemExit(2)
+        raise OpsError(f"-l {level}: expected DEBUG, INFO, WARNING or ERROR")
     text = "%(message)s" if number > logging.DEBUG else "%(filename)s:%(lineno)d: %(message)s"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(text))
-    logger = logging.getLogger("benchmate.ops")
     logger.handlers[:] = [handler]
     logger.setLevel(number)
     logger.propagate = False

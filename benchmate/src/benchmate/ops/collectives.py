@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped, OpsError
 from benchmate.ops.interface import OperatorInterface, Passes, forward_only
-from benchmate.ops.torch_types import Arguments, Keywords, Tensor
+from benchmate.ops.types import Arguments, Keywords, Tensor
 
 # name -> share of the size that crosses the bus per rank, with n ranks (the convention of NCCL's tests). The size is that of
 # the input, for an all-gather that of the output.
@@ -77,6 +77,7 @@ class CollectiveOp(OperatorInterface):
 
         agreed = self._agreed
         assert agreed is not None, "passes first"
+        # One tensor for all samples: allocating one for each would disturb what is measured.
         agreed.fill_(value)
         dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
         return agreed.item()

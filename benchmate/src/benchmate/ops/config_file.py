@@ -1,27 +1,24 @@
-"""The JSON configuration: read, checked before anything runs, and walked input by input."""
+"""The JSON configuration: read, checked before anything runs, and walked input by input; or made by a program, in pieces."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops import (
-    builtin,  # noqa: F401  (fills the registry)
-    registry,
-)
-from benchmate.ops.argument_specs import check_arguments, json_kind
+from benchmate.ops import arguments, builtin, registry
+from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
 from benchmate.ops.config_iterators import ConfigIterator, Identified
-from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.types import JsonMapping, JsonObject
 
 ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
-OPERATOR_KEYS = ("build_iterator", "input_iterator", "build_data_generator", "input_data_generator", "config")
+ITERATORS = ("build_iterator", "input_iterator")
+GENERATORS = ("build_data_generator", "input_data_generator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +33,21 @@ class OperatorSpec:
     config: Sequence[JsonMapping]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class OperatorInput:
     """One input of one operator, and how the object that runs it is built (None: it is not built)."""
 
-    operator: str
+    spec: OperatorSpec
     config_id: int
     build_id: object
     input_id: object
     build: Any
     input: Any
     earlier_builds: tuple[object, ...] = ()
-    build_generator: str | None = None
-    input_generator: str = DEFAULT_GENERATOR
+
+    @property
+    def operator(self) -> str:
+        return self.spec.name
 
     @property
     def build_key(self) -> tuple[object, ...]:
@@ -68,6 +67,7 @@ class OperatorInput:
     @functools.cached_property
     def hash(self) -> str:
         """Sixteen digits of the sha256 of what runs: the same in whichever file it stands."""
+        # Sorted, so that neither the order of keys nor the file around it changes a resume id.
         content = json.dumps([self.operator, self.build, self.input], sort_keys=True, default=str)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -96,6 +96,7 @@ def read_operators(path: str) -> tuple[OperatorSpec, ...]:
 def parse_operators_text(text: str, source: str = "configuration") -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration in JSON. Raises OpsError with line and column where it does not parse."""
     try:
+        # json would keep the last of two equal keys and say nothing.
         data = json.loads(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError as error:
         raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
@@ -106,9 +107,8 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
 
 def parse_operators(data: object, source: str = "configuration") -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration that is already plain data, checked. Raises OpsError naming the value."""
-    if not isinstance(data, Mapping):
-        raise OpsError(f"{source}: expected an object of operators, got {json_kind(data)}")
-    return tuple(_operator(name, value, source) for name, value in data.items())
+    operators = require_object(data, source, "an object of operators")
+    return tuple(_operator(name, value, source) for name, value in operators.items())
 
 
 def iterate_inputs(spec: OperatorSpec, device: str) -> Iterator[OperatorInput]:
@@ -120,17 +120,7 @@ def iterate_inputs(spec: OperatorSpec, device: str) -> Iterator[OperatorInput]:
         for build_id, build in _builds(config, build_iterator, device):
             # An iterator of its own kind reads the build that its inputs are for.
             for input_id, spec_of_input in input_iterator({**config, "build": build}, "input", device):
-                yield OperatorInput(
-                    operator=spec.name,
-                    config_id=config_id,
-                    build_id=build_id,
-                    input_id=input_id,
-                    build=build,
-                    input=spec_of_input,
-                    earlier_builds=earlier,
-                    build_generator=spec.build_data_generator,
-                    input_generator=spec.input_data_generator,
-                )
+                yield OperatorInput(spec, config_id, build_id, input_id, build, spec_of_input, earlier)
             earlier = (*earlier, build_id)
 
 
@@ -158,45 +148,91 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> JsonObject:
 
 def _operator(name: str, value: object, source: str) -> OperatorSpec:
     where = f"{source}: {name}"
-    if not isinstance(value, Mapping):
-        raise OpsError(f"{where}: expected an object with 'config', got {json_kind(value)}")
-    for key in OPERATOR_KEYS[:4]:
-        if value.get(key) is not None and not isinstance(value[key], str):
-            raise OpsError(f"{where}.{key}: expected a name, got {json_kind(value[key])}")
+    value = require_object(value, where, "an object with 'config'")
+    names: dict[str, Any] = {key: value.get(key) for key in (*ITERATORS, *GENERATORS)}
+    for key, given in names.items():
+        if given is not None and not isinstance(given, str):
+            raise OpsError(f"{where}.{key}: expected a name, got {json_kind(given)}")
     if value.get("input_data_generator") is None:
         raise OpsError(f"{where}: no 'input_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
-    for key in ("build_iterator", "input_iterator"):
-        registry.find_config_iterator(value.get(key), f"{where}.{key}")
-    for key in ("build_data_generator", "input_data_generator"):
-        if value.get(key) is not None:
-            registry.find_data_generator(value[key], f"{where}.{key}")
-    configs = value.get("config")
-    if not isinstance(configs, list):
-        raise OpsError(f"{where}.config: expected a list, got {json_kind(configs)}")
+    for key in ITERATORS:
+        registry.find_config_iterator(names[key], f"{where}.{key}")
+    for key in GENERATORS:
+        if names[key] is not None:
+            registry.find_data_generator(names[key], f"{where}.{key}")
+    configs = require_list(value.get("config"), f"{where}.config")
     for number, config in enumerate(configs):
         _check_config(config, value, f"{where}.config[{number}]")
-    return OperatorSpec(
-        name=name,
-        config=tuple(configs),
-        build_iterator=value.get("build_iterator"),
-        input_iterator=value.get("input_iterator"),
-        build_data_generator=value.get("build_data_generator"),
-        input_data_generator=value["input_data_generator"],
-    )
+    return OperatorSpec(name=name, config=tuple(configs), **names)
 
 
 def _check_config(config: object, operator: JsonMapping, where: str) -> None:
-    if not isinstance(config, Mapping):
-        raise OpsError(f"{where}: expected an object with 'input', got {json_kind(config)}")
-    if not isinstance(config.get("input"), list):
-        raise OpsError(f"{where}.input: expected a list, got {json_kind(config.get('input'))}")
-    if config.get("build") is not None and not isinstance(config["build"], list):
-        raise OpsError(f"{where}.build: expected a list, got {json_kind(config['build'])}")
-    if config.get("build") is not None and operator.get("build_data_generator") is None:
-        raise OpsError(f"{where}.build: needs a 'build_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
+    config = require_object(config, where, "an object with 'input'")
+    require_list(config.get("input"), f"{where}.input")
+    if config.get("build") is not None:
+        require_list(config["build"], f"{where}.build")
+        if operator.get("build_data_generator") is None:
+            raise OpsError(f"{where}.build: needs a 'build_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
     for key in ("build", "input"):
         iterator = operator.get(f"{key}_iterator") or ITERATED[0]
         if iterator not in ITERATED:
             continue
         for number, spec in enumerate(config.get(key) or ()):
             check_arguments(spec, f"{where}.{key}[{number}]", is_ranged=iterator == ITERATED[1])
+
+
+def create_bench_config(name: str) -> JsonObject:
+    """Return a configuration with one operator that has no input yet."""
+    return {name: create_op_info()}
+
+
+def create_op_info() -> JsonObject:
+    """Return the description of one operator, to be filled in."""
+    names = dict.fromkeys(("build_iterator", "input_iterator", "build_data_generator"))
+    return {**names, "input_data_generator": DEFAULT_GENERATOR, "config": [{"build": [], "input": []}]}
+
+
+def create_op_args(args: Sequence[object], kwargs: JsonMapping) -> JsonObject:
+    """Return a build or input specification."""
+    return {"args": list(args), "kwargs": dict(kwargs)}
+
+
+def create_type(kind: str, *values: Any) -> JsonObject:
+    """Return one argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
+
+    `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Raises OpsError for a kind that is
+    not known.
+    """
+    if kind.endswith("_range") and kind[:-6] in arguments.NUMBERS:
+        low, high = values[0] if len(values) == 1 else values
+        return {"type": kind[:-6], "value_range": [low, high]}
+    if kind == "tensor":
+        shape, dtype = (*values, "float")[:2]
+        if isinstance(shape, str):
+            shape, dtype = dtype, shape
+        spec: JsonObject = {"type": "tensor", "dtype": dtype, "shape": list(shape)}
+        if not arguments.DTYPES.get(dtype, "").startswith(("float", "bfloat", "complex")):
+            spec["requires_grad"] = False
+        return spec
+    if kind not in arguments.TYPES:
+        raise OpsError(f"create_type: unknown kind '{kind}'")
+    return {"type": kind} if kind == "none" else {"type": kind, "value": values[0]}
+
+
+class OperatorConfig:
+    """One operator with its iterators and generators, ready to be run by a program of one's own."""
+
+    def __init__(self, name: str, info: JsonMapping, device: str) -> None:
+        self.name, self.info, self.device = name, info, device
+        self.op = builtin.operator(name)
+        self.op.device = device
+        self.build_iterator = registry.find_config_iterator(info.get("build_iterator"), name)
+        self.input_iterator = registry.find_config_iterator(info.get("input_iterator"), name)
+        build = info.get("build_data_generator")
+        self.build_data_generator = registry.find_data_generator(build, name) if build is not None else None
+        self.input_data_generator = registry.find_data_generator(
+            info.get("input_data_generator") or DEFAULT_GENERATOR, name
+        )
+
+
+make_op_config = OperatorConfig  # its name in the original; raises OpsError for an operator's name that means nothing

@@ -1,49 +1,191 @@
-"""Config iterators: from the `build` or `input` list of a configuration to one specification after another, with its id."""
+"""Config iterators: from the `build` or `input` list of a configuration to one specification after another, with its id.
+
+Macros are inclusive ranges, lists and copies; their products never hold all their combinations.
+"""
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Iterator
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
-from benchmate.ops.json_types import JsonMapping
-from benchmate.ops.macros import expand_spec
+from benchmate.ops.errors import OpsError
+from benchmate.ops.types import JsonMapping, JsonObject
 
 Identified = tuple[Any, Any]
 """An id, whose text is unique, and a specification; what both are is up to the iterator."""
 
+META = ("__range__", "__list__", "__copy__")
 
-class ConfigIterator(abc.ABC):
+Choices = Callable[[], Iterator[object]]
+
+
+def full_range(first: float, last: float, step: float = 1) -> Iterator[float]:
+    """Yield numbers from `first` to `last`, both included where the step reaches it; a negative step counts down.
+
+    Integers stay integers. Raises ValueError for a step of zero.
+    """
+    if step == 0:
+        raise ValueError("a range has a step other than 0")
+    # The small share of a step forgives what binary fractions lose: 0.1 to 0.5 by 0.1 has five numbers.
+    count = math.floor((last - first) / step + 1e-9) + 1
+    for index in range(count):
+        yield first + index * step
+
+
+class IterableList:
+    """A list that can be iterated again and again: the choices of one attribute."""
+
+    def __init__(self, values: Sequence[object]) -> None:
+        self.values = values
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.values)
+
+
+class ListProduct:
+    """All combinations of the items of a list, the last item varying fastest; an item that is no iterable is a constant.
+
+    Strings and mappings count as constants. Every combination is a list of its own.
+    """
+
+    def __init__(self, values: Sequence[object]) -> None:
+        self.values = values
+
+    def __iter__(self) -> Iterator[list[object]]:
+        return map(list, _product([_choices(value) for value in self.values]))
+
+
+class TableProduct:
+    """All combinations of the values of a mapping, in the order of its keys, the last key varying fastest."""
+
+    def __init__(self, table: Mapping[str, object]) -> None:
+        self.table = table
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        for values in _product([_choices(value) for value in self.table.values()]):
+            yield dict(zip(self.table, values, strict=True))
+
+
+def expand_spec(args: Sequence[JsonMapping], kwargs: Mapping[str, JsonMapping]) -> Iterator[JsonObject]:
+    """Yield every {"args", "kwargs"} that the macros of one specification stand for, free of macros.
+
+    Positional arguments vary slower than keyword arguments, and in both the last varies fastest.
+    """
+    choices = [functools.partial(argument_variants, spec) for spec in (*args, *kwargs.values())]
+    copies = [spec.get("__copy__") or () for spec in args]
+    for combination in _product(choices):
+        positional = cast("list[JsonMapping]", list(combination[: len(args)]))
+        for index, rules in enumerate(copies):
+            for rule in rules:
+                positional[index] = _copy_attributes(positional, index, rule)
+        yield {"args": positional, "kwargs": dict(zip(kwargs, combination[len(args) :], strict=True))}
+
+
+def argument_variants(spec: JsonMapping) -> Iterator[JsonObject]:
+    """Yield every argument that one argument specification stands for, free of `__range__` and `__list__`."""
+    keys = [key for key in spec if key not in META]
+    ranged = set(spec.get("__range__") or ())
+    listed = set(spec.get("__list__") or ())
+    for values in _product([_attribute(spec, key, key in ranged, key in listed) for key in keys]):
+        yield dict(zip(keys, values, strict=True))
+
+
+def has_macros(spec: object) -> bool:
+    """Whether a specification, or one inside it, carries a macro."""
+    if isinstance(spec, Mapping):
+        return any(key in META for key in spec) or any(has_macros(value) for value in spec.values())
+    return isinstance(spec, list) and any(has_macros(item) for item in spec)
+
+
+def _attribute(spec: JsonMapping, key: str, is_range: bool, is_list: bool) -> Choices:
+    value, kind = spec[key], spec.get("type")
+    if is_list:
+        return lambda: iter(value)
+    if kind in ("genericlist", "tuple") and key == "value":
+        return lambda: map(list, _product([functools.partial(argument_variants, item) for item in value]))
+    if not is_range:
+        return _constant(value)
+    if kind == "tensor" and key == "shape":
+        sizes = [functools.partial(full_range, *size) if isinstance(size, list) else _constant(size) for size in value]
+        return lambda: map(list, _product(sizes))
+    if kind in ("int", "long", "float", "double") and key == "value":
+        return functools.partial(full_range, *value)
+    return lambda: iter(value)
+
+
+def _choices(value: object) -> Choices:
+    if isinstance(value, Iterable) and not isinstance(value, (str, Mapping)):
+        return lambda: iter(value)
+    return _constant(value)
+
+
+def _constant(value: object) -> Choices:
+    return lambda: iter((value,))
+
+
+def _product(choices: Sequence[Choices]) -> Iterator[tuple[object, ...]]:
+    """Yield combinations, the last varying fastest; holds one iterator for each position, however many combinations there are."""
+    # By hand: itertools.product holds all choices of every position, and nested generators are as deep as there are positions.
+    if not choices:
+        yield ()
+        return
+    last = len(choices) - 1
+    iterators = [choices[0]()]
+    chosen: list[object] = []
+    while iterators:
+        try:
+            value = next(iterators[-1])
+        except StopIteration:
+            iterators.pop()
+            if chosen:
+                chosen.pop()
+            continue
+        if len(iterators) - 1 == last:
+            yield (*chosen, value)
+        else:
+            chosen.append(value)
+            iterators.append(choices[len(iterators)]())
+
+
+def _copy_attributes(args: Sequence[JsonMapping], index: int, rule: JsonMapping) -> JsonObject:
+    """Return the argument at `index` with elements of others: {attribute: [own element, [argument, its element]]}."""
+    changed = dict(args[index])
+    for attribute, (element, (source, source_element)) in rule.items():
+        try:
+            values = list(changed[attribute])
+            values[element] = args[source][attribute][source_element]
+        except (KeyError, IndexError, TypeError) as error:
+            raise OpsError(
+                f"args[{index}].__copy__: {attribute}[{element}] from args[{source}].{attribute}[{source_element}]: "
+                f"{error}; both arguments need that element"
+            ) from None
+        changed[attribute] = values
+    return changed
+
+
+class ConfigIterator:
     """Yields (id, specification) for each entry of `configs[key]`; `configs` is one item of the operator's "config" list.
 
-    A class of one's own takes these three arguments, yields ids whose text is unique, and is registered under a name with
-    `register_config_iterator`.
+    A class of one's own takes these three arguments, overrides `generate` or `__next__`, yields ids whose text is unique, and is
+    registered under a name with `register_config_iterator`.
     """
 
     def __init__(self, configs: JsonMapping, key: str, device: str) -> None:
         self.configs, self.key, self.device = configs, key, device
+        self._specs = self.generate()
 
     def __iter__(self) -> Iterator[Identified]:
         return self
 
-    @abc.abstractmethod
     def __next__(self) -> Identified:
         """Return the next (id, specification). Raises StopIteration after the last."""
-
-
-class GeneratedConfigIterator(ConfigIterator):
-    """One that is written as a generator."""
-
-    def __init__(self, configs: JsonMapping, key: str, device: str) -> None:
-        super().__init__(configs, key, device)
-        self._specs = self.generate()
-
-    @abc.abstractmethod
-    def generate(self) -> Iterator[Identified]:
-        """Yield every (id, specification)."""
-
-    def __next__(self) -> Identified:
         return next(self._specs)
+
+    def generate(self) -> Iterator[Identified]:
+        """Yield every (id, specification): each specification as it stands, its id its index in the list."""
+        yield from enumerate(self.configs[self.key])
 
     def expand_all(self) -> Iterator[tuple[str, JsonMapping, JsonMapping]]:
         """Yield (id, specification, its expansion) for all that macros stand for; ids are `variant_combination`."""
@@ -52,14 +194,11 @@ class GeneratedConfigIterator(ConfigIterator):
                 yield f"{variant}_{combination}", spec, expanded
 
 
-class DefaultConfigIterator(GeneratedConfigIterator):
-    """Each specification as it stands; its id is its index in the list."""
-
-    def generate(self) -> Iterator[Identified]:
-        yield from enumerate(self.configs[self.key])
+class DefaultConfigIterator(ConfigIterator):
+    """Each specification as it stands."""
 
 
-class RangeConfigIterator(GeneratedConfigIterator):
+class RangeConfigIterator(ConfigIterator):
     """What the range macros of each specification stand for."""
 
     def generate(self) -> Iterator[Identified]:

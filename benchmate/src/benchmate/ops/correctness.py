@@ -6,18 +6,14 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from benchmate.ops.autograd import tensors_in
 from benchmate.ops.device import TorchDevice
-from benchmate.ops.json_types import JsonObject
-from benchmate.ops.torch_types import Arguments, Keywords, Tensor
+from benchmate.ops.errors import first_line
+from benchmate.ops.interface import map_tensors, tensors_in
+from benchmate.ops.types import Arguments, JsonObject, Keywords, Tensor
 
 LARGEST_HOST_REFERENCE = 5e9  # operations: about a second in double precision on a few cores
-TOLERANCE = {
-    "float64": 1e-10,
-    "float32": 1e-4,
-    "float16": 1e-2,
-    "bfloat16": 5e-2,
-}  # of the largest value of the reference
+# By dtype, as a share of the largest value of the reference.
+TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 
 
 def check_output(
@@ -40,8 +36,7 @@ def check_output(
             exact = copy.deepcopy(function).double() if isinstance(function, torch.nn.Module) else function
             expected = _outputs(exact(*_doubled(args), **_doubled(kwargs)))
     except Exception as error:  # not every operator has double precision; it is measured all the same
-        first_line = next(iter(str(error).splitlines()), "")
-        return _unchecked(f"no reference: {type(error).__name__}: {first_line[:120]}")
+        return _unchecked(f"no reference: {type(error).__name__}: {first_line(error)[:120]}")
     if not first or len(first) != len(expected):
         return _unchecked("no tensor in the output")
     return _compare(first, expected)
@@ -89,21 +84,9 @@ def _outputs(value: object) -> list[Tensor]:
     return [tensor.detach() for tensor in tensors_in(value)]
 
 
-def _map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return change(value.detach())
-    if isinstance(value, (list, tuple)):
-        return type(value)(_map_tensors(item, change) for item in value)
-    if isinstance(value, dict):
-        return {key: _map_tensors(item, change) for key, item in value.items()}
-    return value
-
-
 def _cloned(value: Any) -> Any:
-    return _map_tensors(value, lambda tensor: tensor.clone())
+    return map_tensors(value, lambda tensor: tensor.detach().clone())
 
 
 def _doubled(value: Any) -> Any:
-    return _map_tensors(value, lambda tensor: tensor.double() if tensor.dtype.is_floating_point else tensor.clone())
+    return map_tensors(_cloned(value), lambda tensor: tensor.double() if tensor.dtype.is_floating_point else tensor)

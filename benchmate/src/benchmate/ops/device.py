@@ -11,10 +11,11 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmate.ops.errors import OpsError
-from benchmate.ops.torch_types import DeviceName, Event
+from benchmate.ops.types import Event
 
 UNKNOWN_CACHE = 64 * 2**20  # bytes, where the device does not say
 LARGEST_CACHE = 512 * 2**20
+MEASURED = "param_bench:measure"  # the ncu filter of old scripts names this range
 SPIN_HZ = 2_000_000_000  # about the clock that torch.cuda._sleep counts by; too long only costs time
 
 
@@ -25,7 +26,7 @@ class TorchDevice:
         import torch
 
         try:
-            self.device: DeviceName = torch.device(name)
+            self.device = torch.device(name)
         except RuntimeError as error:
             raise OpsError(f"-d {name}: {str(error).splitlines()[0]}") from None
         self.kind, self.name, index = self.device.type, name, self.device.index
@@ -63,8 +64,7 @@ class TorchDevice:
         """Return a new event; `record()` puts it on the current stream. Raises ValueError without `has_events`."""
         if self._module is None:
             raise ValueError(f"{self.name} has no events")
-        event: Event = self._module.Event(enable_timing=True)
-        return event
+        return self._module.Event(enable_timing=True)
 
     def event_pairs(self, count: int) -> list[tuple[Event, Event]]:
         """Return events for the begin and the end of `count` calls; making one costs the host more than recording it."""
@@ -91,6 +91,7 @@ class TorchDevice:
         """A function that throws everything out of the cache, by writing twice its size on the device itself."""
         import torch
 
+        # Twice its size: caches do not strictly replace what was used longest ago.
         size = min(2 * self.cache_bytes, 2 * LARGEST_CACHE)
         buffer = torch.empty(size // 8, dtype=torch.int64, device=self.device)
         return functools.partial(buffer.fill_, 1)
@@ -119,18 +120,20 @@ class TorchDevice:
         return None
 
     @contextlib.contextmanager
-    def range(self, label: str) -> Iterator[None]:
-        """Mark a range that outside profilers see, on CUDA."""
+    def profiler_range(self, name: str, run_id: str, tag: str, direction: str) -> Iterator[None]:
+        """`[param|<run id>|<tag>|<direction>]` for torch's profiler and, on CUDA, for NSight, inside `[param|<tag>]`.
+
+        The labels are the original's, so that the trace of an outside profiler can be joined to the records.
+        """
         import torch
 
-        if not self.is_cuda:
+        label = f"[param|{run_id if run_id.startswith(name) else f'{name}|{run_id}'}|{tag}|{direction}]"
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.profiler.record_function(label))
+            for text in (f"[param|{tag}]", label, *([MEASURED] if tag == "measure" else [])) if self.is_cuda else ():
+                # Ranges of start and end: ncu names these as they are, those of push and pop with a slash behind the name.
+                stack.callback(torch.cuda.nvtx.range_end, torch.cuda.nvtx.range_start(text))
             yield
-            return
-        handle = torch.cuda.nvtx.range_start(label)
-        try:
-            yield
-        finally:
-            torch.cuda.nvtx.range_end(handle)
 
 
 @functools.cache

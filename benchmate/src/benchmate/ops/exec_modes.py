@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 
 from benchmate.ops.device import TorchDevice
 from benchmate.ops.interface import Passes
-from benchmate.ops.torch_types import Call
-
-NAMES = ("discrete", "continuous", "continuous_events")
+from benchmate.ops.types import Call
 
 _clock = time.perf_counter_ns
 
@@ -65,6 +63,7 @@ def continuous(passes: Passes, count: int, has_backward: bool, device: TorchDevi
         times.no_backward = passes.make_gradient(output)
     if has_backward and times.no_backward is None:
         with _span(device, times.backward, count):
+            # A graph is gone after its backward pass, so each one needs a forward before it; that is subtracted below.
             for _ in range(count):
                 passes.make_gradient(passes.forward())
                 passes.backward()
@@ -83,13 +82,7 @@ def continuous_events(
     if not device.has_events:
         return _on_host(passes, count, has_backward, device)
     times = PassTimes()
-    output: object = None
-
-    def forward() -> None:
-        nonlocal output
-        output = passes.forward()
-
-    _between_events(forward, lambda: None, count, device, times.forward)
+    output = _between_events(passes.forward, lambda: None, count, device, times.forward)
     if has_backward:
         times.no_backward = passes.make_gradient(output)
         if times.no_backward is None:
@@ -99,16 +92,14 @@ def continuous_events(
     return times
 
 
-MODES: dict[str, TimePasses] = {
-    "discrete": discrete,
-    "continuous": continuous,
-    "continuous_events": continuous_events,
-}
+MODES: dict[str, TimePasses] = {mode.__name__: mode for mode in (discrete, continuous, continuous_events)}
+NAMES = tuple(MODES)
 
 
 def _time_call(call: Call, device: TorchDevice, is_evicted: bool, times: DirectionTimes) -> object:
     if is_evicted:
         device.evict()
+    # Nothing to wait for, and no peak to reset: that writes to /proc, which takes longer than many operators.
     if device.kind == "cpu":
         begin = _clock()
         output = call()
@@ -143,18 +134,21 @@ def _span(device: TorchDevice, times: DirectionTimes, count: int) -> Iterator[No
     times.memory_mib.append(_peak_mib(device))
 
 
-def _between_events(call: Call, prepare: Call, count: int, device: TorchDevice, times: DirectionTimes) -> None:
+def _between_events(call: Call, prepare: Call, count: int, device: TorchDevice, times: DirectionTimes) -> object:
+    """Time each call; return the output of the last."""
     pairs = device.event_pairs(count)
     device.reset_peak()
     device.synchronize()
+    output: object = None
     for begin, end in pairs:
         prepare()
         begin.record()
-        call()
+        output = call()
         end.record()
     device.synchronize()
     times.times_ms.extend(begin.elapsed_time(end) for begin, end in pairs)
     times.memory_mib.append(_peak_mib(device))
+    return output
 
 
 def _peak_mib(device: TorchDevice) -> float:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmate.ops import exec_modes, registry, roofline
-from benchmate.ops.autograd import autograd_passes, leaf_tensors, tensors_in
+from benchmate.ops.arguments import DefaultDataGenerator
 from benchmate.ops.config_file import OperatorInput, OperatorSpec
 from benchmate.ops.correctness import check_output
-from benchmate.ops.data_generators import DefaultDataGenerator
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OperatorFailed, OperatorSkipped
-from benchmate.ops.interface import OperatorInterface, Passes, drawn_values
-from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.errors import OperatorFailed, OperatorSkipped, first_line
+from benchmate.ops.interface import OperatorInterface, Passes, capture_passes, function_passes, tensors_in
 from benchmate.ops.options import Options, as_options
-from benchmate.ops.profiler_ranges import profiler_range
-from benchmate.ops.rotating_inputs import InputRotation, rotate_inputs
-from benchmate.ops.sampling import SampledTime, sample_calls
+from benchmate.ops.sampling import InputRotation, SampledTime, rotate_inputs, sample_calls
 from benchmate.ops.statistics import Estimate, estimate
-from benchmate.ops.torch_types import Arguments, Call, Keywords
+from benchmate.ops.types import Arguments, Call, JsonMapping, JsonObject, Keywords
 
 FORWARD = ("forward",)  # the passes whose work is known
 
@@ -73,6 +67,7 @@ class OpExecutor:
         """Find out work, correctness and memory, by a few calls before anything is timed."""
         device, details = self.device, result.details
         device.reset_peak()
+        # Before the first call of anything else, which would leave its own peak behind.
         before = device.peak_bytes()
         passes.forward()
         device.synchronize()
@@ -96,16 +91,8 @@ class OpExecutor:
             import torch
 
             function, args, kwargs = passes.reference
-            compiled = torch.compile(function)
-
-            def bind(args: Arguments, kwargs: Keywords) -> Call:
-                return functools.partial(compiled, *args, **kwargs)
-
-            leaves = leaf_tensors(list(args), kwargs, self.op.parameters())
-            passes = dataclasses.replace(autograd_passes(bind(args, kwargs), leaves), bind=bind)
+            passes = function_passes(torch.compile(function), args, kwargs, self.op.parameters())
         if self.options.is_graphed and self.device.is_cuda:
-            from benchmate.ops.cuda_graphs import capture_passes
-
             return capture_passes(passes, self.options.has_backward)
         return passes
 
@@ -117,7 +104,7 @@ class OpExecutor:
         for stage, count in (("warmup", options.warmup), ("measure", options.iteration)):
             if not count:
                 continue
-            with profiler_range(device, self.name, run_id, stage, label):
+            with device.profiler_range(self.name, run_id, stage, label):
                 times = mode(passes, count, options.has_backward, device, not options.is_cache_kept)
             lists = {"forward": times.forward}
             if times.no_backward is not None:
@@ -137,16 +124,22 @@ class OpExecutor:
         """Time calls until their median is known, in our modes."""
         options, device = self.options, self.device
         for _ in range(options.warmup):
-            output = passes.forward()
+            passes.forward()
         device.synchronize()
-        for mode in options.modes:
-            rotation = self._rotate(passes, args, kwargs) if mode == "cold" else None
-            with profiler_range(device, self.name, run_id, "measure", "forward"):
-                times = self._sample_mode(mode, passes.forward, rotation.calls if rotation else ())
-            record = _record(mode, "forward", times)
+
+        def sample(direction: str, mode: str, call: Call, rotation: InputRotation | None = None) -> None:
+            in_turn = () if rotation is None else rotation.calls
+            with device.profiler_range(self.name, run_id, "measure", direction):
+                times = sample_calls(mode, call, device, options.rule, self.op.agree, in_turn)
+            record = _record(mode, direction, times)
             if rotation is not None:
                 record["inputs"] = {"copies": len(rotation.calls), "bytes": rotation.total_bytes}
             result.results.append(record)
+
+        for mode in options.modes:
+            # What is no function of its arguments, such as a captured graph, always reads the same memory.
+            bind = passes.bind if mode == "cold" else None
+            sample("forward", mode, passes.forward, bind and rotate_inputs(bind, args, kwargs, device))
         if not options.has_backward:
             return
         output = passes.forward()
@@ -157,16 +150,7 @@ class OpExecutor:
             )
             return
         for mode in options.modes:
-            with profiler_range(device, self.name, run_id, "measure", "backward"):
-                times = self._sample_mode(mode, again)
-            result.results.append(_record(mode, "backward", times))
-
-    def _rotate(self, passes: Passes, args: Arguments, kwargs: Keywords) -> InputRotation | None:
-        """Copy the inputs for cold calls; None where the pass is no function of its arguments, or a captured graph."""
-        return None if passes.bind is None else rotate_inputs(passes.bind, args, kwargs, self.device)
-
-    def _sample_mode(self, mode: str, call: Call, in_turn: Sequence[Call] = ()) -> SampledTime:
-        return sample_calls(mode, call, self.device, self.options.rule, self.op.agree, in_turn)
+            sample("backward", mode, again)
 
     def _add_rates(self, record: JsonObject, work: roofline.Work, moved_bytes: int | None, dtype: str) -> None:
         """Add rates and shares of the peaks to the record of a forward pass."""
@@ -212,24 +196,26 @@ class InputRunner:
             if self.options.is_dry:
                 return InputResult()
             stage = "data"
-            generator = self.spec.input_data_generator
-            args, kwargs, drawn = self._make_data(generator, operator_input, operator_input.input)
+            args, kwargs, drawn = self._make_data(self.spec.input_data_generator, operator_input, operator_input.input)
             stage = "run"
-            executor = OpExecutor(self.spec.name, op, self.options)
-            result = executor.measure(args, kwargs, operator_input.run_id)
+            result = OpExecutor(self.spec.name, op, self.options).measure(args, kwargs, operator_input.run_id)
             result.drawn = drawn
         except OperatorSkipped as skipped:
             return InputResult(status="skipped", error=_describe_error(skipped, stage), drawn=drawn)
         except Exception as error:  # an operator may raise whatever it likes: that is its outcome, and the run goes on
             result = InputResult(status="failed", error=_describe_error(error, stage), drawn=drawn)
             del error  # its traceback holds the tensors that are to be freed
-            self._free_memory()
+            if torch_device(self.options.device).is_cuda:
+                import torch
+
+                torch.cuda.empty_cache()  # the next input is to have what a failed allocation left
         finally:
             op.cleanup()
         return result
 
     def _build(self, op: OperatorInterface, operator_input: OperatorInput) -> None:
         key = (operator_input.config_id, operator_input.build_id)
+        # Inputs of one build come one after another; the object and its parameters stay the same for them.
         if self._built != key:
             self._built, self._build_error = key, None
             op.device = self.options.device
@@ -250,31 +236,18 @@ class InputRunner:
         make_generator = registry.find_data_generator(name, operator_input.operator)
         options = self.options
         is_default = make_generator is DefaultDataGenerator
+        # By the hash of what runs: an input has the same data wherever it stands, alone or resumed.
         seeded = {"seed": f"{options.seed}|{operator_input.hash}", "fill": options.fill} if is_default else {}
         generator = make_generator(**seeded)
         args, kwargs = generator.get_data(spec, options.device)
-        return args, kwargs, drawn_values(generator)
-
-    def _free_memory(self) -> None:
-        """Give back what a failed allocation left, so that the next input has it."""
-        if torch_device(self.options.device).is_cuda:
-            import torch
-
-            torch.cuda.empty_cache()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, on whatever device."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+        return args, kwargs, list(getattr(generator, "drawn", ()))  # what was drawn at random, of generators that tell
 
 
 def _describe_error(error: BaseException, stage: str) -> dict[str, str]:
-    lines = str(error).strip().splitlines()
-    is_ours = isinstance(error, (OperatorFailed, OperatorSkipped))
-    message = str(error) if is_ours else lines[0] if lines else ""
+    message = str(error) if isinstance(error, (OperatorFailed, OperatorSkipped)) else first_line(error)
     description = {"type": type(error).__name__, "message": message, "stage": stage}
-    if is_out_of_memory(error):
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
         description["why"] = "out-of-memory"
     return description
 

@@ -14,18 +14,12 @@ import itertools
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmate.ops.autograd import autograd_passes
-from benchmate.ops.config_iterators import GeneratedConfigIterator, Identified
+from benchmate.ops.config_iterators import ConfigIterator, Identified
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
-from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes
-from benchmate.ops.json_types import JsonMapping
-from benchmate.ops.torch_types import Arguments, Keywords, Tensor
-
-if TYPE_CHECKING:
-    import torch
-
+from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes, autograd_passes
+from benchmate.ops.types import Arguments, Generator, JsonMapping, Keywords, Tensor
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
 SEQUENTIAL = 0.5
@@ -78,7 +72,7 @@ class SplitTableOp(OperatorInterface):
         return dataclasses.replace(passes, backward_again=None)
 
 
-class SplitTableInputIterator(GeneratedConfigIterator):
+class SplitTableInputIterator(ConfigIterator):
     """Input specifications with macros carried out, each with the arguments of the tables that it is for, under "tables"."""
 
     def generate(self) -> Iterator[Identified]:
@@ -106,14 +100,14 @@ class SplitTableInputGenerator(DataGenerator):
         alpha = float(rest[0] if rest else os.environ.get(DISTRIBUTION, "1"))
         factors = pooling if isinstance(pooling, list) else [pooling] * tables
         generator = torch.Generator().manual_seed(random.Random(self.seed).getrandbits(63))
+        # On the host, where a seed gives the same rows for every device.
         drawn = [rows_of(rows[n], batch_size * factors[n], alpha, generator) for n in range(tables)]
         lengths = itertools.chain.from_iterable([factors[n]] * batch_size for n in range(tables))
+        indices = torch.cat(drawn)
         tensors: dict[str, Tensor | None] = {
-            "indices": torch.cat(drawn),
+            "indices": indices,
             "offsets": torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.long),
-            "weights": torch.rand(sum(rows_drawn.numel() for rows_drawn in drawn), generator=generator)
-            if weighted
-            else None,
+            "weights": torch.rand(indices.numel(), generator=generator) if weighted else None,
         }
         for name, variable in FILES.items():
             path = config.get(f"{name}_tensor") or os.environ.get(variable)
@@ -122,7 +116,7 @@ class SplitTableInputGenerator(DataGenerator):
         return tuple(None if tensor is None else tensor.to(device) for tensor in tensors.values()), {}
 
 
-def rows_of(rows: int, count: int, alpha: float, generator: torch.Generator) -> Tensor:
+def rows_of(rows: int, count: int, alpha: float, generator: Generator) -> Tensor:
     """Return `count` row numbers below `rows`: Zipf for alpha above 1, sequential for at most 0.5, else uniform."""
     import torch
 
@@ -143,9 +137,8 @@ def table_arguments(args: Sequence[Any]) -> tuple[int, list[int], list[int], Any
         raise OperatorFailed(
             "its build takes: number of tables, rows, dimension, pooling, weighted[, precision, optimizer]"
         )
-    tables, rows, dims, pooling, weighted = args[:5]
-    precision = args[5] if len(args) > 5 else "fp32"
-    optimizer = args[6] if len(args) > 6 else "exact_rowwise_adagrad"
+    defaults = ("fp32", "exact_rowwise_adagrad")
+    tables, rows, dims, pooling, weighted, precision, optimizer = [*args, *defaults[len(args) - 5 :]][:7]
     rows, dims = (list(sizes) if isinstance(sizes, (list, tuple)) else [sizes] * tables for sizes in (rows, dims))
     return tables, rows, dims, pooling, bool(weighted), str(precision), str(optimizer)
 

@@ -1,15 +1,19 @@
-"""What an operator is: built once for several inputs, called forward, and backward with a gradient made outside the timing."""
+"""What an operator is: built once for several inputs, and the passes of it that are timed, by autograd or in CUDA graphs."""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.json_types import JsonMapping, JsonObject
-from benchmate.ops.torch_types import Arguments, Call, Keywords, Tensor
+from benchmate.ops.errors import OperatorFailed, first_line
+from benchmate.ops.types import Arguments, Call, JsonMapping, Keywords, Tensor
+
+NO_GRADIENT = "no output depends on an input that requires a gradient"
+WARM_UP_CALLS = 3  # calls before a capture, which choose algorithms and fill the allocator
 
 Bind = Callable[[Arguments, Keywords], Call]
 """The call of an operator with other arguments."""
@@ -38,6 +42,122 @@ class Passes:
 def forward_only(forward: Call, reason: str, moved_bytes: int | None = None) -> Passes:
     """Return the passes of an operator without a backward pass, for the reason given."""
     return Passes(forward=forward, make_gradient=lambda _: reason, backward=lambda: None, moved_bytes=moved_bytes)
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """Yield the tensors inside nested lists, tuples and mappings, in order."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
+    """Return the passes of a callable without arguments whose inputs and parameters that require gradients are `leaves`.
+
+    The gradient is made outside the timing, and no gradient accumulates from call to call.
+    """
+    import torch
+
+    pending: list[tuple[list[Tensor], list[Tensor]]] = []  # of the last forward: outputs and their gradients
+
+    def make_gradient(output: object) -> str | None:
+        outputs = [tensor for tensor in tensors_in(output) if tensor.grad_fn is not None]
+        if not outputs:
+            return NO_GRADIENT
+        # Kept from the call before where shapes are the same: they are ones, whichever call they are for.
+        gradients = pending[0][1] if pending else []
+        if [(grad.shape, grad.dtype) for grad in gradients] != [(out.shape, out.dtype) for out in outputs]:
+            gradients = [torch.ones_like(out) for out in outputs]
+        for leaf in leaves:
+            # As training steps do: a gradient is written, not added to the one of the call before.
+            leaf.grad = None
+        pending[:] = [(outputs, gradients)]
+        return None
+
+    def backward() -> None:
+        torch.autograd.backward(*pending[0])
+
+    def backward_again(output: object) -> Call | None:
+        if make_gradient(output) is not None:
+            return None
+        outputs, gradients = pending[0]
+        return functools.partial(torch.autograd.grad, outputs, leaves, gradients, retain_graph=True, allow_unused=True)
+
+    return Passes(forward=call, make_gradient=make_gradient, backward=backward, backward_again=backward_again)
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return nested lists, tuples and mappings with each tensor changed."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, list) or type(value) is tuple:
+        return type(value)(map_tensors(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return value
+
+
+def function_passes(
+    function: Callable[..., object], args: Arguments, kwargs: Keywords, parameters: Sequence[Tensor]
+) -> Passes:
+    """Return the passes of a function of its arguments; gradients go to the leaves among them and among its parameters."""
+
+    def bind(args: Arguments, kwargs: Keywords) -> Call:
+        # The partial is all that stands between the clock and the function.
+        return functools.partial(function, *args, **kwargs)
+
+    leaves = [tensor for tensor in tensors_in([*args, kwargs, *parameters]) if tensor.requires_grad and tensor.is_leaf]
+    passes = autograd_passes(bind(args, kwargs), leaves)
+    return dataclasses.replace(passes, reference=(function, args, kwargs), bind=bind)
+
+
+def capture_passes(passes: Passes, has_backward: bool) -> Passes:
+    """Return the same passes as replays of graphs. Raises OperatorFailed where a pass cannot be captured."""
+    replay, output = _captured(passes.forward)
+    replay_backward: Call | None = None
+    reason = None
+    if has_backward:
+        again = passes.backward_again(output) if passes.backward_again is not None else None
+        if again is None:
+            reason = passes.make_gradient(output) or "its backward pass cannot be repeated, so it cannot be captured"
+        else:
+            replay_backward, _ = _captured(again)
+
+    return Passes(
+        forward=replay,
+        make_gradient=lambda _: reason,
+        backward=replay_backward or (lambda: None),
+        backward_again=lambda _: replay_backward,
+        moved_bytes=passes.moved_bytes,
+    )
+
+
+def _captured(call: Call) -> tuple[Call, object]:
+    import torch
+
+    # A capture needs its warm-up on a stream of its own: torch's documentation of graphs says so.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP_CALLS):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph):
+            output = call()
+    except RuntimeError as error:
+        raise OperatorFailed(f"cannot be captured in a CUDA graph: {first_line(error)}") from error
+    return graph.replay, output
 
 
 class OperatorInterface(abc.ABC):
@@ -102,8 +222,3 @@ class DataGenerator:
     def get_data(self, config: JsonMapping, device: str) -> tuple[Arguments, Keywords]:
         """Return (args, kwargs) for one build or input specification."""
         raise NotImplementedError
-
-
-def drawn_values(generator: DataGenerator) -> list[JsonObject]:
-    """Return what a generator has drawn at random for its last data, where it keeps account of that."""
-    return list(getattr(generator, "drawn", ()))

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import run_command
-from benchmate.ops.json_types import JsonObject
+from benchmate.ops.errors import OpsError, run_command
+from benchmate.ops.types import JsonObject
 
 # [param|<operator>|<config>|<build>|<input>|<stage>|<pass>]; an operator's name holds no bar. The first form is what is written,
 # the second, without brackets and with the stage first, what the oldest version of the original wrote.
@@ -80,17 +79,15 @@ def _write_analysis(path: str, output: str | None) -> int:
 
 
 def _analyse(connection: sqlite3.Connection) -> JsonObject:
-    calls = _calls(connection)
-    kernels = _kernels(connection)
-    starts = [call["start"] for call in calls]
+    calls = list(_activities(connection, "CUPTI_ACTIVITY_KIND_RUNTIME", "nameId"))
+    kernels = dict(_activities(connection, "CUPTI_ACTIVITY_KIND_KERNEL", "shortName"))
+    starts = [call["start"] for _, call in calls]
     ranges: JsonObject = {}
     for begin, end, label in _ranges(connection):
         inside = calls[bisect.bisect_left(starts, begin) : bisect.bisect_right(starts, end)]
-        launched = sorted(
-            (kernels[call["correlation"]] for call in inside if call["correlation"] in kernels),
-            key=lambda kernel: kernel["start"],
-        )
-        waits = [call for call in inside if call["name"].startswith("cudaDeviceSynchronize")]
+        launched = [kernels[correlation] for correlation, _ in inside if correlation in kernels]
+        launched.sort(key=lambda kernel: kernel["start"])
+        waits = [call for _, call in inside if call["name"].startswith("cudaDeviceSynchronize")]
         ranges.setdefault(f"{label.operator}|{label.id}", []).append(
             {
                 "stage": label.stage,
@@ -120,28 +117,14 @@ def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, RangeLab
             yield begin, end, label
 
 
-def _calls(connection: sqlite3.Connection) -> list[JsonObject]:
-    if not _has(connection, "CUPTI_ACTIVITY_KIND_RUNTIME"):
-        return []
-    rows = connection.execute(
-        "SELECT r.start, r.end, s.value, r.correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME r "
-        "JOIN StringIds s ON r.nameId = s.id ORDER BY r.start"
-    )
-    return [{"start": row[0], "end": row[1], "name": row[2], "correlation": row[3]} for row in rows]
-
-
-def _kernels(connection: sqlite3.Connection) -> dict[int, JsonObject]:
-    if not _has(connection, "CUPTI_ACTIVITY_KIND_KERNEL"):
-        return {}
-    rows = connection.execute(
-        "SELECT k.start, k.end, s.value, k.correlationId FROM CUPTI_ACTIVITY_KIND_KERNEL k "
-        "JOIN StringIds s ON k.shortName = s.id"
-    )
-    return {row[3]: {"name": row[2], "start": row[0], "end": row[1]} for row in rows}
-
-
-def _has(connection: sqlite3.Connection, table: str) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
+def _activities(connection: sqlite3.Connection, table: str, name: str) -> Iterator[tuple[int, JsonObject]]:
+    """Yield (correlation, {"name", "start", "end"}) of the calls or kernels in a table, which an export may lack."""
+    # nsys makes a table only where there is something to put into it.
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is None:
+        return
+    query = f"SELECT a.correlationId, s.value, a.start, a.end FROM {table} a JOIN StringIds s ON a.{name} = s.id"
+    for correlation, *values in connection.execute(f"{query} ORDER BY a.start"):
+        yield correlation, dict(zip(("name", "start", "end"), values, strict=True))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kinds of operators: a function, a method in place, a module that is constructed first, an optimizer."""
+"""Kinds of operators: a function, a method in place, a module that is constructed first, an optimizer, a copy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, cast
 
-from benchmate.ops.autograd import autograd_passes, leaf_tensors, tensors_in
-from benchmate.ops.errors import OperatorFailed
-from benchmate.ops.interface import OperatorInterface, Passes
-from benchmate.ops.torch_types import Arguments, Call, Keywords, Tensor
+from benchmate.ops.errors import OperatorFailed, OperatorSkipped
+from benchmate.ops.interface import OperatorInterface, Passes, forward_only, function_passes, tensors_in
+from benchmate.ops.types import Arguments, Call, Keywords, Tensor
 
 
 class CallableOp(OperatorInterface):
@@ -41,12 +40,7 @@ class CallableOp(OperatorInterface):
         self._passes = self._output = None
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
-        # The partial is all that stands between the clock and the function.
-        passes = autograd_passes(self._bind(args, kwargs), leaf_tensors(list(args), kwargs, self.parameters()))
-        return dataclasses.replace(passes, reference=(self.function, args, kwargs), bind=self._bind)
-
-    def _bind(self, args: Arguments, kwargs: Keywords) -> Call:
-        return functools.partial(self.function, *args, **kwargs)
+        return function_passes(self.function, args, kwargs, self.parameters())
 
 
 class UnaryOp(OperatorInterface):
@@ -57,25 +51,15 @@ class UnaryOp(OperatorInterface):
         self.method = method
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        import torch
-
-        with torch.no_grad():
-            return getattr(args[0], self.method)(*args[1:], **kwargs)
+        return self.passes(args, kwargs).forward()
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         if not args or not hasattr(args[0], self.method):
             raise OperatorFailed(f"{self.method} is a method: its first argument must be a tensor")
-        return Passes(
-            forward=self._bind(args, kwargs),
-            bind=self._bind,
-            make_gradient=lambda _: "an operator that changes its input in place, without gradients",
-            backward=lambda: None,
-            reference=(
-                lambda tensor, *rest, **named: getattr(tensor.detach(), self.method)(*rest, **named),
-                args,
-                kwargs,
-            ),
-        )
+        reason = "an operator that changes its input in place, without gradients"
+        reference = (lambda *args, **kwargs: self._bind(args, kwargs)(), args, kwargs)
+        passes = forward_only(self._bind(args, kwargs), reason)
+        return dataclasses.replace(passes, bind=self._bind, reference=reference)
 
     def _bind(self, args: Arguments, kwargs: Keywords) -> Call:
         tensor = cast("Tensor", args[0]).detach()
@@ -117,6 +101,7 @@ class OptimizerOp(OperatorInterface):
 
         parameters = [torch.nn.Parameter(tensor.detach().clone()) for tensor in args[0]]
         for parameter in parameters:
+            # Not zeros: products of zeros need less power, and run faster.
             parameter.grad = torch.randn_like(parameter)
         self.optimizer = self.constructor(parameters, *args[1:], **kwargs)
 
@@ -136,3 +121,38 @@ class OptimizerOp(OperatorInterface):
         if self.optimizer is None:
             raise OperatorFailed('an optimizer is constructed: its "build" takes a genericlist of tensors')
         return self.optimizer.step(*args, **kwargs)
+
+
+class CopyOp(OperatorInterface):
+    """Copies its tensor argument in one direction; `pinned` (true) says whether the host's side is page-locked."""
+
+    def __init__(self, direction: str) -> None:
+        super().__init__()
+        self.direction = direction
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.passes(args, kwargs).forward()
+
+    def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
+        import torch
+
+        pinned = bool(kwargs.pop("pinned", True))
+        if len(args) != 1 or kwargs:
+            raise OperatorFailed(f"copy.{self.direction} takes one tensor and pinned=true|false")
+        source = cast("Tensor", args[0]).detach()
+        moved_bytes = source.numel() * source.element_size()
+        if self.direction == "device_to_device":
+            target: Tensor = torch.empty_like(source)
+            moved_bytes *= 2  # read and written
+        elif source.device.type == "cpu":
+            raise OperatorSkipped(
+                f"copy.{self.direction} needs an accelerator; on a CPU there is copy.device_to_device"
+            )
+        else:
+            host: Tensor = torch.empty(source.shape, dtype=source.dtype, pin_memory=pinned)
+            host.copy_(source)
+            source, target = (host, source) if self.direction == "host_to_device" else (source, host)
+        # Page-locked memory is copied by the device on its own, so the host does not wait.
+        return forward_only(
+            lambda: target.copy_(source, non_blocking=pinned), "a copy has no backward pass here", moved_bytes
+        )

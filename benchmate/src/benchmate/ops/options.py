@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 from benchmate.ops import exec_modes, sampling
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import StopRule
+from benchmate.ops.types import JsonMapping, JsonObject
 
 MODES = (*exec_modes.NAMES, *sampling.NAMES)
 FORMATS = ("original", "rich")
@@ -45,24 +45,24 @@ class Options:
     warmup: int = 1
     iteration: int = 1
     is_cache_kept: bool = True
+    out_file_prefix: str = "benchmark_result"
+    resume_id: str | None = None
+    stop_id: str | None = None
+    run_batch_size: int = 50
+    batch_cuda_device: int = 1
+    batch_cmd: str = ""
+    ncu: ProfilerOptions = ProfilerOptions(program="ncu")
+    nsys: ProfilerOptions = ProfilerOptions(program="nsys", iteration=10)
+    is_compiled: bool = False
+    is_graphed: bool = False
     format: str = "original"
     fill: str = "uniform"
     seed: int = 0
     threads: int | None = None
     rule: StopRule = field(default_factory=StopRule)
-    has_peaks: bool = True
-    is_compiled: bool = False
-    is_graphed: bool = False
-    resume_id: str | None = None
-    stop_id: str | None = None
-    out_file_prefix: str = "benchmark_result"
-    out_stream: TextIO | None = None
-    ncu: ProfilerOptions = ProfilerOptions(program="ncu")
-    nsys: ProfilerOptions = ProfilerOptions(program="nsys", iteration=10)
-    run_batch_size: int = 50
-    batch_cuda_device: int = 1
-    batch_cmd: str = ""
     cmd_args: JsonMapping = field(default_factory=dict)
+    has_peaks: bool = True
+    out_stream: TextIO | None = None
 
     @property
     def has_backward(self) -> bool:
@@ -75,42 +75,27 @@ class Options:
 
     def described(self) -> JsonObject:
         """Return the options as the record of a run holds them."""
-        own = {
-            "pass_type": self.pass_type.value,
-            "op_exec_mode": ",".join(self.modes),
-            "run_ncu": self.ncu.is_on,
-            "run_nsys": self.nsys.is_on,
-            "rule": dataclasses.asdict(self.rule),
-            "cmd_args": dict(self.cmd_args),
-        }
-        return {name: own[name] if name in own else getattr(self, RECORDED[name]) for name in RECORDED}
+        values = {option.name: getattr(self, option.name) for option in dataclasses.fields(self)}
+        values |= {"pass_type": self.pass_type.value, "modes": ",".join(self.modes), "cmd_args": dict(self.cmd_args)}
+        values |= {"ncu": self.ncu.is_on, "nsys": self.nsys.is_on, "rule": dataclasses.asdict(self.rule)}
+        return {ORIGINAL_NAMES.get(name, name): values[name] for name in values if name not in NOT_RECORDED}
 
 
-# The options in the record of a run, by the original's names where it has them: name -> field.
-RECORDED = {
-    "device": "device",
-    "pass_type": "pass_type",
-    "op_exec_mode": "modes",
-    "warmup": "warmup",
-    "iteration": "iteration",
-    "cuda_l2_cache": "is_cache_kept",
-    "out_file_prefix": "out_file_prefix",
-    "resume_op_run_id": "resume_id",
-    "stop_op_run_id": "stop_id",
-    "run_batch_size": "run_batch_size",
-    "batch_cuda_device": "batch_cuda_device",
-    "batch_cmd": "batch_cmd",
-    "run_ncu": "ncu",
-    "run_nsys": "nsys",
-    "pt2_model": "is_compiled",
-    "cuda_graph": "is_graphed",
-    "format": "format",
-    "data": "fill",
-    "seed": "seed",
-    "threads": "threads",
-    "rule": "rule",
-    "cmd_args": "cmd_args",
+NOT_RECORDED = ("has_peaks", "out_stream")
+# Options that the original, whose names records and programs use, calls otherwise.
+ORIGINAL_NAMES = {
+    "modes": "op_exec_mode",
+    "is_cache_kept": "cuda_l2_cache",
+    "resume_id": "resume_op_run_id",
+    "stop_id": "stop_op_run_id",
+    "ncu": "run_ncu",
+    "nsys": "run_nsys",
+    "is_compiled": "pt2_model",
+    "is_graphed": "cuda_graph",
+    "fill": "data",
 }
+ORIGINAL_OPTIONS = ["device", "pass_type", "modes", "warmup", "iteration", "is_cache_kept", "out_file_prefix"]
+ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id"]
 
 
 def parse_modes(text: str) -> tuple[str, ...]:
@@ -128,18 +113,8 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 def get_benchmark_options() -> dict[str, Any]:
     """Return the defaults as the mapping that a program changes and hands to `BenchmarkConfig`; its keys are the original's."""
-    return {
-        "device": "cpu",
-        "pass_type": ExecutionPass.FORWARD,
-        "op_exec_mode": "discrete",
-        "warmup": 1,
-        "iteration": 1,
-        "cuda_l2_cache": True,
-        "out_file_prefix": "benchmark_result",
-        "out_stream": None,
-        "resume_op_run_id": None,
-        "stop_op_run_id": None,
-    }
+    defaults = {ORIGINAL_NAMES.get(name, name): getattr(Options(), name) for name in ORIGINAL_OPTIONS}
+    return {**defaults, "op_exec_mode": "discrete"}
 
 
 def as_options(run_options: Options | JsonMapping) -> Options:
@@ -147,9 +122,10 @@ def as_options(run_options: Options | JsonMapping) -> Options:
     if isinstance(run_options, Options):
         return run_options
     known = {option.name for option in dataclasses.fields(Options)}
+    renamed = {name: option for option, name in ORIGINAL_NAMES.items()}
     values: JsonObject = {}
     for name, value in run_options.items():
-        if (option := RECORDED.get(name, name)) in known and name not in ("run_ncu", "run_nsys"):
+        if (option := renamed.get(name, name)) in known and name not in ("run_ncu", "run_nsys"):
             values[option] = value
     for name, make in (("ncu", ProfilerOptions), ("nsys", ProfilerOptions), ("rule", StopRule)):
         if isinstance(values.get(name), Mapping):

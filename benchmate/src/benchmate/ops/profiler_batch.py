@@ -13,9 +13,9 @@ from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 
 from benchmate.ops.config_file import OperatorInput
-from benchmate.ops.json_types import JsonObject
+from benchmate.ops.device import MEASURED
 from benchmate.ops.options import Options, ProfilerOptions
-from benchmate.ops.profiler_ranges import MEASURED
+from benchmate.ops.types import JsonObject
 from benchmate.supervisor import SupervisedProcess, spawn, supervise
 
 logger = logging.getLogger("benchmate.ops")
@@ -85,8 +85,8 @@ def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: Pr
         "op_info": {
             "build_iterator": None,
             "input_iterator": "DummyConfigIterator",
-            "build_data_generator": first.build_generator,
-            "input_data_generator": first.input_generator,
+            "build_data_generator": first.spec.build_data_generator,
+            "input_data_generator": first.spec.input_data_generator,
             "config": [{"build": build, "input": [_with_id(operator_input) for operator_input in queue]}],
         },
         "run_options": {
@@ -114,6 +114,7 @@ def profiler_argv(name: str, profiler: ProfilerOptions, output: str, batch_comma
 
 def _run_profiler(argv: Sequence[str], device: int) -> tuple[int, str]:
     """Return the exit code and the output; 127 for a program that does not exist."""
+    # The child is told `cuda`, whichever device that is here: it sees no other.
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(device)}
     output: list[bytes] = []
 
@@ -133,6 +134,7 @@ def read_shared_memory(name: str) -> bytes:
     try:
         # Python < 3.13 takes every memory that is attached for its own, and would remove it when this process ends.
         resource_tracker.unregister(memory._name, "shared_memory")  # type: ignore[attr-defined]
+        # Some systems round the size up to whole pages, filled with zeros.
         return bytes(memory.buf or b"").rstrip(b"\0")
     finally:
         memory.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmate.ops import records
+from benchmate.ops.traces.record import execution_trace
 
 logger = logging.getLogger("benchmate.ops")
 
@@ -17,12 +18,15 @@ logger = logging.getLogger("benchmate.ops")
 @contextlib.contextmanager
 def torch_profilers(args: argparse.Namespace, output: Path, device: str, stream: TextIO) -> Iterator[None]:
     """Profile what runs inside as `-p`, `--cupti-profiler` and `--et` ask; each trace is written beside the records."""
+    et_path = output.with_name(f"{output.stem}_et.json")
     with contextlib.ExitStack() as stack:
         if args.et:
-            stack.enter_context(_execution_trace(output.with_name(f"{output.stem}_et.json"), stream))
+            stack.enter_context(execution_trace(et_path))
         if args.profile or args.cupti_profiler:
             stack.enter_context(_trace(args, output.with_name(f"{output.stem}_trace.json"), device, stream))
         yield
+    if args.et:
+        records.write_record(stream, {"et_file": str(et_path)})
 
 
 @contextlib.contextmanager
@@ -45,18 +49,3 @@ def _trace(args: argparse.Namespace, path: Path, device: str, stream: TextIO) ->
         yield
     profiler.export_chrome_trace(str(path))
     records.write_record(stream, {"trace_file": str(path)})
-
-
-@contextlib.contextmanager
-def _execution_trace(path: Path, stream: TextIO) -> Iterator[None]:
-    from torch.profiler import ExecutionTraceObserver
-
-    observer = ExecutionTraceObserver()
-    observer.register_callback(str(path))
-    observer.start()
-    try:
-        yield
-    finally:
-        observer.stop()
-        observer.unregister_callback()
-    records.write_record(stream, {"et_file": str(path)})

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import re
 import socket
 import sys
 import time
@@ -15,10 +16,10 @@ from typing import TextIO
 
 import benchmate
 from benchmate.ops.config_file import OperatorInput
+from benchmate.ops.config_iterators import META
 from benchmate.ops.executor import InputResult
-from benchmate.ops.json_types import JsonMapping, JsonObject
-from benchmate.ops.macros import META
 from benchmate.ops.options import Options
+from benchmate.ops.types import JsonMapping, JsonObject
 
 SCHEMA = 1
 
@@ -77,6 +78,7 @@ def finish_record(counts: Mapping[str, int]) -> JsonObject:
 
 def write_record(stream: TextIO, record: JsonMapping) -> None:
     """Append one record and flush it to the file."""
+    # A line in one write: what is killed in between leaves whole lines, but for the last.
     stream.write(json.dumps(record, default=str) + "\n")
     stream.flush()
 
@@ -149,10 +151,8 @@ def _now() -> str:
 
 
 def _cpu_model() -> str | None:
-    for line in (_text("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or None
+    match = re.search(r"^model name\s*:(.*)", _text("/proc/cpuinfo") or "", re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or None
 
 
 def _driver() -> str | None:

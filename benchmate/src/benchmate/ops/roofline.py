@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.autograd import tensors_in
 from benchmate.ops.device import TorchDevice
+from benchmate.ops.interface import tensors_in
 from benchmate.ops.sampling import sample_calls
 from benchmate.ops.statistics import StopRule
-from benchmate.ops.torch_types import Call
+from benchmate.ops.types import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +90,20 @@ def measure_peaks(device: TorchDevice, dtype: str, *, tf32: bool = False) -> Mea
     if element is None or not element.is_floating_point or element.itemsize == 1:
         return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
     a, b = (torch.randn(size, size, device=device.device).to(element) for _ in range(2))
+    # The peak is measured in the precision in which the operator may compute, then the program's own choice is put back.
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
         flops_per_s = 2 * size**3 / _best_s(lambda: torch.mm(a, b), device)
     except RuntimeError:
-        return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
+        flops_per_s = None  # not every device multiplies every dtype
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     return MeasuredPeaks(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
 
 
 def _copy_speed(size: int, device: TorchDevice) -> float:
-    """Return the bytes read and written in a second by a copy of `size` bytes."""
+    """Return the bytes read and written in a second by a copy of `size` bytes, which are free again afterwards."""
     import torch
 
     source = torch.ones(size // 4, device=device.device)

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from benchmate.ops.benchmark import resolved, seed_torch
 from benchmate.ops.config_file import OperatorInput, parse_operators
-from benchmate.ops.errors import OpsError
+from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.executor import InputRunner
-from benchmate.ops.exit_status import run_command
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import as_options
 from benchmate.ops.profiler_batch import read_shared_memory
+from benchmate.ops.types import JsonMapping, JsonObject
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,21 +44,12 @@ def run_inputs(batch: JsonMapping) -> int:
     # The original's older batches say build_id.
     config_id, _, build_id = str(batch.get("config_build_id", batch.get("build_id", "0|0"))).rpartition("|")
     config = spec.config[0]
+    build = (config.get("build") or [None])[0]
     failed = 0
     for index, identified in enumerate(config["input"]):
         input_id = identified.get("id", index)
-        result = runner.run(
-            OperatorInput(
-                operator=name,
-                config_id=int(config_id or 0),
-                build_id=build_id,
-                input_id=input_id,
-                build=(config.get("build") or [None])[0],
-                input={key: value for key, value in identified.items() if key != "id"},
-                build_generator=spec.build_data_generator,
-                input_generator=spec.input_data_generator,
-            )
-        )
+        content = {key: value for key, value in identified.items() if key != "id"}
+        result = runner.run(OperatorInput(spec, int(config_id or 0), build_id, input_id, build, content))
         if result.status == "failed":
             failed += 1
             print(f"{name}|{input_id}: {result.error}", file=sys.stderr)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmate.ops.device import TorchDevice, clock_pair_s
+from benchmate.ops.device import TorchDevice, clock_pair_s, free_bytes
+from benchmate.ops.interface import Bind, map_tensors, tensors_in
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
-from benchmate.ops.torch_types import Call
+from benchmate.ops.types import Arguments, Call, Keywords, Storage, Tensor
 
 NAMES = ("hot", "cold", "end-to-end")
 HOST_BLOCK_S = 0.010
@@ -21,6 +22,7 @@ DEVICE_BLOCK_S = 0.001
 CALLS_QUEUED = 256  # what fits into a device's queue of launches with room to spare
 COLD_BATCH = 16
 LARGEST_STEP = 10
+MAX_COPIES = 16384  # of inputs so small that more of them would only take time
 
 _clock = time.perf_counter_ns
 
@@ -35,7 +37,6 @@ class SampledTime:
     `enqueue_s` is what the host takes to ask a device for one call; None on a CPU.
     """
 
-    mode: str
     estimate: Estimate
     loops: int
     clock: str
@@ -50,33 +51,39 @@ class SampledTime:
 
 
 def sample_calls(
-    mode: str,
-    call: Call,
-    device: TorchDevice,
-    rule: StopRule,
-    agree: Agree = float,
-    in_turn: Sequence[Call] = (),
+    mode: str, call: Call, device: TorchDevice, rule: StopRule, agree: Agree = float, in_turn: Sequence[Call] = ()
 ) -> SampledTime:
     """Time a call in one of our modes. What the call raises is passed on.
 
     `in_turn` is the same call with copies of its inputs; the mode cold takes one after another.
     """
+    loops, enqueue_s = 1, None
+    # The first call compiles, allocates and chooses algorithms: it is in no sample.
     with gc_paused():
         call()
         device.synchronize()
+        if mode != "end-to-end" and device.kind != "cpu":
+            enqueue_s = agree(_enqueue_s(call, device))
         if mode == "end-to-end":
-            return _sample_until(mode, lambda: [_time_synchronised(call, device)], 1, "host", rule, agree)
-        enqueue_s = None if device.kind == "cpu" else agree(_enqueue_s(call, device))
-        if mode == "cold":
-            clock = "event" if device.has_events else "host"
+            sample: Callable[[], list[float]] = functools.partial(_synchronised_samples, call, device)
+        elif mode == "cold":
             sample = _cold_samples(in_turn or [call], device, enqueue_s or 0.0)
-            return _sample_until(mode, sample, 1, clock, rule, agree, enqueue_s)
-        if device.has_events:
-            return _hot_on_device(call, device, rule, agree, enqueue_s or 0.0)
-        loops = _count_loops(lambda count: block_s(call, count, device), agree(_host_block_s()), agree)
-        return _sample_until(
-            mode, lambda: [block_s(call, loops, device) / loops], loops, "host", rule, agree, enqueue_s
-        )
+        else:
+            if device.has_events:
+                timed, target_s, most = _queued_block(call, device, enqueue_s or 0.0), DEVICE_BLOCK_S, CALLS_QUEUED
+            else:
+                timed, target_s, most = functools.partial(block_s, call, device=device), agree(_host_block_s()), 1 << 30
+            loops = _count_loops(timed, target_s, agree, most)
+            sample = lambda: [timed(loops) / loops]  # noqa: E731
+        median, is_converged, elapsed_s = _sample_until(sample, loops, rule, agree)
+    return SampledTime(
+        estimate=median,
+        loops=loops,
+        clock="event" if device.has_events and mode != "end-to-end" else "host",
+        is_converged=is_converged,
+        elapsed_s=elapsed_s,
+        enqueue_s=enqueue_s,
+    )
 
 
 @contextmanager
@@ -108,15 +115,9 @@ def measurement_floor(device: TorchDevice) -> dict[str, float]:
 
 
 def _sample_until(
-    mode: str,
-    sample: Callable[[], list[float]],
-    loops: int,
-    clock: str,
-    rule: StopRule,
-    agree: Agree,
-    enqueue_s: float | None = None,
-) -> SampledTime:
-    """Take samples until the rule is content or the time is over."""
+    sample: Callable[[], list[float]], loops: int, rule: StopRule, agree: Agree
+) -> tuple[Estimate, bool, float]:
+    """Take samples until the rule is content or the time is over; return (estimate, whether it converged, seconds)."""
     values: list[float] = []
     spent_s = 0.0  # by the samples, which all ranks agree on: a call of seconds is not repeated thirty times
     began = _clock()
@@ -131,18 +132,10 @@ def _sample_until(
             median = estimate(values)
             is_converged = rule.is_converged(median, elapsed_s)
             if is_converged or max(elapsed_s, spent_s) >= rule.longest_s or len(values) >= rule.most:
-                return SampledTime(
-                    mode=mode,
-                    estimate=median,
-                    loops=loops,
-                    clock=clock,
-                    is_converged=is_converged,
-                    elapsed_s=elapsed_s,
-                    enqueue_s=enqueue_s,
-                )
+                return median, is_converged, elapsed_s
 
 
-def _count_loops(timed: Callable[[int], float], target_s: float, agree: Agree, max_loops: int = 1 << 30) -> int:
+def _count_loops(timed: Callable[[int], float], target_s: float, agree: Agree, max_loops: int) -> int:
     """Return how many calls make a block of at least `target_s` seconds, at most `max_loops`."""
     count = 1
     while True:
@@ -159,6 +152,7 @@ def _host_block_s() -> float:
 
 
 def _loop_s(call: Call, count: int) -> float:
+    # The cheapest loop of Python: as timeit has it, with no integer made for a call.
     repeats = itertools.repeat(None, count)
     begin = _clock()
     for _ in repeats:
@@ -178,12 +172,12 @@ def block_s(call: Call, count: int, device: TorchDevice) -> float:
     return (_clock() - begin) / 1e9
 
 
-def _time_synchronised(call: Call, device: TorchDevice) -> float:
+def _synchronised_samples(call: Call, device: TorchDevice) -> list[float]:
     device.synchronize()
     begin = _clock()
     call()
     device.synchronize()
-    return (_clock() - begin) / 1e9
+    return [(_clock() - begin) / 1e9]
 
 
 def _enqueue_s(call: Call, device: TorchDevice, count: int = 16) -> float:
@@ -195,7 +189,7 @@ def _enqueue_s(call: Call, device: TorchDevice, count: int = 16) -> float:
     return taken_s
 
 
-def _hot_on_device(call: Call, device: TorchDevice, rule: StopRule, agree: Agree, enqueue_s: float) -> SampledTime:
+def _queued_block(call: Call, device: TorchDevice, enqueue_s: float) -> Callable[[int], float]:
     begin, end = device.event(), device.event()
 
     def queued_s(count: int) -> float:
@@ -206,10 +200,9 @@ def _hot_on_device(call: Call, device: TorchDevice, rule: StopRule, agree: Agree
             call()
         end.record()
         end.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
+        return begin.elapsed_time(end) / 1e3
 
-    loops = _count_loops(queued_s, DEVICE_BLOCK_S, agree, CALLS_QUEUED)
-    return _sample_until("hot", lambda: [queued_s(loops) / loops], loops, "event", rule, agree, enqueue_s)
+    return queued_s
 
 
 def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) -> Callable[[], list[float]]:
@@ -219,9 +212,10 @@ def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) 
         def sample() -> list[float]:
             call = next(turns)
             device.evict()
-            return [_time_synchronised(call, device)]
+            return _synchronised_samples(call, device)
 
         return sample
+    # One spin for a batch: all its calls are queued before the first of them starts.
     pairs = device.event_pairs(COLD_BATCH)
     evict_s = _enqueue_s(device.evict, device)
 
@@ -237,3 +231,50 @@ def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) 
         return [begin.elapsed_time(end) / 1e3 for begin, end in pairs]
 
     return sample_batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputRotation:
+    """The same call with each of `len(calls)` copies of its inputs, of `total_bytes` together."""
+
+    calls: Sequence[Call]
+    total_bytes: int
+
+
+def rotate_inputs(bind: Bind, args: Arguments, kwargs: Keywords, device: TorchDevice) -> InputRotation | None:
+    """Return enough copies of the inputs to exceed the last cache level; the first is the inputs themselves.
+
+    None for inputs that exceed it alone, and for those that are not made of plain strided memory. Fewer copies than it takes
+    where they would fill half of the device's free memory.
+    """
+    import torch
+
+    tensors = list(tensors_in([args, kwargs]))
+    if any(tensor.layout is not torch.strided or tensor.device.type != device.kind for tensor in tensors):
+        return None
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    input_bytes = sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+    if not 0 < input_bytes <= device.cache_bytes:
+        return None
+    free = free_bytes(str(device.device))
+    limit = MAX_COPIES if free is None else min(MAX_COPIES, free // 2 // input_bytes)
+    count = max(1, min(limit, math.ceil((device.cache_bytes + 1) / input_bytes)))
+    calls = [bind(args, kwargs), *(bind(*_copied(args, kwargs)) for _ in range(count - 1))]
+    return InputRotation(calls=calls, total_bytes=count * input_bytes)
+
+
+def _copied(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+    """Return the arguments in memory of their own; what shares memory, as views do, shares it in the copy too."""
+    import torch
+
+    storages: dict[int, Storage] = {}
+
+    def copied(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in storages:
+            storages[storage.data_ptr()] = storage.clone()
+        copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        copy.set_(storages[storage.data_ptr()], tensor.storage_offset(), tensor.size(), tensor.stride())
+        return copy.requires_grad_(tensor.requires_grad)
+
+    return map_tensors(list(args), copied), map_tensors(kwargs, copied)

@@ -90,6 +90,7 @@ def interval_rank(count: int, level: float = LEVEL) -> int | None:
     if count < FEWEST_FOR_INTERVAL:
         return None
     if count > EXACT_UP_TO:
+        # 1.959964 is the quantile of the normal distribution that leaves 2.5 % above it.
         return math.floor(count / 2 - 1.959964 * math.sqrt(count) / 2)
     tail, below, rank = (1 - level) / 2 * 2**count, 0, 0
     while below + math.comb(count, rank) <= tail:

@@ -12,9 +12,9 @@ from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.device import default_device
 from benchmate.ops.errors import OpsError
 from benchmate.ops.executor import FORWARD, InputResult
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import ExecutionPass, Options, parse_modes
 from benchmate.ops.statistics import StopRule
+from benchmate.ops.types import JsonMapping, JsonObject
 from benchmate.session import current
 
 DEFAULT_MODES = "hot"

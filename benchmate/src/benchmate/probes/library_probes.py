@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmate.batch_size import BatchSize
 from benchmate.patching import Patch
 from benchmate.probe_registry import Probe, expect
-from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, calls, iterable, place_patch
+from benchmate.probes.patch_probes import Function, Items, Task, calls, iterable, place_patch, step_end
 from benchmate.session import current
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def optimizer_step(
 ) -> None:
     """Observe steps that end with each `step` of any torch optimizer; `items` may be a function of the optimizer."""
     probe = expect(Probe("optimizer_step", required=required, why_not=lambda: "no torch optimizer made a step"))
-    end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
+    end_step = step_end(probe, units=units, items=items, task=task, stop=stop)
 
     def wrap(profile_hook_step: Function) -> Function:
         # torch's own hook runs after the step of every optimizer, subclasses of the script's included.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 from benchmate import observe_loss
 from benchmate.batch_size import BatchSize, plain_count
@@ -22,12 +23,10 @@ Function = Callable[..., Any]
 Task = str | Callable[..., "str | None"]
 Items = int | float | Callable[..., object]
 
-F = TypeVar("F", bound=Function)
-
 
 def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True) -> None:
     """Replace what the dotted path names by `wrap(original)`, as soon as it exists; it must be called at least once."""
-    probe = expect(Probe(f"patch {target}", required=required))
+    probe = Probe(f"patch {target}", required=required)
 
     def counting(original: object) -> object:
         successor = wrap(original)
@@ -35,13 +34,13 @@ def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True)
             probe.fire()
             return successor
 
-        @_like(original, successor)
         def replacement(*args: object, **kwargs: object) -> object:
             probe.fire()
             result: object = successor(*args, **kwargs)
             return result
 
-        return replacement
+        # For an original without a name of its own, such as a functools.partial.
+        return functools.update_wrapper(replacement, successor)
 
     _replace(ov, probe, target, counting)
 
@@ -58,10 +57,9 @@ def iterable(
     required: bool = True,
 ) -> None:
     """Observe the loops over what a function returns; generator functions too, and `__iter__` of a class."""
-    probe = expect(Probe(f"iterable {target}", required=required))
+    probe = Probe(f"iterable {target}", required=required)
 
     def wrap(original: Function) -> Function:
-        @_like(original)
         def replacement(*args: object, **kwargs: object) -> object:
             result = original(*args, **kwargs)
             task_name = _task_of(probe, task, when, args, kwargs)
@@ -88,7 +86,7 @@ def argument(
     required: bool = True,
 ) -> None:
     """Observe the loops over one argument of a function."""
-    probe = expect(Probe(f"argument {name} of {target}", required=required))
+    probe = Probe(f"argument {name} of {target}", required=required)
 
     def wrap(original: Function) -> Function:
         signature = inspect.signature(original)
@@ -96,7 +94,6 @@ def argument(
             probe.failed(ProbeError(f"{target} has no argument {name!r}; it has {', '.join(signature.parameters)}"))
             return original
 
-        @_like(original)
         def replacement(*args: object, **kwargs: object) -> object:
             task_name = _task_of(probe, task, when, args, kwargs)
             if task_name is None:
@@ -126,20 +123,19 @@ def calls(
     required: bool = True,
 ) -> None:
     """Observe steps that end with each call of a function; `loss(result)` is observed as the loss where it is given."""
-    probe = expect(Probe(f"calls of {target}", required=required))
+    probe = Probe(f"calls of {target}", required=required)
+
+    end_step = step_end(probe, units=units, items=items, task=task, stop=stop)
+    is_step = None if when is None else probe.guarded(when, default=False)
+    loss_of = None if loss is None else probe.guarded(loss, default=None)
 
     def wrap(original: Function) -> Function:
-        end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
-        loss_of = None if loss is None else probe.guarded(loss, default=None)
-
-        @_like(original)
         def replacement(*args: object, **kwargs: object) -> object:
             result = original(*args, **kwargs)
-            if when is not None and not probe.guarded(when, default=False)(*args, **kwargs):
-                return result
-            if loss_of is not None:
-                observe_loss(loss_of(result), task)
-            end_step(args, kwargs, result)
+            if is_step is None or is_step(*args, **kwargs):
+                if loss_of is not None:
+                    observe_loss(loss_of(result), task)
+                end_step(args, kwargs, result)
             return result
 
         return replacement
@@ -149,11 +145,10 @@ def calls(
 
 def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *, required: bool = True) -> None:
     """Call `function` with the result of each call of what the dotted path names."""
-    probe = expect(Probe(f"result of {target}", required=required))
+    probe = Probe(f"result of {target}", required=required)
     observe = probe.guarded(function, default=None)
 
     def wrap(original: Function) -> Function:
-        @_like(original)
         def replacement(*args: object, **kwargs: object) -> object:
             result = original(*args, **kwargs)
             probe.fire()
@@ -165,27 +160,27 @@ def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *
     _replace(ov, probe, target, wrap)
 
 
-class StepEnd:
-    """Ends a step of a task at each call, with the number of items that `items` gives for the observed function's arguments."""
+def step_end(probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> Callable[..., None]:
+    """Return a function that ends a step of a task, given the observed function's arguments and its result.
 
-    def __init__(self, probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> None:
-        self._probe = probe
-        self._units, self._items, self._task, self._stop = units, items, task, stop
-        self._steps: Steps | None = None
+    The step has the number of items that `items` is, or gives for these arguments.
+    """
 
-    def __call__(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
-        """End a step with the call that had these arguments and gave `result`."""
-        self._probe.fire()
+    def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
+        return plain_count(items(*args, **kwargs), "items") if callable(items) else items
+
+    count_items = probe.guarded(count, default=0) if callable(items) else count
+    steps: Steps | None = None
+
+    def end_step(args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
+        nonlocal steps
+        probe.fire()
         # At the first call: before that, no record may show a task that was never run.
-        if self._steps is None:
-            self._steps = Steps(current().observer(self._task, self._units, self._stop))
-        self._steps(self._count(args, kwargs), result)
+        if steps is None:
+            steps = Steps(current().observer(task, units, stop))
+        steps(count_items(args, kwargs), result)
 
-    def _count(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
-        items = self._items
-        if not callable(items):
-            return items
-        return self._probe.guarded(lambda: plain_count(items(*args, **kwargs), "items"), default=0)()
+    return end_step
 
 
 def place_patch(ov: InstrumentHost, placed: Patch) -> None:
@@ -193,6 +188,7 @@ def place_patch(ov: InstrumentHost, placed: Patch) -> None:
 
     def instrument(ov: InstrumentHost) -> Iterator[object]:
         if placed.path[0] == "__main__":
+            # Above 0: before the instruments that wait for the same phase in order to begin observing.
             yield ov.phases.load_script(priority=1)
         apply_when_imported(placed)
 
@@ -200,8 +196,17 @@ def place_patch(ov: InstrumentHost, placed: Patch) -> None:
 
 
 def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap) -> None:
-    placed = Patch(target, wrap)
+    """Expect the probe, and replace the target by `wrap(original)`, a function with the names of the original."""
+
+    def wrap_named(original: object) -> object:
+        replacement = wrap(original)
+        if isinstance(replacement, FunctionType) and replacement is not original and hasattr(original, "__name__"):
+            functools.update_wrapper(replacement, original)  # type: ignore[arg-type]
+        return replacement
+
+    placed = Patch(target, wrap_named)
     probe.why_not = lambda: "it was never called" if placed.is_applied else placed.why_not()
+    expect(probe)
     place_patch(ov, placed)
 
 
@@ -212,15 +217,3 @@ def _task_of(
     if when is not None and not probe.guarded(when, default=False)(*args, **kwargs):
         return None
     return task if isinstance(task, str) else probe.guarded(task, default=None)(*args, **kwargs)
-
-
-def _like(original: object, fallback: Function | None = None) -> Callable[[F], F]:
-    """Return functools.wraps(original), or of `fallback` where the original lacks what is copied."""
-    source = original if hasattr(original, "__name__") else fallback
-
-    def copy_names(function: F) -> F:
-        if callable(source):
-            functools.update_wrapper(function, source)
-        return function
-
-    return copy_names

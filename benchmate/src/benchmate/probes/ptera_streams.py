@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import inspect
 import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from benchmate.errors import ProbeError
 from benchmate.patching import names_hint
-from benchmate.probes.function_lookup import find_function
+from benchmate.probe_registry import Probe
 from benchmate.probes.ptera_compat import import_ptera, without_codefind
 from benchmate.probes.rewrite_hazards import require_rewritable
 
 # /pkg.mod/Class/method or //function, not inside a word or a quoted text.
 _REFERENCE = re.compile(r"(?<![\w/.'\"])/([\w.]*)((?:/\w+)+)")
-
-OnFire = Callable[[], None]
-OnError = Callable[[BaseException], None]
 
 
 class Stream(Protocol):
@@ -36,35 +34,28 @@ class Stream(Protocol):
 
 
 def open_stream(
-    selector: str,
-    *,
-    on_fire: OnFire,
-    on_error: OnError,
-    env: Mapping[str, object],
-    overridable: bool = False,
-    **options: object,
+    selector: str, probe: Probe, *, env: Mapping[str, object], overridable: bool = False, **options: object
 ) -> Stream:
     """Return a ptera probe on `selector`, with every function that it names found, and checked, beforehand.
 
     Raise ProbeError when a function does not exist (naming the nearest), cannot be rewritten, or would do something else
-    once rewritten. `on_fire` is called at every emission; an exception in a subscriber goes to `on_error`, not into the script.
+    once rewritten. `probe` fires at every emission, and an exception in a subscriber fails it, not the script.
     """
     namespace = dict(env)
     plain_selector, functions = _resolve(selector, namespace)
     module = import_ptera()
     base = module.OverridableProbe if overridable else module.Probe
     try:
-        probe = _trusted_class(base, overridable)(plain_selector, env=namespace, **options)
+        stream = _trusted_class(base, overridable)(plain_selector, env=namespace, **options)
     except ProbeError:
         raise
     except Exception as error:
         raise ProbeError(f"probe {selector!r}: {type(error).__name__}: {error}") from error
-    focus = getattr(probe._selectors[0].main, "name", None)
+    focus = getattr(stream._selectors[0].main, "name", None)
     if overridable and any(focus in function.__code__.co_freevars for function in functions):
         raise ProbeError(f"probe {selector!r}: {focus} belongs to the function around it, and can be observed only")
-    probe.benchmate_on_fire, probe.benchmate_on_error, probe.benchmate_functions = on_fire, on_error, functions
-    stream: Stream = probe
-    return stream
+    stream.benchmate_probe, stream.benchmate_functions = probe, functions
+    return cast("Stream", stream)
 
 
 def _resolve(selector: str, namespace: dict[str, object]) -> tuple[str, list[types.FunctionType]]:
@@ -112,8 +103,7 @@ def _trusted_class(base: Any, overridable: bool) -> Any:
     wrap_emit = base._emit2
 
     class TrustedProbe(base):  # type: ignore[misc]  # a class of ptera
-        benchmate_on_fire: OnFire
-        benchmate_on_error: OnError
+        benchmate_probe: Probe
         benchmate_functions: list[types.FunctionType]
         _value: object = ABSENT
 
@@ -143,23 +133,93 @@ def _trusted_class(base: Any, overridable: bool) -> Any:
             return names_hint(named[1], names)
 
         def _emit(self, data: object, acc: object = None, element: object = None) -> object:
-            self.benchmate_on_fire()
+            self.benchmate_probe.fire()
             self._value = ABSENT
             try:
                 plain_emit(self, data, acc=acc, element=element)
             except Exception as error:  # raised by a subscriber of the voirfile, not by the script
-                self.benchmate_on_error(error)
+                self.benchmate_probe.failed(error)
             # ptera keeps what was overridden for ever; a model or loader must be freed.
             value, self._value = self._value, ABSENT
             return value if overridable else ABSENT
 
         def _emit2(self, data: object, acc: object = None, element: object = None) -> object:
-            self.benchmate_on_fire()
+            self.benchmate_probe.fire()
             try:
                 value: object = wrap_emit(self, data, acc=acc, element=element)
             except Exception as error:
-                self.benchmate_on_error(error)
+                self.benchmate_probe.failed(error)
                 return ABSENT
             return value
 
     return TrustedProbe
+
+
+def find_function(module_name: str, path: list[str]) -> types.FunctionType | None:
+    """Return the function at `path` in a module, without its decorators; None when only ptera's own search may find it.
+
+    Raise ProbeError when the module or the name does not exist.
+    """
+    try:
+        module = sys.modules.get(module_name) or importlib.import_module(module_name)
+    except ImportError as error:
+        raise ProbeError(f"probe: module {module_name} cannot be imported: {error}") from error
+    owner: object = module
+    where = "the script" if module_name == "__main__" else module_name
+    for index, name in enumerate(path):
+        member = inspect.getattr_static(owner, name, None) if isinstance(owner, type) else vars(owner).get(name)
+        if member is None:
+            raise _not_found(name, owner, where)
+        where = f"{where}.{name}" if index or module_name != "__main__" else name
+        owner = member
+        if index < len(path) - 1 and not isinstance(owner, (type, types.FunctionType)):
+            return None
+    return _function_in(owner, path[-1], where)
+
+
+def _not_found(name: str, owner: object, where: str) -> ProbeError:
+    if isinstance(owner, types.FunctionType):
+        return ProbeError(
+            f"probe: {name} is defined inside {where}, and exists only while that runs; "
+            f"probe {where}, or patch what it uses"
+        )
+    names = [
+        other for other, value in vars(owner).items() if callable(value) or isinstance(value, (property, staticmethod))
+    ]
+    return ProbeError(
+        f"probe: {where} has no function {name!r}{names_hint(name, names)}"
+        + ("; what stands below the last def or class does not exist yet" if where == "the script" else "")
+    )
+
+
+def _function_in(value: object, name: str, where: str) -> types.FunctionType | None:
+    if isinstance(value, property):
+        value = value.fget
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    try:
+        value = inspect.unwrap(value) if callable(value) else value
+    except ValueError:
+        return None
+    if isinstance(value, type):
+        raise ProbeError(f"probe: {where} is a class; probe its __init__, or a function that makes one")
+    if not isinstance(value, types.FunctionType):
+        if isinstance(value, types.BuiltinFunctionType) or type(value).__name__ in (
+            "method_descriptor",
+            "wrapper_descriptor",
+        ):
+            raise ProbeError(f"probe: {where} is written in C and cannot be rewritten; use probes.patch")
+        return None
+    if name in (value.__name__, value.__code__.co_name):
+        return value
+    # A decorator that does not use functools.wraps: the function is in its closure.
+    for cell in value.__closure__ or ():
+        try:
+            inner = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(inner, types.FunctionType) and inner.__name__ == name:
+            return inner
+    if value.__name__ == "<lambda>":
+        raise ProbeError(f"probe: {where} is a lambda, which cannot be rewritten; use probes.patch")
+    return None

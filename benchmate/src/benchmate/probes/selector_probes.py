@@ -14,16 +14,12 @@ from benchmate.probe_registry import Probe, expect
 from benchmate.session import current
 
 if TYPE_CHECKING:
-    from benchmate.probes.ptera_streams import Stream
     from benchmate.voir_types import InstrumentHost
 
 
 def replace(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:
     """Replace the value that `selector` focuses on, usually a return value, by `function(value)`."""
-    probe = Probe(f"replace {selector!r}", required=required)
-    _attach(
-        ov, selector, probe, lambda stream: stream.override(probe.guarded(function, default=None)), overridable=True
-    )
+    _attach(ov, selector, Probe(f"replace {selector!r}", required=required), function, overridable=True)
 
 
 def loader(
@@ -56,33 +52,27 @@ def loss(ov: InstrumentHost, selector: str, *, task: str = "train", required: bo
 
 def value(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:
     """Call `function` with each value that `selector` captures."""
-    probe = Probe(f"value {selector!r}", required=required)
-    _attach(ov, selector, probe, lambda stream: stream.subscribe(probe.guarded(function, default=None)))
+    _attach(ov, selector, Probe(f"value {selector!r}", required=required), function)
 
 
 def _attach(
-    ov: InstrumentHost, selector: str, probe: Probe, use: Callable[[Stream], object], *, overridable: bool = False
+    ov: InstrumentHost, selector: str, probe: Probe, function: Callable[[Any], object], *, overridable: bool = False
 ) -> None:
-    """Give `use` the stream of what `selector` captures, once the script is loaded, and activate it while the script runs."""
+    """While the script runs, call `function` with what `selector` captures, or replace that by what it returns."""
 
     def instrument(ov: InstrumentHost) -> Iterator[object]:
         yield ov.phases.load_script(priority=1)
         # Imported late, like ptera itself: most voirfiles have no selector.
         from benchmate.probes.ptera_streams import open_stream
 
-        stream = open_stream(
-            selector,
-            on_fire=probe.fire,
-            on_error=probe.failed,
-            env=dict(vars(sys.modules["__main__"])),
-            overridable=overridable,
-        )
+        stream = open_stream(selector, probe, env=vars(sys.modules["__main__"]), overridable=overridable)
         names = stream._selectors[0].main
         if names is None or names.capture is None:
             raise ProbeError(
                 f"probe {selector!r}: captures nothing; name a variable ('//f > x') or a result ('//f() as x')"
             )
-        use(stream[names.capture])
+        captured = stream[names.capture]
+        (captured.override if overridable else captured.subscribe)(probe.guarded(function, default=None))
         yield ov.phases.load_script(priority=0)
         with stream:
             yield ov.phases.run_script

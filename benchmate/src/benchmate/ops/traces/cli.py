@@ -14,9 +14,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import run_command
-from benchmate.ops.traces.record import VARIABLE, TraceRecording, encode_recording, profile_path, rank_path
+from benchmate.ops.errors import OperatorFailed, OpsError, run_command
+from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
 exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
@@ -25,20 +24,16 @@ exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 
 
 def main(argv: Sequence[str]) -> int:
     """Run a command; return the exit code."""
-    own, program = _split(argv)
-    args = _parser().parse_args(own)
-    return run_command(lambda: int(COMMANDS[args.command](args, program)))
+    words = [*argv, "--"]
+    end = words.index("--")
+    args = _parser().parse_args(words[:end])
+    args.program = words[end + 1 : -1]
+    return run_command(lambda: COMMANDS[args.command](args))
 
 
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return our own words, and the program after `--`."""
-    words = list(argv)
-    end = words.index("--") if "--" in words else len(words)
-    return words[:end], words[end + 1 :]
-
-
-def record(args: argparse.Namespace, program: list[str]) -> int:
+def record(args: argparse.Namespace) -> int:
     """Run a program and record a step of it."""
+    program: list[str] = args.program
     if not program:
         raise OpsError("no program: trace record [-o FILE] -- python script.py [ARGUMENTS]")
     for flag, value in (("--skip", args.skip), ("--timed", args.timed)):
@@ -46,24 +41,18 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
             raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
     if shutil.which(program[0]) is None:
         raise OpsError(f"{program[0]}: no such program; a command such as python script.py comes after --")
-    path = Path(args.output).absolute()
+    path = Path(args.path).absolute()
     if not path.parent.is_dir():
-        raise OpsError(f"-o {args.output}: no folder {path.parent}")
+        raise OpsError(f"-o {args.path}: no folder {path.parent}")
     if path.exists() and not path.is_file():
-        raise OpsError(f"-o {args.output}: exists and is no file; name another")
+        raise OpsError(f"-o {args.path}: exists and is no file; name another")
     with tempfile.TemporaryDirectory(prefix="trace-") as notes:
-        recording = TraceRecording(
-            path=str(path),
-            skip=args.skip,
-            timed=args.timed,
-            is_whole=args.whole,
-            has_profile=args.profile,
-            is_last=args.stop,
-            notes=notes,
-        )
+        options = {option.name: getattr(args, option.name, None) for option in dataclasses.fields(TraceRecording)}
+        options |= {"path": str(path), "notes": notes}
         inject = str(Path(__file__).resolve().parent / "inject")
+        # First on the path, so that its sitecustomize is found; that of the user's Python is run by it.
         folders = [inject, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environ = {**os.environ, VARIABLE: encode_recording(recording), "PYTHONPATH": os.pathsep.join(folders)}
+        environ = {**os.environ, VARIABLE: json.dumps(options), "PYTHONPATH": os.pathsep.join(folders)}
         # In the foreground, with the terminal that we have: it is the user's program, not one to be supervised.
         code = subprocess.run(program, env=environ, check=False).returncode
         processes = [json.loads(note.read_text()) for note in sorted(Path(notes).iterdir())]
@@ -72,21 +61,17 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
         print(f"recorded {file}")
     if code:
         how = f"exited with code {code}" if code > 0 else f"ended by signal {-code}"
-        print(f"error: {program[0]} {how}", file=sys.stderr)
-        return 1
+        raise OperatorFailed(f"{program[0]} {how}")
     if not written:
         steps = max((process["steps"] for process in processes), default=0)
-        needed = recording.skip + recording.timed + 1
-        print(
-            f"error: nothing recorded: {steps} steps of an optimizer, {needed} are needed (--skip {recording.skip}, --timed "
-            f"{recording.timed}, and the one recorded); lower them, or give --whole to record all of the program",
-            file=sys.stderr,
+        raise OperatorFailed(
+            f"nothing recorded: {steps} steps of an optimizer, {args.skip + args.timed + 1} are needed (--skip {args.skip}, "
+            f"--timed {args.timed}, and the one recorded); lower them, or give --whole to record all of the program"
         )
-        return 1
     return 0
 
 
-def summarise(args: argparse.Namespace, _: list[str]) -> int:
+def summarise(args: argparse.Namespace) -> int:
     """Print a summary of a trace."""
     from benchmate.ops.traces.schema import read_trace
     from benchmate.ops.traces.summary import format_summary, summarise_trace
@@ -96,7 +81,7 @@ def summarise(args: argparse.Namespace, _: list[str]) -> int:
     return 0
 
 
-def to_config(args: argparse.Namespace, _: list[str]) -> int:
+def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
     from benchmate.ops.traces.convert import to_configuration
     from benchmate.ops.traces.schema import read_trace
@@ -122,7 +107,7 @@ def to_config(args: argparse.Namespace, _: list[str]) -> int:
     return 0
 
 
-def predict(args: argparse.Namespace, _: list[str]) -> int:
+def predict(args: argparse.Namespace) -> int:
     """Add up the records of a converted configuration."""
     from benchmate.ops.benchmark import format_seconds
     from benchmate.ops.traces.convert import predict_step
@@ -145,9 +130,9 @@ def predict(args: argparse.Namespace, _: list[str]) -> int:
     return 0
 
 
-def replay(args: argparse.Namespace, _: list[str]) -> int:
+def replay(args: argparse.Namespace) -> int:
     """Replay a trace and print the report."""
-    from benchmate.ops.traces.fidelity import read_profile
+    from benchmate.ops.traces.replay_report import build_report, format_report, read_profile
     from benchmate.ops.traces.schema import read_trace
 
     for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
@@ -162,14 +147,13 @@ def replay(args: argparse.Namespace, _: list[str]) -> int:
         import torch
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
-    from benchmate.ops.traces.replay import Replay, joined_ranks
-    from benchmate.ops.traces.replay_report import build_report, format_report
+    from benchmate.ops.traces.replay import Replay
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    with joined_ranks(Replay(trace, args.device, args.seed)) as replayer:
-        result = replayer.run(args.warmup, args.iteration)
+    result = Replay(trace, args.device, args.seed).run(args.warmup, args.iteration)
     report = build_report(trace, result, events, args.device)
+    # One report for all ranks, unless another one has a failure to tell.
     if int(os.environ.get("RANK", "0")) == 0 or result.failed:
         print(json.dumps(report) if args.json else format_report(report, args.top), flush=True)
     return 1 if result.failed else 0
@@ -202,17 +186,17 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, text: str, usage: str | None = None) -> Callable[..., argparse.Action]:
         return commands.add_parser(name, help=text, description=text, usage=usage).add_argument
 
-    default = {option.name: option.default for option in dataclasses.fields(TraceRecording)}
     usage = "%(prog)s [OPTIONS] -- PROGRAM [ARGUMENTS]"
     add = command("record", "Run a program and record one step of it.", usage=usage)
     number = functools.partial(add, type=int, metavar="N")
     flag = functools.partial(add, action="store_true")
-    add("-o", "--output", default=default["path"], metavar="FILE", help="the trace, .json or .json.gz (trace.json)")
-    number("--skip", default=default["skip"], help="steps of the optimizer before (3)")
-    number("--timed", default=default["timed"], help="steps that are only timed, then one is recorded (5)")
-    flag("--whole", help="record all of the program: one that has no optimizer")
-    flag("--profile", help="also the profiler's trace of the step, FILE.profile.json")
-    flag("--stop", help="end the program after the step")
+    trace_file = "the trace, .json or .json.gz (trace.json)"
+    add("-o", "--output", dest="path", default=TraceRecording.path, metavar="FILE", help=trace_file)
+    number("--skip", default=TraceRecording.skip, help="steps of the optimizer before (3)")
+    number("--timed", default=TraceRecording.timed, help="steps that are only timed, then one is recorded (5)")
+    flag("--whole", dest="is_whole", help="record all of the program: one that has no optimizer")
+    flag("--profile", dest="has_profile", help="also the profiler's trace of the step, FILE.profile.json")
+    flag("--stop", dest="is_last", help="end the program after the step")
     add = command("summary", "Print a summary of a trace.")
     add("file", metavar="FILE")
     add("--top", type=int, default=20, metavar="N", help="rows of operators (20)")

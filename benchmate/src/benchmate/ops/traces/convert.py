@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmate.ops.data_generators import DEFAULT_GENERATOR
+from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.index_bounds import index_bounds
 from benchmate.ops.traces.plan import select_calls
-from benchmate.ops.traces.schema import DTYPES, INTEGERS, DeviceRef, Node, TensorRef, Trace
+from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, TensorRef, Trace
 from benchmate.ops.traces.summary import Signature, call_signature
+from benchmate.ops.types import JsonMapping, JsonObject
 
-NAMES = dict(DTYPES.values())
+KINDS = {bool: "bool", int: "int", float: "float"}
+# torch's names of element types -> those of a configuration: the short one, which stands first, where there are two.
+NAMES = {name: short for short, name in reversed(DTYPES.items())}
 
 
 def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObject, dict[str, int]]:
@@ -33,6 +35,7 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
         if node.is_collective:
             left_out["a collective: `trace replay` under torchrun times it"] += 1
             continue
+        # Calls that differ only in which tensors they have are one measurement, made once and weighted by its count.
         key = call_signature(node)
         counts[key] += 1
         first.setdefault(key, node)
@@ -40,7 +43,8 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
     entries: dict[tuple[str, str], list[JsonObject]] = {}
     for key, node in first.items():
         try:
-            arguments = _arguments(node, device)
+            limits = {id(ref): limit for ref, limit in index_bounds(node)}
+            arguments = [_argument(value, limits, device) for value in node.inputs]
         except OpsError as error:
             left_out[str(error)] += counts[key]
             continue
@@ -53,11 +57,6 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
     return operators, dict(left_out)
 
 
-def _arguments(node: Node, device: str | None) -> list[JsonObject]:
-    limits = {id(ref): limit for ref, limit in index_bounds(node)}
-    return [_argument(value, limits, device) for value in node.inputs]
-
-
 def _argument(value: object, limits: Mapping[int, int], device: str | None) -> JsonObject:
     if isinstance(value, TensorRef):
         return _tensor(value, limits.get(id(value)))
@@ -67,11 +66,7 @@ def _argument(value: object, limits: Mapping[int, int], device: str | None) -> J
         return {"type": "device", "value": device or value.name}
     if value is None:
         return {"type": "none"}
-    if isinstance(value, bool):
-        return {"type": "bool", "value": value}
-    if isinstance(value, (int, float)):
-        return {"type": "int" if isinstance(value, int) else "float", "value": value}
-    return {"type": "str", "value": value}
+    return {"type": KINDS.get(type(value), "str"), "value": value}
 
 
 def _tensor(ref: TensorRef, limit: int | None) -> JsonObject:
@@ -80,6 +75,7 @@ def _tensor(ref: TensorRef, limit: int | None) -> JsonObject:
     argument: JsonObject = {"type": "tensor", "dtype": NAMES[ref.dtype], "shape": list(ref.shape)}
     if ref.dtype in INTEGERS:
         if ref.dtype != "bool":
+            # With indices that the table does not have the operator would fail, or read other memory.
             argument["value_range"] = [0, max(0, (limit or 1) - 1)]
     else:
         argument["requires_grad"] = False

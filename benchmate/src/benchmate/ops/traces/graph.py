@@ -30,6 +30,7 @@ class Generation:
 
     def holds(self, ref: TensorRef) -> bool:
         """Whether a tensor that an operator reads may lie in it. What nobody wrote so is other memory of the same number."""
+        # torch gives a number again once its storage is freed: in a small step one in six names memory of several types.
         if ref.dtype not in self.dtypes:
             return False
         return self.birth is None or ref.end <= self.size
@@ -82,6 +83,7 @@ def build_graph(trace: Trace) -> Graph:
         else:
             children.setdefault(node.parent, []).append(node.id)
     last: dict[int, int] = {}
+    # Children have greater ids than their parents: one pass from the end knows all children before their parent.
     for number in sorted(nodes, reverse=True):
         last[number] = max([number, *(last[child] for child in children.get(number, ()))])
     generations, read, written = _follow_storages(trace, last)
@@ -126,16 +128,19 @@ def _follow_storages(
         lives = []
         for ref in tensor_refs(node.outputs):
             key = _storage(ref)
+            # Written in place, or a view of an input: the same memory lives longer.
             if key in given:
                 life = generations[given[key]]
             else:
                 known = current.get(key)
+                # Memory born inside of this operator is what it returns; older memory of the same number was freed.
                 is_own = known is not None and known.birth is not None and known.birth >= node.id
                 life = known if is_own and known is not None else born(ref, node.id)
             life.admit(ref)
             lives.append(life.number)
         written[node.id] = tuple(lives)
 
+    # Ids count up with time, so a node ends after the greatest id within it; of nodes that end together the inner ones end first.
     moments = [((node.id, 0, 0), begins, node) for node in trace.nodes]
     moments += [((last[node.id], 1, -node.id), ends, node) for node in trace.nodes]
     for _, happens, node in sorted(moments, key=lambda moment: moment[0]):

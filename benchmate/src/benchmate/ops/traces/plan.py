@@ -105,6 +105,7 @@ def select_calls(trace: Trace, graph: Graph, obstacle: Obstacle = static_obstacl
     expanded: set[int] = set()
     while True:
         calls, skipped = _outermost(trace, graph, expanded, obstacle)
+        # One that called nothing cannot be replaced: what is missing after it will be made up.
         hiding = {node for node in _hiding(graph, calls) if graph.has_operators(node)} - expanded
         if not hiding:
             return Selection(calls=tuple(calls), skipped=tuple(skipped), expanded=frozenset(expanded))
@@ -144,6 +145,7 @@ def _hiding(graph: Graph, calls: list[Node]) -> set[int]:
         for number in graph.read[node.id]:
             birth = graph.generations[number].birth
             index = bisect.bisect_right(starts, birth) - 1 if birth is not None else -1
+            # Made before the trace, before the first call, by the reader itself, or between two calls: nobody hides it.
             if birth is None or index < 0 or starts[index] == node.id or birth > graph.last[starts[index]]:
                 continue
             if number not in graph.written[starts[index]]:
@@ -203,6 +205,7 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
         arguments, reads = table.assign(node.inputs, read, _python_numbers(graph, node))
         for number in reads.values():
             generation = table.views[number].generation
+            # Read before anything wrote it: a parameter, a batch of data, a constant.
             if generation not in computed:
                 given.add(generation)
             elif number not in bound:
@@ -265,6 +268,7 @@ def _safe_integers(graph: Graph, node: Node, safe: set[int]) -> set[int]:
 def _index_limits(graph: Graph, calls: tuple[Node, ...]) -> dict[int, int]:
     """Return how many elements each generation of indices may name, from its uses back to where the indices come from."""
     limits: dict[int, int] = {}
+    # Backwards: a use bounds what comes before it, through copies and views that hold the same integers.
     for node in reversed(calls):
         read, written = graph.inputs(node), graph.outputs(node)
         inputs, outputs = passthrough_integers(node)
@@ -279,23 +283,18 @@ def _index_limits(graph: Graph, calls: tuple[Node, ...]) -> dict[int, int]:
 
 def _with_last_uses(calls: list[PlannedCall], views: list[TensorView], given: set[int]) -> list[PlannedCall]:
     """Return the calls, each with what is read for the last time in it or never after it."""
-    last_use: dict[int, int] = {}  # slot -> index of a call
-    last_touch: dict[int, int] = {}  # generation -> index of a call
-    for index, call in enumerate(calls):
-        for number in (*call.reads, *slots_in(call.results)):
-            last_use[number] = last_touch[views[number].generation] = index
-    frees: dict[int, list[int]] = {}
-    forgets: dict[int, list[int]] = {}
-    for number, index in last_use.items():
-        if views[number].generation not in given:
-            frees.setdefault(index, []).append(number)
-    for generation, index in last_touch.items():
-        if generation not in given:
-            forgets.setdefault(index, []).append(generation)
-    return [
-        dataclasses.replace(call, frees=tuple(frees.get(index, ())), forgets=tuple(forgets.get(index, ())))
-        for index, call in enumerate(calls)
-    ]
+    used: set[int] = set()
+    touched = set(given)
+    ended = []
+    # Seen from the end, the first use of a slot or of its memory is the last one.
+    for call in reversed(calls):
+        slots = {*call.reads, *slots_in(call.results)} - used
+        generations = {views[number].generation for number in slots}
+        frees = tuple(number for number in slots if views[number].generation not in given)
+        ended.append(dataclasses.replace(call, frees=frees, forgets=tuple(generations - touched)))
+        used |= slots
+        touched |= generations
+    return ended[::-1]
 
 
 def slots_in(value: object) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
+import contextlib
 import gzip
 import json
 import os
@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmate.ops.json_types import JsonObject
-
 if TYPE_CHECKING:
-    from torch.profiler import ExecutionTraceObserver, profile
+    from torch.profiler import profile
 
 VARIABLE = "BENCHMATE_TRACE"
 CHUNK = 1 << 20
@@ -69,16 +67,30 @@ def traced(path: str = "trace.json", **options: Any) -> Callable[[Any], Iterator
     return instrument
 
 
+@contextlib.contextmanager
+def execution_trace(path: Path) -> Iterator[None]:
+    """Record an execution trace of what runs inside."""
+    from torch.profiler import ExecutionTraceObserver
+
+    observer = ExecutionTraceObserver()
+    observer.register_callback(str(path))
+    observer.start()
+    try:
+        yield
+    finally:
+        observer.stop()
+        observer.unregister_callback()
+
+
 def rank_path(path: str, rank: int, ranks: int) -> Path:
     """Return the file of one rank."""
     if "{rank}" in path:
         return Path(path.replace("{rank}", str(rank)))
     if ranks == 1:
         return Path(path)
-    for ending in (".json.gz", ".json"):
-        if path.endswith(ending):
-            return Path(f"{path.removesuffix(ending)}.rank-{rank}{ending}")
-    return Path(f"{path}.rank-{rank}")
+    # The longer ending first: a name in .json.gz does not end in .json.
+    ending = next((ending for ending in (".json.gz", ".json") if path.endswith(ending)), "")
+    return Path(f"{path.removesuffix(ending)}.rank-{rank}{ending}")
 
 
 class Recorder:
@@ -92,7 +104,7 @@ class Recorder:
         self._is_hooked = False
         self._first: int | None = None
         self._since = 0.0
-        self._observer: ExecutionTraceObserver | None = None
+        self._tracing: contextlib.ExitStack | None = None
         self._profiler: profile | None = None
         self._written: Path | None = None
 
@@ -104,6 +116,7 @@ class Recorder:
             self._is_hooked = True
             register(self.on_step)
         torch = sys.modules.get("torch")
+        # torchrun imports torch as well, and is not the program: its ranks are.
         is_launcher = "torch.distributed.run" in sys.modules and "RANK" not in os.environ
         if self.recording.is_whole and not self._is_hooked and hasattr(torch, "profiler") and not is_launcher:
             self._is_hooked = True
@@ -111,15 +124,17 @@ class Recorder:
 
     def on_step(self, optimizer: object, *_: object) -> None:
         """Count a step of an optimizer; time it, record it or finish its recording."""
+        # Workers of a data loader are forks, which have this hook and are not the program.
         if self._written is not None or os.getpid() != self.process:
             return
+        # Programs with several optimizers, such as a GAN, take one step of each: the first one counts the steps.
         if self._first is None:
             self._first = id(optimizer)
         if id(optimizer) != self._first:
             return
         recording = self.recording
         self.steps += 1
-        if self._observer is not None:
+        if self._tracing is not None:
             self._finish()
         elif self.steps >= recording.skip:
             _wait_for_device()
@@ -134,7 +149,7 @@ class Recorder:
         """Stop a recording in progress, and leave a note of what was done."""
         if os.getpid() != self.process:
             return
-        if self._observer is not None:
+        if self._tracing is not None:
             if self.recording.is_whole:
                 self._finish()
             else:  # the step that it began with never ended
@@ -146,36 +161,45 @@ class Recorder:
 
     def _start(self) -> None:
         import torch
-        from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+        from torch.profiler import ProfilerActivity, profile
 
+        # What earlier steps asked of the device would be done, and profiled, within this one.
         _wait_for_device()
         self._path().parent.mkdir(parents=True, exist_ok=True)
-        self._observer = ExecutionTraceObserver()
-        self._observer.register_callback(str(self._raw()))
-        self._observer.start()
+        self._tracing = contextlib.ExitStack()
+        self._tracing.enter_context(execution_trace(self._raw()))
         if self.recording.has_profile:
             kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-            self._profiler = profile(activities=kinds)
-            self._profiler.__enter__()
+            self._profiler = self._tracing.enter_context(profile(activities=kinds))
 
     def _stop(self) -> None:
         _wait_for_device()
-        if self._profiler is not None:
-            self._profiler.__exit__(None, None, None)
-        if self._observer is not None:
-            self._observer.stop()
-            self._observer.unregister_callback()
-            self._observer = None
+        if self._tracing is not None:
+            self._tracing.close()
+            self._tracing = None
 
     def _finish(self) -> None:
+        import torch
+
         self._stop()
         path, raw = self._path(), self._raw()
+        rank, ranks = _rank()
+        about = {
+            "step_s": self._step_s(),
+            "steps_timed": len(self.times_s),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "rank": rank,
+            "ranks": ranks,
+        }
+        # Renamed when it is whole: a program that is killed leaves no trace that looks like one.
         part = path.with_name(path.name + ".part")
         with raw.open("rb") as source, (gzip.open if path.suffix == ".gz" else open)(part, "wb") as sink:
+            # What we add goes behind the first brace, as bytes: a trace has gigabytes, and need not be parsed for it.
             head = source.read(CHUNK)
             inside = head.index(b"{") + 1
-            about = json.dumps(self._about()).encode()
-            sink.write(head[:inside] + b'"benchmate": ' + about + b"," + head[inside:])
+            sink.write(head[:inside] + b'"benchmate": ' + json.dumps(about).encode() + b"," + head[inside:])
             shutil.copyfileobj(source, sink, CHUNK)
         part.replace(path)
         raw.unlink()
@@ -184,21 +208,6 @@ class Recorder:
         self._written = path
         if self.recording.is_last:
             raise SystemExit(0)
-
-    def _about(self) -> JsonObject:
-        import torch
-
-        rank, ranks = _rank()
-        has_cuda = torch.cuda.is_available()
-        return {
-            "step_s": self._step_s(),
-            "steps_timed": len(self.times_s),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "device": torch.cuda.get_device_name() if has_cuda else "cpu",
-            "rank": rank,
-            "ranks": ranks,
-        }
 
     def _step_s(self) -> float | None:
         return statistics.median(self.times_s) if self.times_s else None
@@ -215,11 +224,6 @@ def profile_path(path: Path) -> Path:
     """Return the file of the profiler's trace of a recording."""
     name = path.name.removesuffix(".gz").removesuffix(".json")
     return path.with_name(f"{name}.profile.json")
-
-
-def encode_recording(recording: TraceRecording) -> str:
-    """Return the value of BENCHMATE_TRACE for a recording."""
-    return json.dumps(dataclasses.asdict(recording))
 
 
 def _rank() -> tuple[int, int]:

@@ -5,30 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.errors import OperatorFailed, OpsError, first_line
 from benchmate.ops.sampling import gc_paused
-from benchmate.ops.torch_types import Call, DType, Event, Storage, Tensor
-from benchmate.ops.traces import calls
-from benchmate.ops.traces.collective_calls import PendingWork
+from benchmate.ops.traces import replay_calls as calls
+from benchmate.ops.traces.collectives import ProcessGroups
 from benchmate.ops.traces.graph import Graph, build_graph
-from benchmate.ops.traces.plan import (
-    Plan,
-    PlannedCall,
-    Slot,
-    TensorView,
-    build_plan,
-    select_calls,
-    slots_in,
-    static_obstacle,
-)
-from benchmate.ops.traces.process_groups import ProcessGroups
-from benchmate.ops.traces.replay_memory import DeviceMap, ReplayMemory, dtype_of
+from benchmate.ops.traces.plan import Plan, PlannedCall, Slot, build_plan, select_calls, slots_in, static_obstacle
+from benchmate.ops.traces.replay_calls import ReplayMemory, dtype_of, map_devices
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
+from benchmate.ops.types import Call, Event, Storage, Tensor, Work
 
 MAX_PLANS = 16  # plans, each around the operators that failed under the one before
 EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
@@ -67,12 +57,12 @@ class Replay:
         self.trace = trace
         self.graph = build_graph(trace)
         self.device = torch_device(device)
-        self.devices = DeviceMap(trace, device)
+        self.device_of = map_devices(trace, device)
         self.groups = ProcessGroups(trace, self.graph, device)
         self.seed = seed
         self._obstacles: dict[int, str | None] = {}
         self._failed: dict[int, str] = {}
-        self._works: dict[int, list[PendingWork]] = {}  # collectives on their way, by the memory they work on
+        self._works: dict[int, list[Work]] = {}  # collectives on their way, by the memory they work on
 
     def run(self, warmup: int, steps: int) -> ReplayResult:
         """Find what can be carried out, then time `steps` whole steps and as many call by call."""
@@ -83,11 +73,14 @@ class Replay:
         with torch.set_grad_enabled(has_backward), gc_paused():
             self._find_plan()
             try:
-                return self._measure(warmup, steps)
+                result = self._measure(warmup, steps)
             except RuntimeError as error:
                 raise OperatorFailed(
-                    f"{self.trace.path}: what passed when it was tried failed in a later step: {_first_line(error)}"
+                    f"{self.trace.path}: what passed when it was tried failed in a later step: {first_line(error)}"
                 ) from error
+        # Not after an error: the other ranks may be gone, and nobody would come to the barrier.
+        self.groups.leave()
+        return result
 
     def _measure(self, warmup: int, steps: int) -> ReplayResult:
         for _ in range(warmup):
@@ -115,11 +108,20 @@ class Replay:
                 why = "".join(f": {node.name}: {reason}" for node, reason in selection.skipped[:1])
                 raise OpsError(f"{self.trace.path}: no operator of it can be carried out{why}")
             self._plan = build_plan(self.graph, selection)
-            self._memory = ReplayMemory(self._plan, self.devices, _ranges(self.trace, self.graph), self.seed)
-            self._expected = [self._expectation(view) for view in self._plan.views]
+            self._memory = ReplayMemory(self._plan, self.device_of, _ranges(self.trace, self.graph), self.seed)
+            # What an operator has to give for a slot; the generation only where its memory is needed.
+            self._expected = [
+                (
+                    view.ref.shape,
+                    dtype_of(view.ref.dtype),
+                    view.generation if view.generation in self._plan.kept else None,
+                )
+                for view in self._plan.views
+            ]
             self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
             self._ready = [self._prepare(call) for call in self._plan.calls]
             failures = self._try_calls()
+            # A rank that planned again alone would leave the others waiting in their collectives.
             if not self.groups.any_rank(bool(failures)):
                 return
             for node, error in failures.items():
@@ -128,11 +130,6 @@ class Replay:
                 if not self.graph.has_operators(node):
                     self._failed[node] = error
         raise OpsError(f"{self.trace.path}: operators go on failing after {MAX_PLANS} plans; the last: {last}")
-
-    def _expectation(self, view: TensorView) -> tuple[tuple[int, ...], DType, int | None]:
-        """Return (shape, element type, generation if its memory is needed) of what an operator has to give for a slot."""
-        kept = view.generation if view.generation in self._plan.kept else None
-        return view.ref.shape, dtype_of(view.ref.dtype), kept
 
     def _obstacle(self, node: Node) -> str | None:
         if node.id not in self._obstacles:
@@ -147,7 +144,7 @@ class Replay:
         try:
             for ref in tensor_refs((node.inputs, node.outputs)):
                 dtype_of(ref.dtype)
-            calls.bind_operator(node, node.inputs, self.devices.of)
+            calls.bind_operator(node, node.inputs, self.device_of)
         except (OperatorFailed, OpsError) as error:
             return str(error)
         return None
@@ -155,9 +152,9 @@ class Replay:
     def _prepare(self, call: PlannedCall) -> _Ready:
         node = call.node
         if node.is_collective:
-            bind = calls.bind_function(self.groups.starter(node), call.arguments, self.devices.of)
+            bind = calls.bind_function(self.groups.starter(node), call.arguments, self.device_of)
         else:
-            bind = calls.bind_operator(node, call.arguments, self.devices.of)
+            bind = calls.bind_operator(node, call.arguments, self.device_of)
         outputs = list(tensor_refs(node.outputs))
         is_garbage = node.name in EMPTY and bool(outputs) and outputs[0].dtype in INTEGERS
         return _Ready(call=call, bind=bind, is_collective=node.is_collective, is_garbage=is_garbage)
@@ -171,7 +168,7 @@ class Replay:
                 result = call()
                 self.device.synchronize()
             except Exception as error:  # an operator may raise whatever it likes: that is what is being found out
-                failures[ready.call.node.id] = f"{type(error).__name__}: {_first_line(error)}"
+                failures[ready.call.node.id] = f"{type(error).__name__}: {first_line(error)}"
                 return None
             return result
 
@@ -195,6 +192,7 @@ class Replay:
         pairs: dict[int, tuple[Event, Event]] = {}
 
         def timed(ready: _Ready, call: Call) -> object:
+            # Waiting for the device after each call would time the launch too, and leave the queue empty for the next.
             begin, end = self.device.event(), self.device.event()
             begin.record()
             result = call()
@@ -216,6 +214,7 @@ class Replay:
             for number in planned.reads:
                 if slots[number] is None:
                     slots[number] = self._recall(number, storages)
+                # As late as it may be, so that communication and computation overlap as they did in the recorded program.
                 if self._works:
                     self._wait(views[number].generation)
             for number, limit in planned.guards:
@@ -224,8 +223,9 @@ class Replay:
             call = ready.bind(slots)
             result = call() if around is None else around(ready, call)
             if ready.is_collective and result is not None:
-                result = self._note_works(planned, cast("tuple[list[PendingWork | None], object]", result))
+                result = self._note_works(planned, cast("tuple[list[Work | None], object]", result))
             self._store(planned.results, result, slots, storages)
+            # Whoever reads them before they are written would otherwise take garbage for indices, and fall out of a tensor.
             if ready.is_garbage:
                 for slot in planned.results:
                     if isinstance(slot, Slot) and (tensor := slots[slot.number]) is not None:
@@ -234,6 +234,7 @@ class Replay:
                 slots[number] = None
             for number in planned.forgets:
                 storages.pop(number, None)
+        # A step ends with nothing on its way: the next one is timed from its own begin.
         for generation in list(self._works):
             self._wait(generation)
 
@@ -274,7 +275,7 @@ class Replay:
             with contextlib.suppress(NotImplementedError, RuntimeError):  # some tensors have no storage
                 storages[kept] = tensor.untyped_storage()
 
-    def _note_works(self, call: PlannedCall, started: tuple[list[PendingWork | None], object]) -> object:
+    def _note_works(self, call: PlannedCall, started: tuple[list[Work | None], object]) -> object:
         """Note what a collective must be waited for, by the memory it works on; return its result."""
         works = [work for work in started[0] if work is not None]
         if works:
@@ -289,31 +290,13 @@ class Replay:
             work.wait()
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")
-
-
 def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:
     """Return [low, high) of the integers in each generation, where the recorder noted it and it is no garbage."""
     ranges: dict[int, tuple[int, int]] = {}
     for node in trace.nodes:
-        try:
-            noted = json.loads(node.attributes.get("tensor_range") or "{}")
-        except (TypeError, json.JSONDecodeError):
-            continue
         refs = list(zip(tensor_refs(node.inputs), graph.read[node.id], strict=True))
-        for index, (low, high) in noted.items():
-            if int(index) < len(refs) and 0 <= low <= high < 2**31:
-                ranges.setdefault(refs[int(index)][1], (int(low), int(high) + 1))
+        with contextlib.suppress(TypeError, json.JSONDecodeError):
+            for index, (low, high) in json.loads(node.attributes.get("tensor_range") or "{}").items():
+                if int(index) < len(refs) and 0 <= low <= high < 2**31:
+                    ranges.setdefault(refs[int(index)][1], (int(low), int(high) + 1))
     return ranges
-
-
-@contextlib.contextmanager
-def joined_ranks(replay: Replay) -> Iterator[Replay]:
-    """Yield the replay and take its process groups down afterwards."""
-    try:
-        yield replay
-    except BaseException:
-        replay.groups.is_joined = False  # the other ranks may be gone: nobody would come to the barrier
-        raise
-    replay.groups.leave()

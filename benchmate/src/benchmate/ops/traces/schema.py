@@ -12,44 +12,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmate.ops import arguments
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping
 from benchmate.ops.sampling import gc_paused
+from benchmate.ops.types import JsonMapping
 
 FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
 NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
 SCHEMAS = (*FLAT, *NESTED)
 
-# Names of element types in a trace -> (name in torch, name in an operator configuration).
+# Names of element types in a trace, without c10:: and in small letters -> names in torch. C++ has two names for some.
 DTYPES = {
-    "float": ("float32", "float"),
-    "double": ("float64", "double"),
-    "long int": ("int64", "long"),
-    "long": ("int64", "long"),
-    "int": ("int32", "int"),
-    "short int": ("int16", "short"),
-    "short": ("int16", "short"),
-    "signed char": ("int8", "int8"),
-    "unsigned char": ("uint8", "uint8"),
-    "unsigned short": ("uint16", "uint16"),
-    "short unsigned int": ("uint16", "uint16"),
-    "unsigned int": ("uint32", "uint32"),
-    "unsigned long": ("uint64", "uint64"),
-    "long unsigned int": ("uint64", "uint64"),
-    "bool": ("bool", "bool"),
-    "c10::Half": ("float16", "half"),
-    "c10::BFloat16": ("bfloat16", "bfloat16"),
-    "c10::complex<float>": ("complex64", "complex64"),
-    "c10::complex<double>": ("complex128", "complex128"),
-    "c10::Float8_e4m3fn": ("float8_e4m3fn", "float8_e4m3fn"),
-    "c10::Float8_e5m2": ("float8_e5m2", "float8_e5m2"),
-    "c10::Float8_e4m3fnuz": ("float8_e4m3fnuz", "float8_e4m3fnuz"),
-    "c10::Float8_e5m2fnuz": ("float8_e5m2fnuz", "float8_e5m2fnuz"),
+    **arguments.DTYPES,
+    "long int": "int64",
+    "short int": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "byte": "uint8",
+    "unsigned short": "uint16",
+    "short unsigned int": "uint16",
+    "unsigned int": "uint32",
+    "unsigned long": "uint64",
+    "long unsigned int": "uint64",
+    "complex<float>": "complex64",
+    "complex<double>": "complex128",
 }
-INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "bool")
+INTEGERS = (*arguments.INTEGERS, "bool")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TensorRef:
     """A tensor as an operator saw it. `offset` in elements, `dtype` as torch names it; `strides` None in old schemas."""
 
@@ -64,12 +55,16 @@ class TensorRef:
     strides: tuple[int, ...] | None
 
     @property
+    def steps(self) -> tuple[int, ...]:
+        """Strides, those of a contiguous tensor where the schema has none."""
+        return self.strides if self.strides is not None else contiguous(self.shape)
+
+    @property
     def end(self) -> int:
         """Bytes from the start of the storage to the end of the last element."""
         if 0 in self.shape:
             return self.offset * self.itemsize
-        strides = self.strides if self.strides is not None else contiguous(self.shape)
-        last = sum((size - 1) * stride for size, stride in zip(self.shape, strides, strict=True))
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.steps, strict=True))
         return (self.offset + last + 1) * self.itemsize
 
     @property
@@ -130,6 +125,11 @@ class Trace:
     about: JsonMapping = field(default_factory=dict)
 
 
+def dtype_name(kind: str) -> str:
+    """Return torch's name of an element type; the given one where torch has none."""
+    return DTYPES.get(kind.lower().removeprefix("c10::"), kind)
+
+
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a contiguous tensor, in elements."""
     strides, step = [], 1
@@ -169,11 +169,10 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
     version = schema.partition("-")[0]
     if version not in SCHEMAS:
         raise OpsError(f"{path}: unknown schema '{schema}' of an execution trace; there are {', '.join(SCHEMAS)}")
-    parse_node = _flat_node if version in FLAT else _nested_node
     nodes = []
     for number, entry in enumerate(data["nodes"]):
         try:
-            nodes.append(parse_node(entry))
+            nodes.append(_node(entry, version in FLAT))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             name = entry.get("id", number) if isinstance(entry, Mapping) else number
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -182,12 +181,14 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
     return Trace(
         path=path,
         schema=schema,
+        # A node is written when it ends, which puts children before their parents; ids are in the order in which they began.
         nodes=tuple(sorted(nodes, key=lambda node: node.id)),
         about=about if isinstance(about, Mapping) else {},
     )
 
 
 def _unpack(content: bytes, path: str) -> bytes:
+    # By what it begins with: a name may have lost its ending on the way.
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
@@ -226,37 +227,28 @@ def _load_json(content: bytes, path: str) -> object:
         raise OpsError(f"{where}: not JSON: {error.msg.lower()}") from None
 
 
-def _flat_node(entry: JsonMapping) -> Node:
+def _node(entry: JsonMapping, is_flat: bool) -> Node:
+    attributes = {} if is_flat else {attribute["name"]: attribute["value"] for attribute in entry["attrs"]}
+    described = entry if is_flat else attributes
+    rf_id = described.get("rf_id")
+
+    def values(side: str) -> tuple[Value, ...]:
+        if is_flat:
+            return _values(entry[f"{side}s"], entry[f"{side}_types"], entry[f"{side}_shapes"], None)
+        nested = entry[f"{side}s"]
+        return _values(nested["values"], nested["types"], nested["shapes"], nested.get("strides"))
+
     return Node(
         id=int(entry["id"]),
         name=str(entry["name"]),
-        parent=int(entry["parent"]),
-        schema=str(entry.get("op_schema") or ""),
-        rf_id=entry.get("rf_id"),
-        tid=int(entry.get("tid") or 0),
-        inputs=_values(entry["inputs"], entry["input_types"], entry["input_shapes"], None),
-        outputs=_values(entry["outputs"], entry["output_types"], entry["output_shapes"], None),
-    )
-
-
-def _nested_node(entry: JsonMapping) -> Node:
-    attributes = {attribute["name"]: attribute["value"] for attribute in entry["attrs"]}
-    rf_id = attributes.get("rf_id")
-    return Node(
-        id=int(entry["id"]),
-        name=str(entry["name"]),
-        parent=int(entry["ctrl_deps"]),
-        schema=str(attributes.get("op_schema") or ""),
+        parent=int(entry["parent" if is_flat else "ctrl_deps"]),
+        schema=str(described.get("op_schema") or ""),
         rf_id=None if rf_id is None else int(rf_id),
-        tid=int(attributes.get("tid") or 0),
-        inputs=_side(entry["inputs"]),
-        outputs=_side(entry["outputs"]),
+        tid=int(described.get("tid") or 0),
+        inputs=values("input"),
+        outputs=values("output"),
         attributes=attributes,
     )
-
-
-def _side(side: JsonMapping) -> tuple[Value, ...]:
-    return _values(side["values"], side["types"], side["shapes"], side.get("strides"))
 
 
 def _values(values: Any, types: Any, shapes: Any, strides: Any) -> tuple[Value, ...]:
@@ -285,21 +277,14 @@ def _value(value: Any, kind: str, shape: Sizes, strides: Sizes | None) -> Value:
 
 
 def _tensor(value: Sequence[Any], kind: str, shape: Sizes, strides: Sizes | None) -> TensorRef | None:
+    # An undefined tensor, as a gradient that is not wanted, has the type nullptr and only zeros as value.
     if kind.startswith("nullptr"):
         return None
     tensor, storage, offset, numel, itemsize = (int(number) for number in value[:5])
-    sizes = tuple(int(size) for size in shape)
-    return TensorRef(
-        tensor=tensor,
-        storage=storage,
-        offset=offset,
-        numel=numel,
-        itemsize=itemsize,
-        device=str(value[5]) if len(value) > 5 else "cpu",
-        dtype=DTYPES.get(kind, (kind, kind))[0],
-        shape=sizes,
-        strides=tuple(int(step) for step in strides) if strides is not None and len(strides) == len(sizes) else None,
-    )
+    device = str(value[5]) if len(value) > 5 else "cpu"
+    sizes = tuple(map(int, shape))
+    steps = tuple(map(int, strides)) if strides is not None and len(strides) == len(sizes) else None
+    return TensorRef(tensor, storage, offset, numel, itemsize, device, dtype_name(kind), sizes, steps)
 
 
 def _list(values: Any, kinds: str, shapes: Any, strides: Any) -> tuple[Value, ...]:
@@ -314,10 +299,12 @@ def _list(values: Any, kinds: str, shapes: Any, strides: Any) -> tuple[Value, ..
     return tuple(items)
 
 
+# A trace has millions of lists, of few types.
 @functools.lru_cache(maxsize=4096)
 def split_types(text: str) -> tuple[str, ...]:
     """Split `A,B[C,D],E(F,G)` at its outermost commas."""
     parts, depth, begin = [], 0, 0
+    # A comma may stand inside of a nested list or of the arguments of a template.
     for index, letter in enumerate(text):
         if letter in "[(<":
             depth += 1

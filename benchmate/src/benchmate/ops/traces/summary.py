@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.traces.collectives import recorded_groups, recorded_ranks
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import build_plan, select_calls
-from benchmate.ops.traces.process_groups import recorded_groups, recorded_ranks
 from benchmate.ops.traces.schema import Node, TensorRef, Trace, tensor_refs
+from benchmate.ops.types import JsonMapping, JsonObject
 
 Signature = tuple[object, ...]
 
