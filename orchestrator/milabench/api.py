@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def load(run: PathOrName, *, base: PathOrName | None = None) -> RunResult:
         NothingSelected: There is no such run, or it is the record of an install or a preparation.
         RecordError: Its records cannot be read.
     """
-    from milabench.workflow.context import base_folder
+    from milabench.workflow.files import base_folder
     from milabench.workflow.report_inputs import find_report_source
 
     source = find_report_source(base_folder(_path(base)), fspath(run))
@@ -160,7 +161,7 @@ def compare(
 
     Source: docs/explanation/methodology.md gives the estimators and tests with their papers.
     """
-    from milabench.workflow.compare_runs import compare_runs
+    from milabench.workflow.report_runs import compare_runs
 
     if len(runs) < 2:
         raise UsageError("compare needs two or more runs, the baseline first")
@@ -179,11 +180,7 @@ def compare(
 
 
 def accept(
-    run: PathOrName,
-    criteria: PathOrName,
-    *,
-    reference: PathOrName | None = None,
-    base: PathOrName | None = None,
+    run: PathOrName, criteria: PathOrName, *, reference: PathOrName | None = None, base: PathOrName | None = None
 ) -> AcceptanceResult:
     """Check a run against acceptance criteria.
 
@@ -199,7 +196,7 @@ def accept(
         NothingSelected: There is no such run.
         RecordError: A run's records cannot be read, or the run is still active.
     """
-    from milabench.workflow.accept_run import accept_run
+    from milabench.workflow.report_runs import accept_run
 
     name = None if reference is None else fspath(reference)
     return AcceptanceResult(accept_run(fspath(run), _path(base), Path(criteria), name))
@@ -215,7 +212,7 @@ def plan_suite(
     overrides: Sequence[str] = (),
     profile: str | None = None,
     repeat: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     use_current_env: bool = False,
     reporter: Reporter | None = None,
 ) -> PlanResult:
@@ -230,7 +227,7 @@ def plan_suite(
         overrides: Values of the suite to replace, each `KEY=VALUE`.
         profile: How long to measure: `quick`, `default` or `rigorous`. Default: from the suite.
         repeat: Fresh processes per benchmark. Default: from the profile.
-        seed: Seed of the order in which benchmarks run.
+        seed: Seed of the order in which benchmarks run. Default: the time.
         use_current_env: Use the active interpreter as every benchmark's environment.
         reporter: Receives the warnings. Default: none.
 
@@ -240,14 +237,14 @@ def plan_suite(
         UsageError: The system file makes several runs of one command (`multirun`).
     """
     from milabench.workflow.estimate import apply_budget
-    from milabench.workflow.planning import plan_request
-    from milabench.workflow.request import expand_requests
+    from milabench.workflow.planning import expand_requests, plan_request
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env)
     extent = Extent(profile=profile, repeat=repeat)
 
     def work(session: Session) -> PlanResult:
-        requests = expand_requests(options, extent, session, run_name="run", stamp="{time}", seed=seed)
+        number = int(time.time()) if seed is None else seed
+        requests = expand_requests(options, extent, session, run_name="run", stamp="{time}", seed=number)
         if len(requests) > 1:
             raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give one without")
         budgeted = apply_budget(plan_request(requests[0]))
@@ -280,7 +277,6 @@ def run(
 
     Args:
         config: As in `plan_suite`, like all others that are not listed here.
-        seed: Seed of the order in which benchmarks run. Default: the time.
         run_name: Name of the run; the time is added to it.
         wait: Wait while another run measures on these devices, instead of failing.
         max_retries: Immediate retries of a failed step.
@@ -302,8 +298,8 @@ def run(
         prepared = prepare_runs(options, extent, settings, session)
         if len(prepared.plans) > 1:
             raise UsageError(f"the multirun of the system file makes {len(prepared.plans)} runs; give one without")
-        (finished,) = execute_runs(prepared, session)
-        return load(finished.path)
+        ((path, _),) = execute_runs(prepared, session)
+        return load(path)
 
     return _outside_event_loop(work, reporter)
 

@@ -275,7 +275,7 @@ def imported_by(tree: ast.Module) -> Iterator[str]:
 
 
 def test_every_command_is_in_the_readme() -> None:
-    from milabench.cli.commands import COMMANDS
+    from milabench.cli.verbs import COMMANDS
 
     page = (ROOT / "README.md").read_text()
     assert [name for name in COMMANDS if f"`{name}`" not in page and f"milabench {name}" not in page] == []

@@ -68,7 +68,7 @@ MODULES: Mapping[str, str] = {
     "cli/carry_out": "workflow/execution",
     "cli/finding": "workflow/run_lookup",
     "cli/unfinished": "workflow/resume_run",
-    "cli/adopted": "workflow/attach",
+    "cli/adopted": "workflow/run_view",
     "cli/detaching": "workflow/detach",
     "cli/leftovers": "workflow/orphans",
     "cli/decision": "workflow/planning",
@@ -76,9 +76,9 @@ MODULES: Mapping[str, str] = {
     "cli/preparations": "workflow/preflight",
     "cli/readiness": "workflow/preflight",
     "cli/profiles": "workflow/report_inputs",
-    "cli/showing": "cli/plan_output",
-    "cli/precision": "workflow/adaptive_replicates",
-    "cli/completing": "cli/completion_hooks",
+    "cli/showing": "cli/plan",
+    "cli/precision": "workflow/estimate",
+    "cli/completing": "cli/options",
     "execute/there": "execute/remote_install",
     "execute/together": "execute/start_barrier",
     "plan/together": "plan/group",
@@ -278,8 +278,7 @@ def sources() -> Mapping[str, Module]:
 
 def help_texts() -> Iterator[tuple[str, str]]:
     """Yield every text that `--help` shows, with the command or option that it belongs to."""
-    from milabench.cli.commands import COMMANDS
-    from milabench.cli.verbs import verbs
+    from milabench.cli.verbs import COMMANDS, verbs
 
     yield from ((f"milabench: {name}", text) for name, text in COMMANDS.items())
     yield from _help_texts(verbs, "milabench")

@@ -100,8 +100,7 @@ def run_command_line() -> int:
     gc.set_threshold(COLLECT_AFTER)
     import click
 
-    from milabench.cli.commands import PROGRAM
-    from milabench.cli.verbs import verbs
+    from milabench.cli.verbs import PROGRAM, verbs
 
     try:
         code = verbs.main(prog_name=PROGRAM, standalone_mode=False)

@@ -38,7 +38,7 @@ def command(
 
         click.echo(json.dumps(criteria_schema(), indent=2))
         return DONE
-    from milabench.workflow.accept_run import accept_run
+    from milabench.workflow.report_runs import accept_run
 
     if criteria is None:
         raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")

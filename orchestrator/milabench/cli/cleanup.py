@@ -34,6 +34,7 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
         for pid, name in processes:
             click.echo(f"{pid:>8}  on {address.name} ({address.shown}): {name}")
     if not yes:
+        # Nobody can answer: a script that means it says --yes.
         if not sys.stdin.isatty():
             session.info(f"cleanup: {orphans.count} processes were left; --yes kills them")
             return STEPS_FAILED

@@ -74,7 +74,7 @@ def command(
     validations: str | None,
 ) -> int:
     """Compare runs, or JSON reports of runs, with the first of them."""
-    from milabench.workflow.compare_runs import compare_runs, comparison_exit_code
+    from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
     form = pick_format(form, as_json, output)
     compared = compare_runs(

@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
 
 from milabench.errors import MilabenchError, UsageError
-from milabench.workflow.context import suite_file
+from milabench.workflow.files import suite_file
 
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
 _FILE_KEYS = ("include", "system", "multirun", "profile")
+# A key at the start of a line: in double quotes, in single quotes, or plain.
 _TOP = re.compile(r"""(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^\s#"'{}\[\]&*!|>%@`,-][^:#]*?))\s*:(?:\s|$)""")
 _INCLUDE = re.compile(r"[\w./~+-]+\.ya?ml")
 _TAGS = re.compile(r"[{\s,]tags:\s*\[([^\]]*)\]")
 _MATRIX = re.compile(r"[{\s]matrix:")
+# The Tab key waits for the answer, and a file may include a whole tree.
 _MAX_FILES = 100
 
 
@@ -32,8 +33,7 @@ def command(shell: str) -> int:
     """Print a shell's completion script for commands, options and benchmark names; its first line says where to save it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from milabench.cli.commands import PROGRAM
-    from milabench.cli.verbs import verbs
+    from milabench.cli.verbs import PROGRAM, verbs
 
     completion_class = get_completion_class(shell)
     assert completion_class is not None
@@ -50,20 +50,10 @@ _INSTALL = {
 }
 
 
-def complete_benchmark(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the benchmarks that begin with this text."""
-    return [CompletionItem(name) for name in benchmarks(ctx) if name.startswith(incomplete)]
-
-
-def complete_selection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the benchmarks and tags for the last entry of a comma list."""
-    before, comma, last = incomplete.rpartition(",")
-    return [CompletionItem(before + comma + word) for word in selectors(ctx) if word.startswith(last)]
-
-
 def benchmarks(ctx: click.Context) -> list[str]:
     """Return the benchmarks of the requested suite; none where it cannot be read."""
     texts = list(_texts(ctx))
+    # The names of variants are only known to the reader of suites, which takes longer than Tab should; only where there are any.
     if any(_MATRIX.search(text) for text in texts) and (names := _all_names(ctx)) is not None:
         return names
     return list(dict.fromkeys(name for text in texts for name in _names(text)))

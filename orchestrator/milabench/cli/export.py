@@ -17,7 +17,8 @@ from milabench.errors import UsageError
 def command(runs: tuple[str, ...], base: Path | None, output: Path) -> None:
     """Write the results of runs to a Parquet file. Default: the latest run."""
     from milabench.history.parquet import write
-    from milabench.workflow.results import resolve_runs, run_rows
+    from milabench.workflow.results_store import run_rows
+    from milabench.workflow.summaries import resolve_runs
 
     if output.suffix != ".parquet":
         raise UsageError(

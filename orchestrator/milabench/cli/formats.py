@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import Verb, file_option
+from milabench.cli.options import Verb, file_option, with_options
 from milabench.errors import RecordError, UsageError
 from milabench.report.registry import FORMATS, format_of_file
 
 
 def format_options(function: Verb) -> Verb:
     """Give a verb the options on format and destination: `form`, `as_json`, `output`."""
-    decorators = (
+    options = (
         click.option(
             "-f",
             "--format",
@@ -24,9 +24,7 @@ def format_options(function: Verb) -> Verb:
         click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
         file_option("-o", "--output", help="Write to a file instead of the terminal."),
     )
-    for option in reversed(decorators):
-        function = option(function)
-    return function
+    return with_options(function, options)
 
 
 def pick_format(form: str | None, as_json: bool, output: Path | None) -> str:

@@ -21,5 +21,6 @@ def command(step: str, run_name: str | None, base: Path | None, attempt: int | N
     from milabench.workflow.step_output import step_output
 
     for text in step_output(step, run_name, base, attempt=attempt, follow=follow):
+        # Bytes: the output of a step need not be text in any encoding.
         sys.stdout.buffer.write(text)
         sys.stdout.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -26,9 +25,9 @@ def command(
     """Time operators, or record and replay execution traces, in the environment of benchmarks/ops: the arguments are those
     of `python -m benchmate.ops`, such as `-c FILE`, `trace replay FILE` or `--help` after `--`.
     """
-    from milabench.workflow.dev_shell import ops_suite_file, run_ops
+    from milabench.workflow.dev_shell import run_ops
+    from milabench.workflow.files import checkout_suite
 
-    options = SuiteOptions(
-        config_file=suite or ops_suite_file(), select=bench, base=base, arch=arch, use_current_env=use_current_env
-    )
-    return run_ops(options, argv, terminal_session(), os.environ)
+    config_file = suite or checkout_suite("ops.yaml", "name a suite that has operators with --suite FILE")
+    options = SuiteOptions(config_file=config_file, select=bench, base=base, arch=arch, use_current_env=use_current_env)
+    return run_ops(options, argv, terminal_session())

@@ -5,22 +5,23 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from milabench.cli.completion_hooks import selections
-from milabench.devices.registry import ARCHS
 from milabench.errors import UsageError
-from milabench.plan.profile import PROFILES
-from milabench.workflow.options import STORE, Extent, RetryPolicy, SuiteOptions
+from milabench.history import STORE
+
+if TYPE_CHECKING:
+    from milabench.workflow.options import Extent
 
 F = TypeVar("F", bound=Callable[..., Any])
 Verb = Callable[..., int | None]
 """The function behind a verb: it returns the exit code, None for 0."""
+Decorator = Callable[[Verb], Verb]
 
 LEAST_PRECISION = 1e-4
 _DURATION_PART = r"(\d+(?:\.\d+)?)\s*([smhd])"
@@ -50,9 +51,25 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return None
     text = value.strip().lower()
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION_PART, text))
+    # Every character must belong to a part, or `1h30` would be an hour.
     if re.sub(_DURATION_PART, "", text).strip() or seconds <= 0:
         raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h or 1h30m", ctx, param)
     return seconds
+
+
+def benchmark_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete benchmarks of the suite."""
+    from milabench.cli.completion import benchmarks  # only when a shell asks
+
+    return [name for name in benchmarks(ctx) if name.startswith(incomplete)]
+
+
+def selections(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete benchmarks and tags, also for the last entry of a comma list."""
+    from milabench.cli.completion import selectors
+
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + word for word in selectors(ctx) if word.startswith(last)]
 
 
 base_option = click.option(
@@ -115,12 +132,6 @@ _SUITE = (
         metavar="N",
         help="Maximum number of variants a matrix may expand to. Default: 100000.",
     ),
-    click.option(
-        "--arch",
-        type=click.Choice(list(ARCHS)),
-        envvar="MILABENCH_GPU_ARCH",
-        help="Kind of accelerator. Default: from the system file, else detected.",
-    ),
 )
 _SELECTION = (
     click.option(
@@ -142,6 +153,7 @@ _SELECTION = (
 
 def is_on_command_line(name: str) -> bool:
     """Return whether an option of the verb was typed, not taken from a variable or a default."""
+    # MILABENCH_CONFIG may be set for all commands of a shell, and contradicts nothing.
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
@@ -161,28 +173,46 @@ _ASK = (
 )
 
 
+def with_options(function: Verb, options: Sequence[Decorator]) -> Verb:
+    """Give a verb these options, in the order in which its help lists them."""
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decorator], **defaults: Any) -> Verb:
+    """Give a verb these options; its function receives those that are fields of `kind` as one `parameter: kind`."""
+    names = [field.name for field in fields(kind)]
+
+    @functools.wraps(function)
+    def collected(**values: Any) -> int | None:
+        given = {name: values.pop(name) for name in names if name in values}
+        return function(**{parameter: kind(**{**defaults, **given})}, **values)
+
+    return with_options(collected, options)
+
+
+# `suite_options`, `plan_options` and `retry_options` import what takes 5 ms: verbs without these options do not wait for it.
 def suite_options(
     *, selection: bool = True, environment: bool = False, reach: bool = False, ask: bool = False, nodes: bool = False
-) -> Callable[[Verb], Verb]:
+) -> Decorator:
     """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
 
     `reach` is for a verb that does something on nodes, which are queried first; `ask` for one that may query them, `nodes`
     for one that is about them.
     """
+    from milabench.devices.registry import ARCHS
+    from milabench.workflow.options import SuiteOptions
 
-    def decorate(function: Verb) -> Verb:
-        @functools.wraps(function)
-        def collected(**values: Any) -> int | None:
-            given = {field.name: values.pop(field.name) for field in fields(SuiteOptions) if field.name in values}
-            return function(options=SuiteOptions(**{"ask_nodes": reach, **given}), **values)
-
-        wanted = _SUITE + (_SELECTION if selection else ()) + ((current_env_option,) if environment else ())
-        wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
-        for option in reversed(wanted):
-            collected = option(collected)
-        return collected
-
-    return decorate
+    arch = click.option(
+        "--arch",
+        type=click.Choice(list(ARCHS)),
+        envvar="MILABENCH_GPU_ARCH",
+        help="Kind of accelerator. Default: from the system file, else detected.",
+    )
+    wanted = (*_SUITE, arch, *(_SELECTION if selection else ()), *((current_env_option,) if environment else ()))
+    wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
+    return lambda function: _gathered(function, "options", SuiteOptions, wanted, ask_nodes=reach)
 
 
 display_option = click.option(
@@ -207,44 +237,45 @@ def plan_options(function: Verb) -> Verb:
 
     Raises UsageError for --ab beside --config: it names both suites.
     """
+    from milabench.plan.profile import PROFILES
+    from milabench.workflow.options import Extent
 
     @functools.wraps(function)
-    def collected(**values: Any) -> int | None:
-        extent = Extent(**{field.name: values.pop(field.name) for field in fields(Extent)})
+    def checked(*, extent: Extent, **values: Any) -> int | None:
         if extent.ab is not None and is_on_command_line("config_file"):
             raise UsageError("--ab names both suites; leave out --config")
         return function(extent=extent, **values)
 
-    for option in reversed(_EXTENT):
-        collected = option(collected)
-    return collected
-
-
-_EXTENT = (
-    click.option("--repeat", type=click.IntRange(1), help="Fresh processes per benchmark. Default: from the profile."),
-    click.option("--profile", type=click.Choice(list(PROFILES)), help="How long to measure. Default: from the suite."),
-    click.option(
-        "--precision",
-        callback=fraction_of,
-        metavar="PERCENT",
-        help="Run a pilot of five replicates, then each benchmark as often as a 95% interval of this half-width needs. "
-        "Default with the profile rigorous: 1%.",
-    ),
-    click.option(
-        "--budget",
-        "budget_s",
-        callback=seconds_of,
-        metavar="DURATION",
-        help="Run no more replicates than fit in this time (90s, 30m, 4h), and report what was cut.",
-    ),
-    click.option(
-        "--ab",
-        nargs=2,
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="A.yaml B.yaml",
-        help="Measure two suites in turn, in pairs, and compare them pair by pair. Default: five pairs.",
-    ),
-)
+    options = (
+        click.option(
+            "--repeat", type=click.IntRange(1), help="Fresh processes per benchmark. Default: from the profile."
+        ),
+        click.option(
+            "--profile", type=click.Choice(list(PROFILES)), help="How long to measure. Default: from the suite."
+        ),
+        click.option(
+            "--precision",
+            callback=fraction_of,
+            metavar="PERCENT",
+            help="Run a pilot of five replicates, then each benchmark as often as a 95% interval of this half-width needs. "
+            "Default with the profile rigorous: 1%.",
+        ),
+        click.option(
+            "--budget",
+            "budget_s",
+            callback=seconds_of,
+            metavar="DURATION",
+            help="Run no more replicates than fit in this time (90s, 30m, 4h), and report what was cut.",
+        ),
+        click.option(
+            "--ab",
+            nargs=2,
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="A.yaml B.yaml",
+            help="Measure two suites in turn, in pairs, and compare them pair by pair. Default: five pairs.",
+        ),
+    )
+    return _gathered(checked, "extent", Extent, options)
 
 
 validations_option = click.option(
@@ -253,21 +284,6 @@ validations_option = click.option(
     envvar="MILABENCH_VALIDATIONS",
     help="Checks of the measurements. Default: all; for a recorded run, those requested when it ran.",
 )
-
-
-def retry_options(function: Verb) -> Verb:
-    """Give a verb the options on failures and held devices; its function receives them as one `retry: RetryPolicy`."""
-
-    @functools.wraps(function)
-    def collected(**values: Any) -> int | None:
-        retry = RetryPolicy(
-            wait=values.pop("wait"), max_retries=values.pop("max_retries"), max_failures=values.pop("maxfail")
-        )
-        return function(retry=retry, **values)
-
-    for option in reversed(_RETRY):
-        collected = option(collected)
-    return collected
 
 
 _RETRY = (
@@ -282,9 +298,17 @@ _RETRY = (
     ),
     click.option(
         "--maxfail",
+        "max_failures",
         type=click.IntRange(1),
         envvar="MILABENCH_MAXFAIL",
         metavar="N",
         help="Start no more steps after N failures.",
     ),
 )
+
+
+def retry_options(function: Verb) -> Verb:
+    """Give a verb the options on failures and held devices; its function receives them as one `retry: RetryPolicy`."""
+    from milabench.workflow.options import RetryPolicy
+
+    return _gathered(function, "retry", RetryPolicy, _RETRY)

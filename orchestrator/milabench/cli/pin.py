@@ -10,6 +10,7 @@ from milabench.cli.options import suite_options
 from milabench.cli.terminal import terminal_session
 from milabench.workflow.options import SuiteOptions
 
+# The names of the lock files in the benchmarks' folders.
 VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 
 
@@ -31,6 +32,6 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 )
 def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str) -> None:
     """Write the lock files of the selected benchmarks from their requirements.in."""
-    from milabench.workflow.pin_locks import pin_benchmarks
+    from milabench.workflow.install import pin_benchmarks
 
     pin_benchmarks(options, VARIANTS if all_variants else variants, python, terminal_session())

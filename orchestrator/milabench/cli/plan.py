@@ -1,15 +1,23 @@
-"""`milabench plan`."""
+"""`milabench plan`; and the printing of plans as text, as JSON, or as the difference from another plan's JSON."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from milabench.cli.options import json_option, plan_options, suite_options
-from milabench.cli.plan_output import PlanOutput, print_plans, print_requests
 from milabench.cli.terminal import terminal_session
+from milabench.errors import ConfigError, UsageError
+from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, SuiteOptions
+
+if TYPE_CHECKING:
+    from milabench.workflow.session import Session
 
 
 @click.command("plan")
@@ -27,13 +35,7 @@ from milabench.workflow.options import Extent, SuiteOptions
     help="Show the differences from this plan, or from the plan in a run's manifest.json.",
 )
 def command(
-    options: SuiteOptions,
-    extent: Extent,
-    phase: str,
-    run_name: str,
-    seed: int,
-    as_json: bool,
-    other: Path | None,
+    options: SuiteOptions, extent: Extent, phase: str, run_name: str, seed: int, as_json: bool, other: Path | None
 ) -> None:
     """Show what install, prepare or run would do."""
     from milabench.plan.show import plan_text
@@ -47,7 +49,7 @@ def command(
         raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
     context = read_context(options, session, extent, run_name=run_name, seed=seed)
     if phase == "prepare":
-        from milabench.workflow.preparations import pending_preparations
+        from milabench.workflow.preflight import pending_preparations
 
         preparations = pending_preparations(context)
         output = PlanOutput(value=preparations.to_json(), text=plan_text(preparations))
@@ -58,3 +60,80 @@ def command(
         install = decide_install(context)
         output = PlanOutput(value=install.to_json(), text=install_text(install))
     print_plans([output], as_json=as_json, other=other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutput:
+    """A plan as a value and as text; `name` and `options` are those of its run where there are several."""
+
+    value: Mapping[str, Any]
+    text: str
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def print_requests(
+    options: SuiteOptions,
+    extent: Extent,
+    session: Session,
+    *,
+    run_name: str,
+    seed: int,
+    as_json: bool,
+    other: Path | None = None,
+) -> None:
+    """Print what would be run, and its estimated duration; see `print_plans`."""
+    from milabench.plan.show import plan_text
+    from milabench.workflow.estimate import apply_budget, estimate_lines
+    from milabench.workflow.planning import expand_requests, plan_request
+
+    outputs = []
+    for request in expand_requests(options, extent, session, run_name=run_name, stamp="{time}", seed=seed):
+        budgeted = apply_budget(plan_request(request))
+        plan, estimate = budgeted.planned.plan, budgeted.estimate
+        value = {**plan.to_json(), "estimate": estimate.to_json()}
+        text = "\n".join([plan_text(plan), *budgeted.lines, *estimate_lines(estimate), ""])
+        outputs.append(PlanOutput(value=value, text=text, name=request.name, options=request.values))
+    print_plans(outputs, as_json=as_json, other=other)
+
+
+def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | None = None) -> None:
+    """Print the plan, or its difference from `other`; the plans of a multirun one after the other, or below `runs`.
+
+    Raises UsageError for a difference from several plans, ConfigError for an `other` that is not a plan.
+    """
+    is_multirun = any(plan.options for plan in plans)
+    if other is not None:
+        from milabench.plan.diff import diff_text, plan_diff
+
+        if is_multirun:
+            raise UsageError(f"--diff compares one plan; the multirun of the system file makes {len(plans)}")
+        # Through JSON, as the other plan came: tuples become lists.
+        diff = plan_diff(read_plan(other), json.loads(json.dumps(plans[0].value)))
+        click.echo(json.dumps(diff.to_json(), indent=1) + "\n" if as_json else diff_text(diff), nl=False)
+    elif not is_multirun:
+        click.echo(json.dumps(plans[0].value, indent=1) + "\n" if as_json else plans[0].text, nl=False)
+    elif as_json:
+        runs = [{"name": plan.name, "options": dict(plan.options), "plan": plan.value} for plan in plans]
+        click.echo(json.dumps({"schema": 1, "runs": runs}, indent=1))
+    else:
+        for number, plan in enumerate(plans):
+            values = ", ".join(f"{key}={value}" for key, value in plan.options.items())
+            click.echo(f"{chr(10) if number else ''}run {plan.name}: {values}\n{plan.text}", nl=False)
+
+
+def read_plan(path: Path) -> Mapping[str, Any]:
+    """Read a plan from the output of `milabench plan --json`, or from a run's manifest. Raises ConfigError."""
+    from milabench.plan.diff import is_plan
+
+    hint = "give a file that `milabench plan --json` made, or a run's manifest.json"
+    try:
+        value = json.loads(read_file(path, hint=hint))
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{path}: is not JSON; {hint}") from None
+    if isinstance(value, dict) and isinstance(value.get("plan"), dict):
+        value = value["plan"]
+    if not is_plan(value):
+        raise ConfigError(f"{path}: is not a plan; {hint}")
+    plan: Mapping[str, Any] = value
+    return plan

@@ -20,7 +20,7 @@ from milabench.cli.terminal import TerminalReporter
 @display_option
 def command(run: str | None, base: Path | None, speed: float, verbose: bool, display: str) -> None:
     """Replay a recorded run. Default: the latest run."""
-    from milabench.workflow.replay import replay_run
     from milabench.workflow.run_lookup import resolve_run
+    from milabench.workflow.run_view import replay_run
 
     replay_run(resolve_run(base, run).run, TerminalReporter(display), speed=speed, is_verbose=verbose)

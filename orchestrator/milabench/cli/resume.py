@@ -10,7 +10,6 @@ import click
 from milabench.cli.options import base_option, detach_option, display_option, retry_options
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
-from milabench.workflow.context import base_folder
 from milabench.workflow.options import RetryPolicy
 
 
@@ -25,19 +24,17 @@ from milabench.workflow.options import RetryPolicy
 @display_option
 def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy, detach: bool, display: str) -> int:
     """Resume an incomplete run, or rerun what failed in it. Default: the latest run."""
-    from milabench.events.rundir import find_run, latest_run
-    from milabench.execute.locks import holder_of
+    from milabench.workflow.run_lookup import resolve_run
 
     session = terminal_session(display)
-    folder = base_folder(base)
-    resumed = find_run(folder, run) if run is not None else latest_run(folder)
-    holder = holder_of(resumed.path)
+    handle = resolve_run(base, run)
+    resumed, holder = handle.run, handle.holder
     if holder is not None and holder.detached:
-        from milabench.workflow.attach import attach_to_run, report_active
-
+        session.info(f"resume: {resumed.name} is executed by {holder}")
         if detach:
-            report_active(resumed, holder, session)
             return DONE
+        from milabench.workflow.run_view import attach_to_run
+
         code = attach_to_run(resumed, holder, session)
         if code is not None:
             return code

@@ -72,13 +72,13 @@ def command(
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
     session = terminal_session(display)
     if dry_run:
-        from milabench.cli.plan_output import print_requests
+        from milabench.cli.plan import print_requests
 
         if detach and is_on_command_line("detach"):
             raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")
-        print_requests(
-            replace(options, ask_nodes=False), extent, session, run_name=run_name, seed=seed or 0, as_json=as_json
-        )
+        # A dry run reaches no other machine.
+        options = replace(options, ask_nodes=False)
+        print_requests(options, extent, session, run_name=run_name, seed=seed or 0, as_json=as_json)
         return DONE
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")
@@ -95,7 +95,7 @@ def command(
     prepared = prepare_runs(options, extent, settings, session)
 
     def execute(handover: DetachHandover | None = None) -> int:
-        return max(run.exit_code for run in execute_runs(prepared, session, handover))
+        return max(code for _, code in execute_runs(prepared, session, handover))
 
     if detach:
         from milabench.workflow.detach import run_detached

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def command(base: Path | None, with_others: bool, as_json: bool) -> None:
     """List the runs below the base with their verdicts."""
     from milabench.analysis.run_status import status_json
-    from milabench.workflow.context import base_folder
+    from milabench.workflow.files import base_folder
     from milabench.workflow.run_lookup import all_runs
 
     handles = [handle for handle in all_runs(base) if with_others or handle.run.phase == "run"]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.completion_hooks import benchmark_names
-from milabench.cli.options import display_option, file_option, json_option, suite_options, wait_option
+from milabench.cli.options import benchmark_names, display_option, file_option, json_option, suite_options, wait_option
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import SuiteOptions

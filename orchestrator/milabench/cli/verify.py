@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def command(bundle: Path, allowed_signers: Path | None, as_json: bool) -> int:
     """Recompute every hash and number of a bundle. Exit codes: 0 unaltered, 6 altered."""
     from milabench.bundle.verify import verify_bundle
-    from milabench.workflow.results import recompute_summary
+    from milabench.workflow.summaries import recompute_summary
 
     verified = verify_bundle(bundle, recompute_summary, allowed_signers)
     click.echo(json.dumps(verified.to_json(str(bundle)), indent=1) if as_json else verification_text(bundle, verified))

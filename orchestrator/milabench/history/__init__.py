@@ -1,1 +1,4 @@
 """Results of many runs in one store, their trend, and results from and for other programs."""
+
+STORE = "history.sqlite"
+"""The results store in a base."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison
-from milabench.analysis.summary_model import Summary
-from milabench.analysis.system_diff import Differences
-from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text, model
 from milabench.report.document import (
     Document,
@@ -24,6 +20,14 @@ from milabench.report.document import (
     section,
     words_table,
 )
+
+# A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
+if TYPE_CHECKING:
+    from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.compare import Comparison
+    from milabench.analysis.summary_model import Summary
+    from milabench.analysis.system_diff import Differences
+    from milabench.analysis.traces import RunTraces
 
 WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 

@@ -11,8 +11,7 @@ from milabench.bundle.manifest import Manifest
 from milabench.events.rundir import Run
 from milabench.report import markdown
 from milabench.version import __version__
-from milabench.workflow.results import recompute_summary, resolve_runs
-from milabench.workflow.summaries import summary_of
+from milabench.workflow.summaries import recompute_summary, resolve_runs, summary_of
 
 _COMPLETE = ".complete"
 _RENDERED = ".requirements.txt"

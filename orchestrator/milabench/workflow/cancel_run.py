@@ -39,6 +39,7 @@ def signal_process(orchestrator: Orchestrator, *, times: int) -> bool:
     try:
         if not orchestrator.is_alive:  # checked after opening: from here on the descriptor stands for this process
             return False
+        # The second signal is what a second Ctrl-C is: no grace for the steps.
         for _ in range(times):
             signal.pidfd_send_signal(fd, signal.SIGTERM)
     except ProcessLookupError:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.config.show import explain
 from milabench.errors import ConfigError, MilabenchError
@@ -15,15 +13,8 @@ from milabench.plan.check import planning_problems
 from milabench.plan.context import benchmark_on
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import placeholders, render_text, texts
-from milabench.workflow.context import (
-    declared_options,
-    max_jobs,
-    overrides,
-    read_context,
-    read_suite_only,
-    suite_dirs,
-    suite_file,
-)
+from milabench.workflow.context import read_context, read_suite_only, read_whole_suite, suite_dirs
+from milabench.workflow.files import suite_file
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.session import Session
 
@@ -66,14 +57,7 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
     broken = 0
     for path in paths:
         try:
-            suite = read_suite(
-                [path],
-                system=options.system_file,
-                overrides=overrides(options),
-                env=os.environ,
-                declared=declared_options,
-                max_jobs=max_jobs(options),
-            )
+            suite = read_whole_suite(replace(options, config_file=path))
             for warning in suite.warnings:
                 session.warn(str(warning))
             if problems := planning_problems(suite, suite_dirs(options, suite)):

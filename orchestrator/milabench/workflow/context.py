@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
+from milabench.workflow.files import ROOT, base_folder, suite_file
 from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from milabench.plan.dirs import Dirs
     from milabench.plan.group import Instruments
     from milabench.workflow.session import Session
-
-# The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
-ROOT = Path(__file__).resolve().parents[3]
-
 
 ALL_DEFAULTS = Extent()
 
@@ -56,33 +53,6 @@ class CommandContext:
     def system(self) -> SystemConfig:
         """The system as configured."""
         return self.plan_context.system
-
-
-def base_folder(base: Path | None) -> Path:
-    """Return the folder that holds environments, data and runs: the given one, else `results` here."""
-    return (base or Path("results")).expanduser().resolve()
-
-
-def suite_file(config_file: Path | None) -> Path:
-    """Return the suite to read: the given one, else config/standard.yaml, here or of the checkout."""
-    if config_file is not None:
-        return config_file
-    for folder in (Path.cwd(), ROOT):
-        if (standard := folder / "config" / "standard.yaml").is_file():
-            return standard
-    raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
-
-
-def overrides(options: SuiteOptions) -> tuple[str, ...]:
-    """Return the overrides, `--arch` among them: the command line wins over the system file."""
-    return (*options.overrides, *((f"system.arch={options.arch}",) if options.arch is not None else ()))
-
-
-def max_jobs(options: SuiteOptions) -> int:
-    """Return how many variants a matrix may expand to."""
-    from milabench.config.matrix import MAX_JOBS
-
-    return options.max_jobs if options.max_jobs is not None else MAX_JOBS
 
 
 # Environment variables that stand for options of the system file: MILABENCH_SIZER_MULT is system.options.sizer.mult.
@@ -136,8 +106,7 @@ def read_context(
     if options.ask_nodes and suite.system.nodes:
         from milabench.workflow.node_query import ask_nodes
 
-        base, accept_new = str(base_folder(options.base)), options.accept_new_host_keys
-        remote = ask_nodes(suite.system, machine, base, session, accept_new=accept_new)
+        remote = ask_nodes(suite.system, machine, options, session)
     facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
     plan_context = PlanContext(
         facts=facts,
@@ -167,6 +136,17 @@ def read_context(
     )
 
 
+def read_single_context(
+    options: SuiteOptions, bench: str, session: Session, extent: Extent, what: str
+) -> CommandContext:
+    """Return the context of one benchmark. Raises UsageError, which begins with `what`, where `bench` selects several."""
+    context = read_context(replace(options, select=bench), session, extent)
+    if len(context.benches) != 1:
+        names = ", ".join(selected.config.name for selected in context.benches)
+        raise UsageError(f"{what} one benchmark; '{bench}' selects {names}")
+    return context
+
+
 def instruments() -> Instruments | None:
     """Return what measures a command that has no environment: the instruments' sources in this checkout, if it is one."""
     from milabench.plan.group import Instruments
@@ -179,20 +159,36 @@ def read_suite_only(
     options: SuiteOptions, environ: Mapping[str, str] = os.environ, *, detected_arch: str = "cpu"
 ) -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
     """Return the suite and what is selected of it, without asking the machine what it is."""
-    from milabench.config.read import read_suite
     from milabench.config.select import select
 
-    suite = read_suite(
+    suite = read_whole_suite(options, environ, detected_arch=detected_arch, settings=settings_overrides(environ))
+    return suite, select(suite, options.select, options.exclude)
+
+
+def read_whole_suite(
+    options: SuiteOptions,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    detected_arch: str = "cpu",
+    settings: Mapping[str, str] | None = None,
+) -> Suite:
+    """Return the suite. Raises ConfigError with everything that is wrong in it."""
+    from milabench.config.matrix import MAX_JOBS
+    from milabench.config.read import read_suite
+
+    arch = (
+        () if options.arch is None else (f"system.arch={options.arch}",)
+    )  # the command line wins over the system file
+    return read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
-        overrides=overrides(options),
+        overrides=(*options.overrides, *arch),
         env=environ,
         detected_arch=detected_arch,
         declared=declared_options,
-        max_jobs=max_jobs(options),
-        settings=settings_overrides(environ),
+        max_jobs=options.max_jobs or MAX_JOBS,
+        settings=settings,
     )
-    return suite, select(suite, options.select, options.exclude)
 
 
 def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
@@ -214,13 +210,11 @@ def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     from milabench.bench.load import load_benchfile
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
-    if isinstance(bench.definition, Path):
-        return ResolvedBenchmark(config=bench, folder=str(bench.definition), declared=load_benchfile(bench.definition))
-    if bench.definition is None and bench.command:
-        return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
-    if bench.definition is None:
+    if bench.definition is None and not bench.command:
         raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py, or a command")
-    folder = Path(dirs.code, bench.definition.folder)
-    return ResolvedBenchmark(
-        config=bench, folder=str(folder), declared=load_benchfile(folder) if folder.is_dir() else None
-    )
+    if bench.definition is None:
+        return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
+    is_local = isinstance(bench.definition, Path)
+    folder = bench.definition if isinstance(bench.definition, Path) else Path(dirs.code, bench.definition.folder)
+    declared = load_benchfile(folder) if is_local or folder.is_dir() else None
+    return ResolvedBenchmark(config=bench, folder=str(folder), declared=declared)

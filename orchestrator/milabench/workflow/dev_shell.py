@@ -7,14 +7,13 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from milabench.errors import ConfigError, UsageError
+from milabench.errors import UsageError
 from milabench.execute.interrupts import interrupts
 from milabench.plan.model import Step
-from milabench.workflow.context import ROOT, read_context
+from milabench.workflow.context import read_context, read_single_context
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
 from milabench.workflow.preflight import require_installed
@@ -23,41 +22,27 @@ from milabench.workflow.session import Session
 OPS = ("python", "-m", "benchmate.ops")
 
 
-def open_shell(
-    options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session, environ: Mapping[str, str] = os.environ
-) -> int:
+def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session) -> int:
     """Run a command, by default the user's shell, in a benchmark's environment; return its exit code.
 
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
     """
-    options = replace(options, select=bench)
-    context = read_context(options, session, Extent(repeat=1))
-    if len(context.benches) != 1:
-        names = ", ".join(selected.config.name for selected in context.benches)
-        raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
+    context = read_single_context(options, bench, session, Extent(repeat=1), "dev works in")
     plan = plan_single_suite(context)
     require_installed(context)
-    return enter(plan.steps[0], argv, session, environ)
+    return enter(plan.steps[0], argv, session)
 
 
-def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session, environ: Mapping[str, str]) -> int:
+def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> int:
     """Run `python -m benchmate.ops` in the environment of the selected benchmarks; return its exit code."""
     context = read_context(options, session, Extent(repeat=1))
     require_installed(context)
     # All selected benchmarks share one environment; relative paths are those of the user's folder.
     step = replace(plan_single_suite(context).steps[0], cwd=str(Path.cwd()), argv=(*OPS, *argv))
-    return enter(step, step.argv, session, environ)
+    return enter(step, step.argv, session)
 
 
-def ops_suite_file() -> Path:
-    """Return the suite of operators. Raises ConfigError where only the package is installed."""
-    path = ROOT / "config" / "ops.yaml"
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; name a suite that has operators with --suite FILE")
-    return path
-
-
-def enter(step: Step, argv: tuple[str, ...], session: Session, environ: Mapping[str, str]) -> int:
+def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
     """Run the command, or the user's shell, as the step would be started; return the command's exit code.
 
     There is no agent here: the sink is left unset, so that instruments print a table. Ctrl-C is for the command.
@@ -66,21 +51,17 @@ def enter(step: Step, argv: tuple[str, ...], session: Session, environ: Mapping[
         folder = Path(scratch)
         config = folder / "config.json"
         config.write_text(json.dumps(step.config, indent=1))
-        env = {
-            **environ,
-            **{
-                name: value.replace("@config", str(config)).replace("@path", environ.get("PATH", os.defpath))
-                for name, value in step.env.items()
-                if value != "@sink"
-            },
-            "MILABENCH_DEV": step.bench,
-        }
+        path = os.environ.get("PATH", os.defpath)
+        own = {name: value for name, value in step.env.items() if value != "@sink"}
+        own = {name: value.replace("@config", str(config)).replace("@path", path) for name, value in own.items()}
+        env = {**os.environ, **own, "MILABENCH_DEV": step.bench}
         argv, shown = (tuple(_filled(word, step, folder) for word in words) for words in (argv, step.argv))
         Path(step.cwd).mkdir(parents=True, exist_ok=True)
         session.info(f"# {step.id}: run would execute, in {step.cwd}:\n{shlex.join(shown)}")
         if not argv:
-            argv = (environ.get("SHELL") or "/bin/sh",)
+            argv = (os.environ.get("SHELL") or "/bin/sh",)
             session.info(f"# {argv[0]}; leave it with exit")
+        # As a shell does, it waits for the command: Ctrl-C is the command's, and this process ends after it.
         with interrupts().deferred():
             try:
                 process = subprocess.Popen(argv, env=env, cwd=step.cwd)

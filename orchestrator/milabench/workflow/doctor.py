@@ -1,19 +1,26 @@
-"""Examines this machine, and whether the suite can run on it."""
+"""Examines this machine, and whether the suite can run on it; and the machines of a system with their connections."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from milabench.config.schema import SystemConfig
+from milabench.errors import UsageError
+from milabench.execute.remote_host import connect_all, link_speeds
+from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
-from milabench.workflow.context import CommandContext, base_folder, read_context
+from milabench.plan.system import is_local
+from milabench.workflow.context import CommandContext, read_context, read_suite_only
+from milabench.workflow.files import base_folder
+from milabench.workflow.node_query import HostReport, node_addresses, node_of, query_nodes
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.preflight import missing_environments, missing_preparations
 from milabench.workflow.session import Session
@@ -67,6 +74,7 @@ def check_machine(node: Node) -> Iterator[Finding]:
         ("uv", "environments are made with pip, which takes longer"),
         ("git", "programs from git cannot be fetched"),
     ):
+        # In an environment that is not activated, uv is beside the interpreter and not on PATH.
         path = shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
         yield Finding(what=tool, state="ok" if path else "note", says="found" if path else f"not found: {why}")
 
@@ -98,3 +106,75 @@ def _completeness(what: str, missing: tuple[str, ...], hint: str) -> Finding:
     if not missing:
         return Finding(what=what, state="ok", says="complete")
     return Finding(what=what, state="bad", says=f"missing: {', '.join(missing)}; {hint}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCheck:
+    """The result of checking the nodes of a system; `links` are their connections, `{"a -> b": {...}}`."""
+
+    system: SystemConfig
+    reports: Mapping[str, HostReport]
+    findings: tuple[NodeFinding, ...]
+    links: Mapping[str, Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for a program."""
+        return {
+            "schema": 1,
+            "nodes": [
+                {
+                    "name": entry.name,
+                    "ip": entry.ip,
+                    "reached": not report.why,
+                    "facts": dict(report.facts),
+                    "behind_s": round(report.behind_s, 3),
+                    "shares": report.storage,
+                }
+                for entry in self.system.nodes
+                for report in (self.reports.get(entry.name, HostReport()),)
+            ],
+            "findings": [asdict(finding) for finding in self.findings],
+            "links": dict(self.links),
+        }
+
+
+def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = True) -> NodeCheck:
+    """Query all nodes of the system file. Raises UsageError where it has none."""
+    machine = this_machine().answer()
+    suite, _ = read_suite_only(options)
+    system = suite.system
+    if not system.nodes:
+        raise UsageError("no nodes: give a system file that has some with --system FILE or MILABENCH_SYSTEM")
+    base = str(base_folder(options.base))
+    reports = query_nodes(system, machine, options, session)
+    local = [replace(machine, name=entry.name) for entry in system.nodes if is_local(entry, machine, system)][:1]
+    nodes = [*local, *(node_of(name, report) for name, report in reports.items() if not report.why)]
+    silent = (
+        NodeFinding(node=name, what="reach", state="bad", says=report.why.removeprefix(f"{name}: "))
+        for name, report in reports.items()
+        if report.why
+    )
+    bases = {entry.name: entry.base for entry in system.nodes}
+    return NodeCheck(
+        system=system,
+        reports=reports,
+        findings=(*silent, *compare_nodes(nodes, base=base, bases=bases)),
+        links=measure_links(system, machine, reports, options, session) if with_links else {},
+    )
+
+
+def measure_links(
+    system: SystemConfig, machine: Node, reports: Mapping[str, HostReport], options: SuiteOptions, session: Session
+) -> dict[str, Mapping[str, Any]]:
+    """Return the round trip and bandwidth between the other nodes, from each to the next."""
+    addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys)
+    reached = [address for name, address in addresses.items() if not reports[name].why]
+    if len(reached) < 2:
+        return {}
+    pool = session.hosts
+
+    async def measure() -> dict[str, Mapping[str, Any]]:
+        hosts, _ = await connect_all([pool.machine(address) for address in reached])
+        return await link_speeds(list(hosts.values()))
+
+    return pool.run(measure)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.bench.api import Source
 from milabench.bench.load import missing_files
 from milabench.errors import ConfigError, EnvironmentFailed, Problem
-from milabench.execute.inventory import benchmate_digest
-from milabench.plan.context import COMMAND, ResolvedBenchmark
+from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of
+from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
-from milabench.workflow.context import ROOT, CommandContext
+from milabench.workflow.context import CommandContext
+from milabench.workflow.files import ROOT, display_path
 
 if TYPE_CHECKING:
     from milabench.plan.image import Image
@@ -83,6 +85,7 @@ def venv_requests(context: CommandContext) -> tuple[VenvRequest, ...]:
     """Return what the benchmarks that share an environment with a selected one require of it."""
     from milabench.plan.venvs import VenvRequest
 
+    # Not only of the selected ones: which benchmark is installed first must not change the environment that they share.
     groups = {bench.config.install_group for bench in context.benches if bench.declared is not None}
     selected = {bench.config.name: bench for bench in context.benches}
     requests: list[VenvRequest] = []
@@ -165,13 +168,21 @@ def read_requirements(path: Path) -> RequirementFile:
     """Read a requirement file. Raises EnvironmentFailed when it cannot be read."""
     from milabench.plan.requirements import RequirementFile
 
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    shown = display_path(path)
     try:
-        return RequirementFile(name=str(shown), text=path.read_text(encoding="utf-8"))
+        return RequirementFile(name=shown, text=path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
 
 
-def requirements_of(bench: ResolvedBenchmark, context: CommandContext) -> RequirementFile | None:
-    """Return the requirement file that shapes a benchmark's environment."""
-    return requirement_file(Path(bench.folder), bench.config.install_variant)
+def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+    """Return `{group: sha256 of its locks}` and `{venv path: {package: version}}`, for the records of a run."""
+    if context.plan_context.current_env is not None:
+        # milabench did not make this environment: it has no lock, only packages.
+        return {}, {context.plan_context.current_env: installed_packages()}
+    locks: dict[str, str] = {}
+    packages: dict[str, Mapping[str, str]] = {}
+    for venv in decide_install(context).venvs:
+        locks[venv.group] = venv.digest
+        packages[str(Path(context.dirs.venv, venv.group))] = packages_of(Path(context.dirs.venv, venv.group))
+    return locks, packages

@@ -1,4 +1,7 @@
-"""Estimates how long a plan will take, from the runs below its base, and cuts it to a budget."""
+"""Decides how often benchmarks are run: as a budget allows, estimated from earlier runs, or as a pilot shows to be needed.
+
+A number is computed once, recorded, and then fixed.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations
-from milabench.analysis.replicates import Replicates, within
+from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations, spans
+from milabench.analysis.replicates import PILOT, Pilot, PrecisionTarget, Replicates, replicates, within
 from milabench.errors import UsageError
-from milabench.events.rundir import recent_runs
+from milabench.events.rundir import Run, open_run, recent_runs
 from milabench.plan.model import Step
 from milabench.report.labels import duration, replicates_text
-from milabench.workflow.planning import PlannedRequest, plan_request
+from milabench.workflow.planning import PlannedRequest, Request, plan_request
+
+if TYPE_CHECKING:
+    from milabench.analysis.summary_model import Summary
+    from milabench.workflow.execution import ExtendPlan, PlanExtension
+
 
 LATEST = 20  # runs that are read
 NAMED = 6  # names that are listed
@@ -130,3 +139,70 @@ def _by_name(planned: PlannedRequest, estimate: PlanEstimate) -> tuple[dict[str,
             wanted[name] = bench.replicates
             seconds[name] = seconds.get(name, 0.0) + bench.known.seconds
     return wanted, seconds
+
+
+def after_pilot(request: Request) -> ExtendPlan | None:
+    """Return the function that extends the plan after the pilot; None without a pilot, or when the numbers are decided."""
+    target = request.target
+    if target is None or target.precision is None or request.context.plan_context.replicates:
+        return None
+    from milabench.workflow.execution import PlanExtension  # `plan` estimates without executing
+
+    precision, budget_s = target.precision, target.budget_s
+
+    def extend(path: Path) -> PlanExtension | None:
+        run = open_run(path)
+        # Decided once: a resumed run keeps the numbers by which it was extended.
+        if "replicates" in run.manifest:
+            return None
+        pilots, spent_s = pilots_of(run)
+        left_s = None if budget_s is None else budget_s - spent_s
+        numbers = replicates(pilots, precision=precision, budget_s=left_s)
+        plan = plan_request(request.repeated(PILOT, {name: number.planned for name, number in numbers.items()})).plan
+        manifest = {"replicates": {name: number.to_json() for name, number in numbers.items()}}
+        return PlanExtension(plan=plan, manifest=manifest, messages=tuple(replicate_decision_lines(numbers, target)))
+
+    return extend
+
+
+def replicate_decision_lines(numbers: Mapping[str, Replicates], target: PrecisionTarget) -> list[str]:
+    """Return the decision for a person, a line for each benchmark."""
+    return [
+        f"{name}: {replicates_text(number.to_json(), target.to_json())}" for name, number in sorted(numbers.items())
+    ]
+
+
+def pilots_of(run: Run) -> tuple[dict[str, Pilot], float]:
+    """Return the pilot of each benchmark (of an A/B run: of each pair), and the seconds that all attempts took.
+
+    Computed from the records alone, so that a run which was killed in between decides the same when it is resumed.
+    """
+    from milabench.analysis.summary import summarise
+
+    spent_s = 0.0
+    # A retried replicate has spent the time of all its attempts, but a later one takes as long as the last that passed.
+    lasted: dict[str, dict[tuple[str, int], float]] = {}
+    for span in spans(run):
+        spent_s += span.seconds
+        step = span.steps[0]
+        if span.is_passed:
+            lasted.setdefault(step["config"]["name"], {})[step["bench"], step["repeat"]] = span.seconds
+    pilots = {}
+    for name, rates in launch_rates(summarise(run)).items():
+        own = lasted.get(name, {})
+        replicates_run = len({repeat for _, repeat in own})  # in an A/B run, each is one launch of both sides
+        pilots[name] = Pilot(rates=rates, replicate_s=sum(own.values()) / max(1, replicates_run))
+    return pilots, spent_s
+
+
+def launch_rates(summary: Summary) -> dict[str, list[float]]:
+    """Return the rate of each launch of a benchmark, none where nothing was measured; in an A/B run, B over A of each pair."""
+    from milabench.analysis.ab_run import launches, pair_ratios
+
+    benches = {bench.bench: bench for bench in summary.benchmarks if bench.outcome != "skipped"}
+    if summary.ab is None:
+        return {name: [] if bench.perf is None else list(launches(bench).values()) for name, bench in benches.items()}
+    return {
+        pair.bench: [] if pair.result is None else pair_ratios(benches[pair.a], benches[pair.b])
+        for pair in summary.ab.pairs
+    }

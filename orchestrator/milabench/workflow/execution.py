@@ -9,7 +9,7 @@ import platform
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ from milabench.execute.api import (
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text
 from milabench.execute.interrupts import interrupts, run_deferring_signals
 from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
-from milabench.execute.remote_host import RemoteHost, remote_node
+from milabench.execute.remote_host import remote_node
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
@@ -141,9 +141,12 @@ def continue_plan(
     """Execute a plan, or what remains of the `whole` one, in a run directory whose lock we hold."""
     if handover is not None:
         handover.hold(writer.path)
-    session = context.session
+    session, addresses = context.session, addresses_used(plan, context)
     with interrupts().deferred(), contextlib.closing(session.reporter.open_display()) as display:
-        _journal(writer, [{"run": "started", **orchestrator.to_json(), **_nodes_entry(plan, context)}])
+        # The other nodes too, so that processes left by a crash can be found there.
+        used = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
+        with writing(writer.path):
+            writer.journal({"run": "started", **orchestrator.to_json(), **used})
         sinks: dict[str, OnProgress] = {"display": lambda progress: _show(display, progress)}
         if handover is not None:
             # The first event: we hold the devices, or wait for them. Until then errors are shown in the terminal.
@@ -154,19 +157,35 @@ def continue_plan(
         display.on_plan(plan)
 
         def more() -> Plan | None:
+            # Only the added steps are executed; the display shows them behind those that have ended.
             added = None if extend is None else _extended(writer, extend, display.on_message)
             if added is not None:
                 checks.on_plan(added)
                 display.on_plan(replace(plan, steps=(*plan.steps, *added.steps), skipped=()))
             return added
 
-        progress = Fanout(sinks, warn=session.warn)
-        hosts = [session.hosts.machine(address) for address in addresses_used(whole or plan, context)]
+        whole = whole or plan
+        # What remains of a resumed run holds the devices of the whole run: between its steps no other may measure there.
+        hosts = [session.hosts.machine(address) for address in addresses_used(whole, context)]
+        nodes = _local_nodes(whole, context, orchestrator.marker)
+        nodes |= {host.name: remote_node(host, orchestrator.marker) for host in hosts}
+        settings = ExecutionSettings(
+            values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
+            makedirs=_folders,
+            marks=lambda step: (retry.markers[step.id],) if step.id in retry.markers else (),
+            locks=_device_locks(whole, context) if plan.phase == "run" else {},
+            wait=retry.wait,
+            preamble=lambda step: _preamble(step, context, description),
+            prior_attempts=retry.attempts,
+            passed=retry.passed,
+            max_retries=retry.max_retries,
+            max_failures=retry.max_failures,
+            extend_plan=more,
+            missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
+        )
 
         def work() -> Coroutine[Any, Any, ExecutionResult]:
-            return _execute(
-                plan, context, description, writer, orchestrator, progress, retry, whole or plan, hosts, more
-            )
+            return _execute(plan, nodes, writer, Fanout(sinks, warn=session.warn), settings)
 
         result = session.hosts.run(work) if hosts else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
@@ -182,44 +201,29 @@ def new_marker(path: Path) -> str:
     return f"{path.name}-{secrets.token_hex(4)}"
 
 
-async def _execute(
-    plan: Plan,
-    context: CommandContext,
-    description: RunDescription,
-    writer: RunWriter,
-    orchestrator: Orchestrator,
-    progress: OnProgress,
-    retry: RetryPolicy,
-    whole: Plan,
-    hosts: Sequence[RemoteHost],
-    more: Callable[[], Plan | None],
-) -> ExecutionResult:
-    """Start the agents, execute, and end the agents whatever happened; the devices of the `whole` plan are held."""
+def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str, AgentNode]:
+    """Return this machine where the plan uses it, or where it is the only one."""
     # Another folder than the one that all runs of this machine share: only for our tests, which run concurrently.
     locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
     used = {step.node for step in whole.steps}
-    nodes = {
-        node.name: local_node(orchestrator.marker, name=node.name, locks=locks)
+    return {
+        node.name: local_node(marker, name=node.name, locks=locks)
         for node in context.nodes
         if node.local and (node.name in used or len(context.nodes) == 1)
     }
-    nodes |= {host.name: remote_node(host, orchestrator.marker) for host in hosts}
-    settings = ExecutionSettings(
-        values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
-        makedirs=_folders,
-        marks=lambda step: (retry.markers[step.id],) if step.id in retry.markers else (),
-        locks=_device_locks(whole, context) if plan.phase == "run" else {},
-        wait=retry.wait,
-        preamble=lambda step: _preamble(step, context, description),
-        prior_attempts=retry.attempts,
-        passed=retry.passed,
-        max_retries=retry.max_retries,
-        max_failures=retry.max_failures,
-        extend_plan=more,
-        missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
-    )
+
+
+async def _execute(
+    plan: Plan, nodes: Mapping[str, AgentNode], writer: RunWriter, progress: OnProgress, settings: ExecutionSettings
+) -> ExecutionResult:
+    """Start the agents, execute, and end the agents whatever happened."""
+
+    async def start(node: AgentNode) -> None:
+        with contextlib.suppress(Unreachable):  # an error at its start becomes the outcome of its first step
+            await node.open()
+
     try:
-        opening = asyncio.gather(*map(_open, nodes.values()))
+        opening = asyncio.gather(*map(start, nodes.values()))
         await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
         if plan.phase == "run":
             import_readers_in_background()
@@ -234,6 +238,7 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
 
     Records that cannot be read are reported by their writer, not here.
     """
+    # Reading a whole log again costs time between two steps: only where something must be found in it.
     if not config.get("metrics"):
         return ""
     from milabench.analysis.log_metrics import LogFold, metrics_of
@@ -248,23 +253,11 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
     return ""
 
 
-async def _open(node: AgentNode) -> None:
-    """Start a node's agent; an error at its start becomes the outcome of its first step."""
-    with contextlib.suppress(Unreachable):
-        await node.open()
-
-
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
     """Return how the other nodes of a plan are reached."""
     used = {step.node for step in plan.steps}
     addresses = node_addresses(context.system, context.machine)
     return tuple(address for name, address in addresses.items() if name in used)
-
-
-def _nodes_entry(plan: Plan, context: CommandContext) -> dict[str, Any]:
-    """Return the journal's entry on the other nodes, so that processes left by a crash can be found there."""
-    used = addresses_used(plan, context)
-    return {"nodes": [asdict(address) for address in used]} if used else {}
 
 
 def _show(display: Display, progress: Progress) -> None:
@@ -299,6 +292,7 @@ def _device_locks(plan: Plan, context: CommandContext) -> dict[str, Sequence[str
     locks: dict[str, Sequence[str]] = {}
     for node in context.nodes:
         used = {device for step in plan.steps if step.node == node.name for device in step.devices}
+        # The UUID, not the index: containers and CUDA_VISIBLE_DEVICES number the same device differently.
         names = {
             f"cpu-{node.hostname}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
             for device in node.devices
@@ -340,6 +334,7 @@ def _write_manifest(
         "name": description.name,
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
+        # A manifest is copied and shown to others.
         "argv": ["milabench", *without_secrets(sys.argv[1:])],
         "cwd": str(Path.cwd()),
         "suite": dict(description.suite),
@@ -355,8 +350,9 @@ def _write_manifest(
         "locks": dict(description.locks),
         **description.manifest,
     }
-    _record(writer, lambda: writer.write_manifest(manifest))
-    _journal(writer, _planned(plan.steps))
+    with writing(writer.path):
+        writer.write_manifest(manifest)
+        writer.journal_all(_planned(plan.steps))
 
 
 def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], object]) -> Plan | None:
@@ -365,13 +361,15 @@ def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], obj
     if extension is None:
         return None
     manifest = dict(open_run(writer.path).manifest)
+    # Steps keep their files: a step of the pilot must not get another name because its benchmark is repeated now.
     known = manifest["files"]
     files = {**stems(extension.plan.steps), **known}
     plan = with_stems(extension.plan, files)
     added = tuple(step for step in plan.steps if step.id not in known)
     changes = {"plan": plan.to_json(), "plan_hash": plan.hash, "files": files, **extension.manifest}
-    _record(writer, lambda: writer.write_manifest({**manifest, **changes}))
-    _journal(writer, _planned(added))
+    with writing(writer.path):
+        writer.write_manifest({**manifest, **changes})
+        writer.journal_all(_planned(added))
     for message in extension.messages:
         report(message)
     return replace(plan, steps=added) if added else None
@@ -381,13 +379,10 @@ def _planned(steps: Iterable[Step]) -> list[dict[str, Any]]:
     return [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in steps]
 
 
-def _journal(writer: RunWriter, entries: Iterable[Mapping[str, Any]]) -> None:
-    _record(writer, lambda: writer.journal_all(entries))
-
-
-def _record(writer: RunWriter, write: Callable[[], object]) -> None:
-    """Write to the run directory. Raises RecordError."""
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise RecordError for an OSError while a run directory is written."""
     try:
-        write()
+        yield
     except OSError as error:
-        raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None
+        raise RecordError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,10 +1,41 @@
-"""Reads and writes the files that users name, with errors that say which file and why."""
+"""The files and folders that users name, and where the defaults are; their reading and writing, with errors that say why."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from milabench.errors import ConfigError, MilabenchError, RecordError
+from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+
+# The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def checkout_suite(name: str, hint: str) -> Path:
+    """Return a suite of the checkout. Raises ConfigError, with the hint, where only the package is installed."""
+    path = ROOT / "config" / name
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; {hint}")
+    return path
+
+
+def display_path(path: Path) -> str:
+    """Return the path as a person would type it from here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def base_folder(base: Path | None) -> Path:
+    """Return the folder that holds environments, data and runs: the given one, else `results` here."""
+    return (base or Path("results")).expanduser().resolve()
+
+
+def suite_file(config_file: Path | None) -> Path:
+    """Return the suite to read: the given one, else config/standard.yaml, here or of the checkout."""
+    if config_file is not None:
+        return config_file
+    for folder in (Path.cwd(), ROOT):
+        if (standard := folder / "config" / "standard.yaml").is_file():
+            return standard
+    raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
 
 
 def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str = "") -> bytes:

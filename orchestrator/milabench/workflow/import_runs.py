@@ -14,7 +14,7 @@ from milabench.errors import RecordError
 from milabench.history.importer import Imported, write_foreign_run
 from milabench.history.registry import read_foreign_runs
 from milabench.plan.environ import SECRET
-from milabench.workflow.context import base_folder
+from milabench.workflow.files import base_folder
 
 
 def import_runs(

@@ -1,4 +1,7 @@
-"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes."""
+"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes.
+
+And writes the lock files that the environments are made from.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,22 +20,16 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.inventory import installed_packages, is_fetched, is_linked, store_folder, unmet_requirements
 from milabench.execute.locks import hold_base
+from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sources import fetch_sources, release
-from milabench.execute.venv import InstallOptions, Report, find_uv, install_venvs, raise_failures
+from milabench.execute.venv import InstallOptions, Report, benchmate_requirements, install_venvs, raise_failures
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.install import InstallPlan
+from milabench.plan.pin import PinInput, pin_specs
+from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
-from milabench.workflow.environments import (
-    BENCHMATE,
-    decide_install,
-    images,
-    require_files,
-    requirements_of,
-    sources,
-    warn_of_unknown_requirements,
-)
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
 from milabench.workflow.session import Session
@@ -53,13 +51,16 @@ def install(
     if options.use_current_env:
         check_active_environment(context)
         return
-    plan = decide_install(context)
+    how = InstallOptions(
+        benchmate=str(environments.BENCHMATE), environ=dict(os.environ), jobs=jobs, force=force, update=update
+    )
+    plan = environments.decide_install(context)
     # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
     if is_local or local.sources:
-        install_locally(local, context, force=force, update=update, jobs=jobs)
-    install_on_nodes(plan, context, force=force, update=update, jobs=jobs)
+        install_locally(local, context, how)
+    install_on_nodes(plan, context, how)
 
 
 def fetch_definitions(context: CommandContext) -> None:
@@ -89,7 +90,7 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
 
     Raises EnvironmentFailed with a line for each that cannot be fetched, and Unreachable.
     """
-    wanted = images(context)
+    wanted = environments.images(context)
     if not wanted:
         return
 
@@ -101,25 +102,26 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
         session.info(f"install: {fetched} images fetched, {len(wanted)} present")
 
     async def fetch(node: Node, _: RemoteFiles, host: RemoteHost) -> None:
-        await fetch_on_host(host, images(context, dirs_at(context.plan_context, node).cache), refetch=refetch)
+        await fetch_on_host(
+            host, environments.images(context, dirs_at(context.plan_context, node).cache), refetch=refetch
+        )
 
     on_nodes(context, fetch, remote_nodes(context))
 
 
-def install_locally(plan: InstallPlan, context: CommandContext, *, force: bool, update: bool, jobs: int) -> None:
+def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOptions) -> None:
     """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
     dirs, session = context.dirs, context.session
     is_complete = all(is_fetched(dirs, source) for source in plan.sources) and all(
         is_linked(dirs, venv) for venv in plan.venvs
     )
-    if is_complete and not (force or update):
+    if is_complete and not (how.force or how.update):
         session.info(f"install: nothing to do, {install_summary(plan)} are installed")
         return
     with hold_base(Path(dirs.base), "install", say=session.note):
-        began, environ, report = time.monotonic(), dict(os.environ), progress_report(session)
-        fetched = fetch_sources(plan.sources, dirs, environ=environ, report=report, jobs=jobs, force=force)
-        options = InstallOptions(benchmate=str(BENCHMATE), environ=environ, jobs=jobs, force=force, update=update)
-        built = install_venvs(plan.venvs, dirs, options, report)
+        began, report = time.monotonic(), progress_report(session)
+        fetched = fetch_sources(plan.sources, dirs, environ=how.environ, report=report, jobs=how.jobs, force=how.force)
+        built = install_venvs(plan.venvs, dirs, how, report)
     for venv in built:
         for note in venv.notes:
             session.note(f"{venv.name}: {note}")
@@ -130,7 +132,7 @@ def install_locally(plan: InstallPlan, context: CommandContext, *, force: bool, 
         session.info(f"skipped: {skip.bench}: {skip.why}")
 
 
-def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool, update: bool, jobs: int) -> None:
+def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOptions) -> None:
     """Install on one node of every other file system, on all at once. Raises EnvironmentFailed and Unreachable."""
     if not remote_nodes(context):
         return
@@ -139,7 +141,6 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool,
 
     began = time.monotonic()
     dirs, session = context.dirs, context.session
-    uv = find_uv(os.environ)
 
     with tempfile.TemporaryDirectory(prefix="milabench-") as scratch:
 
@@ -151,6 +152,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool,
                 await files.send(Path(dirs.code, source.folder), f"{remote.code}/{source.folder}")
             if "venv" in context.system.sync:
                 if remote.venv != dirs.venv:
+                    # The scripts of an environment begin with the absolute path of its interpreter.
                     what = f"an environment cannot be moved from {dirs.venv} to {remote.venv}"
                     raise EnvironmentFailed(f"{node.name}: {what}; give both the same base, or leave out system.sync")
                 for venv in plan.venvs:
@@ -158,10 +160,11 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool,
                     await files.link(f"{remote.venv}/{venv.group}", str(store_folder(remote, venv)))
                 return
             benchmate = f"{remote.base}/definitions/benchmate"
-            await files.send(BENCHMATE, benchmate)
+            await files.send(environments.BENCHMATE, benchmate)
             is_same_machine = node.details.get("machine") == platform.machine()
-            own_uv = Path(uv) if uv is not None and is_same_machine else None
-            options = InstallOptions(benchmate=benchmate, environ={}, jobs=jobs, force=force, update=update, uv=None)
+            # A program of this machine's architecture; elsewhere pip does the work.
+            own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
+            options = replace(how, benchmate=benchmate, environ={}, uv=None)
             await install_remotely(host, files, plan.venvs, remote, options, Path(scratch), uv=own_uv, say=session.note)
 
         on_nodes(context, install_node)
@@ -179,16 +182,16 @@ def check_active_environment(context: CommandContext) -> None:
     Raises EnvironmentFailed with everything that is missing.
     """
     session = context.session
-    require_files(context)
-    warn_of_unknown_requirements(context)
-    wanted = tuple(dict.fromkeys(source for source in sources(context).values() if source is not None))
+    environments.require_files(context)
+    environments.warn_of_unknown_requirements(context)
+    wanted = tuple(dict.fromkeys(source for source in environments.sources(context).values() if source is not None))
     fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
     problems = [str(result) for result in fetched if result.why]
     installed = installed_packages()
     for bench in context.benches:
-        file = requirements_of(bench, context)
+        file = environments.requirement_file(Path(bench.folder), bench.config.install_variant)
         for requirement, state in unmet_requirements([file] if file is not None else [], installed).items():
-            package = BENCHMATE if requirement == "benchmate" else f"'{requirement}'"
+            package = environments.BENCHMATE if requirement == "benchmate" else f"'{requirement}'"
             problems.append(f"{bench.config.name}: {requirement}: {state} in {sys.prefix} (pip install {package})")
     if problems:
         raise EnvironmentFailed("\nerror: ".join(problems))
@@ -208,3 +211,44 @@ def install_text(plan: InstallPlan) -> str:
     lines += [f"image {image.name} of {image.engine}" for image in plan.images]
     lines += [f"skipped: {skip.bench}: {skip.why}" for skip in plan.skipped]
     return "\n".join(lines) + "\n"
+
+
+def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, session: Session) -> None:
+    """Write the locks of the selected benchmarks for these variants, by default the system's, and this Python.
+
+    Raises ConfigError and EnvironmentFailed.
+    """
+    context = read_context(options, session)
+    wanted = variants or (context.plan_context.facts.arch,)
+    groups = {bench.config.install_group for bench in context.benches}
+    folders = {
+        config.name: (config.install_group, config.definition)
+        for config in context.suite.benchmarks.values()
+        if config.install_group in groups and isinstance(config.definition, Path)
+    }
+    constraints = {
+        path.stem: (str(path), path.read_text())
+        for path in sorted(environments.CONSTRAINTS.glob("*.txt"))
+        if path.stem in wanted
+    }
+    specs = [
+        spec
+        for variant in wanted
+        for spec in pin_specs(
+            [(group, pin_input(bench, folder, variant)) for bench, (group, folder) in folders.items()],
+            [variant],
+            python=python,
+            benchmate=benchmate_requirements(environments.BENCHMATE),
+            constraints=constraints,
+        )
+    ]
+    written = pin_locks(specs, environ=dict(os.environ), report=progress_report(session))
+    changed = sum(lock.has_changed for lock in written)
+    session.info(f"pin: {changed} of {len(written)} lock files changed")
+
+
+def pin_input(bench: str, folder: Path, variant: str) -> PinInput:
+    """Return a benchmark's lock for a variant and its source: requirements.<variant>.in where it exists."""
+    own = folder / f"requirements.{variant}.in"
+    requirements = own if own.is_file() else folder / "requirements.in"
+    return PinInput(bench=bench, requirements=str(requirements), lock=str(folder / f"requirements.{variant}.txt"))

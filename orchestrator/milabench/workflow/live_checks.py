@@ -15,7 +15,7 @@ from milabench.execute.api import Ended, Progress
 from milabench.plan.model import Plan
 
 if TYPE_CHECKING:
-    from milabench.workflow.run_checks import RunChecks
+    from milabench.analysis.step_results import ChecksOf
 
 
 READERS = ("milabench.workflow.run_checks", "milabench.workflow.summaries", "milabench.analysis.summary")
@@ -28,7 +28,7 @@ class LiveChecks:
     def __init__(self, plan: Plan, path: Path, report: Callable[[str], object]) -> None:
         self._groups: dict[str, tuple[str, ...]] = {}
         self._stems: dict[str, str] = {}
-        self._checks: RunChecks | None = None
+        self._checks: ChecksOf | None = None
         self.on_plan(plan)
         self._path = path
         self._report = report

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from milabench.errors import UsageError
-from milabench.workflow.context import ROOT
+from milabench.workflow.files import ROOT
 
 TEMPLATE = ROOT / "benchmarks" / "_template"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*")

@@ -17,6 +17,8 @@ from milabench.execute.ssh import Address
 from milabench.facts.model import Node
 from milabench.facts.probe import parse_facts
 from milabench.plan.system import is_local
+from milabench.workflow.files import base_folder
+from milabench.workflow.options import SuiteOptions
 from milabench.workflow.session import Session
 
 
@@ -53,11 +55,10 @@ def node_addresses(system: SystemConfig, machine: Node, *, accept_new: bool = Fa
     }
 
 
-def query_nodes(
-    system: SystemConfig, machine: Node, base: str, session: Session, *, accept_new: bool = False
-) -> dict[str, HostReport]:
+def query_nodes(system: SystemConfig, machine: Node, options: SuiteOptions, session: Session) -> dict[str, HostReport]:
     """Return the report of every other node, or why it does not answer; all are queried at the same time."""
-    addresses = node_addresses(system, machine, accept_new=accept_new)
+    base = str(base_folder(options.base))
+    addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys)
     bases = {entry.name: entry.base or base for entry in system.nodes}
     pool = session.hosts
 
@@ -95,11 +96,9 @@ def node_of(name: str, report: HostReport) -> Node:
     return replace(node, local=False, storage=report.storage, details=details)
 
 
-def ask_nodes(
-    system: SystemConfig, machine: Node, base: str, session: Session, *, accept_new: bool = False
-) -> dict[str, Node]:
+def ask_nodes(system: SystemConfig, machine: Node, options: SuiteOptions, session: Session) -> dict[str, Node]:
     """Return the other nodes as they describe themselves. Raises Unreachable with a line for each that does not answer."""
-    reports = query_nodes(system, machine, base, session, accept_new=accept_new)
+    reports = query_nodes(system, machine, options, session)
     if why := [report.why for report in reports.values() if report.why]:
         raise Unreachable("\nerror: ".join(why))
     return {name: node_of(name, report) for name, report in reports.items()}

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STORE = "history.sqlite"
-"""The results store in a base."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteOptions:

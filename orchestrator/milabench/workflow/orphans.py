@@ -52,22 +52,14 @@ def remote_process_markers(dead: Iterable[tuple[Orchestrator, Sequence[Address]]
     return markers
 
 
-def find_remote(markers: Markers, session: Session) -> dict[Address, Processes | Unreachable]:
-    """Return the processes that carry these markers on other machines, or why a machine cannot tell."""
-    return _on_each(markers, session, lambda host, own: host.left(*own))
-
-
-def kill_remote(markers: Markers, session: Session) -> dict[Address, str | Unreachable]:
-    """Kill the processes that carry these markers on other machines; return a line about each machine, or why it failed."""
-    return _on_each(markers, session, lambda host, own: host.sweep(*own))
-
-
-def _on_each(
-    markers: Markers, session: Session, do: Callable[[RemoteHost, Sequence[str]], Awaitable[T]]
+def on_each_machine(
+    markers: Markers, session: Session, do: Callable[..., Awaitable[T]]
 ) -> dict[Address, T | Unreachable]:
+    """Call a method of `RemoteHost` with the markers to look for on each machine; return its answers, or why it failed."""
+
     async def on_host(host: RemoteHost, own: Sequence[str]) -> T | Unreachable:
         try:
-            return await do(host, own)
+            return await do(host, *own)
         except Unreachable as error:
             return error
 
@@ -104,7 +96,7 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
     # Nothing outlives a restart of this machine.
     local_markers = tuple(orchestrator.marker for orchestrator, _ in dead if orchestrator.is_of_this_boot)
     markers = {} if is_local_only else remote_process_markers(dead)
-    answers = find_remote(markers, session)
+    answers = on_each_machine(markers, session, RemoteHost.left)
     return Orphans(
         local=_find_local(local_markers),
         remote={address: left for address, left in answers.items() if not isinstance(left, Unreachable) and left},
@@ -123,7 +115,7 @@ def kill_orphans(orphans: Orphans, session: Session) -> bool:
     if orphans.local:
         session.info(f"cleanup: {run_deferring_signals(lambda: sweep_local(*orphans.local_markers))}")
     markers = {address: orphans.remote_markers[address] for address in orphans.remote}
-    for address, result in kill_remote(markers, session).items():
+    for address, result in on_each_machine(markers, session, RemoteHost.sweep).items():
         session.info(f"cleanup: {address.name}: {result}")
     is_local_left = bool(orphans.local and _find_local(orphans.local_markers))
-    return not is_local_left and not any(find_remote(markers, session).values())
+    return not is_local_left and not any(on_each_machine(markers, session, RemoteHost.left).values())

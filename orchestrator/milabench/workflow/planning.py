@@ -1,22 +1,188 @@
-"""From a request to its plan: the steps, the check that everything they need exists, the rest of the manifest."""
+"""From the options of a command to the requests for its runs, and from a request to its plan and the run's manifest."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from milabench.analysis.replicates import Replicates
-from milabench.errors import NothingSelected
+from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
+from milabench.config.matrix import runs
+from milabench.config.schema import Suite
+from milabench.errors import ConfigError, NothingSelected, UsageError
+from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
-from milabench.workflow import preflight
-from milabench.workflow.context import CommandContext
-from milabench.workflow.request import Request
+from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.environments import decide_install, environment_records
+from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.session import Session
 
 if TYPE_CHECKING:
     from milabench.workflow.execution import RunDescription
+
+
+LEAST_PAIRS = 5
+PRECISION_OF_RIGOROUS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The request for one run: its name, one suite or the two of an A/B run, its precision and budget.
+
+    `values` are one combination of a multirun.
+    """
+
+    name: str
+    sides: tuple[CommandContext, ...]
+    target: PrecisionTarget | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def context(self) -> CommandContext:
+        """Machine, folders, profile and seed, the same for both sides; and the suite of the first."""
+        return self.sides[0]
+
+    @property
+    def is_ab(self) -> bool:
+        """Whether two suites are measured in turn."""
+        return len(self.sides) > 1
+
+    def repeated(self, repeats: int | None, replicates: Mapping[str, int] | None = None) -> Request:
+        """Return the same request with so many replicates of all benchmarks, and of single ones."""
+        changed = (
+            replace(side, plan_context=replace(side.plan_context, repeats=repeats, replicates=dict(replicates or {})))
+            for side in self.sides
+        )
+        return replace(self, sides=tuple(changed))
+
+
+def expand_requests(
+    options: SuiteOptions,
+    extent: Extent,
+    session: Session,
+    *,
+    run_name: str,
+    stamp: str,
+    seed: int,
+    is_part: bool = False,
+) -> tuple[Request, ...]:
+    """Return the requests of a command, one for each run: several where the system file has a `multirun`.
+
+    `stamp` stands for `{time}` in names; `is_part`: only a part of the plan will be run. Raises what `read_context` raises,
+    and UsageError for options that contradict one another.
+    """
+    if extent.ab is not None and is_part:
+        raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
+    whole = read_request(options, extent, session, run_name=run_name, seed=seed)
+    suite = whole.context.suite
+    # Everything is read before anything is measured: a mistake in the last run must not be found after hours.
+    requests = [] if suite.multirun else [whole]
+    for name, values in runs(suite.multirun, {"time": stamp, "run_name": run_name}):
+        # The command line's overrides come later, and so win over the combination's.
+        overrides = (*(_override(suite, key, value) for key, value in values.items()), *options.overrides)
+        varied = read_request(replace(options, overrides=overrides), extent, session, run_name=name, seed=seed)
+        requests.append(replace(varied, values=values))
+    # The budget is for the whole command: several runs share it.
+    share = None if extent.budget_s is None else extent.budget_s / len(requests)
+    return tuple(with_target(request, replace(extent, budget_s=share), is_part=is_part) for request in requests)
+
+
+def _override(suite: Suite, key: str, value: object) -> str:
+    """Return the override that an entry of a multirun stands for: of a benchmark, else of the system's options."""
+    is_path = key.startswith(("system.", "*.")) or any(key.startswith(f"{bench}.") for bench in suite.benchmarks)
+    return f"{key if is_path else f'system.options.{key}'}={json.dumps(value)}"
+
+
+def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
+    """Return the request with its precision and budget; a precision starts with a pilot. Raises UsageError."""
+    precision = extent.precision
+    if precision is not None and extent.repeat is not None:
+        raise UsageError("--precision computes how often each benchmark is run; leave out --repeat")
+    if is_part and (precision is not None or extent.budget_s is not None):
+        raise UsageError("--failed runs a part, from which no precision follows; leave out --precision and --budget")
+    is_rigorous = request.context.plan_context.profile.name == "rigorous"
+    if precision is None and is_rigorous and extent.repeat is None and not is_part:
+        precision = PRECISION_OF_RIGOROUS
+    if precision is None and extent.budget_s is None:
+        return request
+    targeted = replace(request, target=PrecisionTarget(precision=precision, budget_s=extent.budget_s))
+    return targeted if precision is None else targeted.repeated(PILOT)
+
+
+def read_request(
+    options: SuiteOptions,
+    extent: Extent,
+    session: Session,
+    *,
+    run_name: str,
+    seed: int,
+    environ: Mapping[str, str] = os.environ,
+) -> Request:
+    """Return the request for a suite, or for the two of an A/B run: five pairs at least unless `repeat` is given.
+
+    Raises UsageError and ConfigError for sides that cannot be measured in one run.
+    """
+    sides = tuple(
+        read_context(replace(options, config_file=file), session, extent, run_name=run_name, seed=seed, environ=environ)
+        for file in extent.ab or (options.config_file,)
+    )
+    request = Request(name=run_name, sides=sides)
+    if extent.ab is None:
+        return request
+    require_comparable(*sides)
+    pairs = extent.repeat if extent.repeat is not None else max(LEAST_PAIRS, sides[0].plan_context.profile.processes)
+    return request.repeated(pairs)
+
+
+def require_comparable(a: CommandContext, b: CommandContext) -> None:
+    """Raise for two suites that cannot be measured in one run: on other devices, for another time, in one environment."""
+    for context in (a, b):
+        if context.suite.multirun:
+            raise UsageError(
+                f"{context.suite_file}: has a multirun, which makes several runs; --ab makes one of two suites"
+            )
+    # Sides that differ in more than their suites would be compared for the wrong reason.
+    if a.plan_context.profile != b.plan_context.profile:
+        raise UsageError(
+            f"{a.suite_file} is measured with profile {a.plan_context.profile.name}, {b.suite_file} with "
+            f"{b.plan_context.profile.name}; choose one with --profile"
+        )
+    if _devices(a) != _devices(b):
+        raise UsageError(f"{a.suite_file} and {b.suite_file}: are for different systems; name one with --system")
+    if a.plan_context.current_env is None:
+        digests = {venv.group: venv.digest for venv in decide_install(a).venvs}
+        other = [venv.group for venv in decide_install(b).venvs if digests.get(venv.group, venv.digest) != venv.digest]
+        if other:
+            raise ConfigError(
+                f"{b.suite_file}: asks for another environment '{other[0]}' than {a.suite_file}; name them apart with "
+                "install_group"
+            )
+
+
+def _devices(context: CommandContext) -> object:
+    devices = [(node.name, [(device.index, device.uuid) for device in node.devices]) for node in context.nodes]
+    return context.plan_context.facts.arch, devices
+
+
+def request_of(run: Run, session: Session) -> Request:
+    """Return the request of a recorded run, read again, with the numbers of replicates that were decided.
+
+    Raises RecordError for a run whose options were not saved.
+    """
+    from milabench.workflow.saved_options import load_options, replicates_of, target_of
+
+    saved, target = load_options(run), target_of(run)
+    request = read_request(
+        saved.options, saved.extent, session, run_name=saved.run_name, seed=saved.seed, environ=saved.environ
+    )
+    request = replace(request, name=str(run.manifest.get("name") or "run"), target=target)
+    if target is None:
+        return request
+    return request.repeated(PILOT if target.precision is not None else saved.extent.repeat, replicates_of(run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +227,10 @@ def _skip_reasons(plan: Plan) -> str:
 
 def require_request_ready(request: Request, plan: Plan) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs is there."""
+    from milabench.workflow.preflight import require_ready  # reaches other machines, which `plan` does not
+
     for name, side in zip(SIDES, request.sides, strict=False):
-        preflight.require_ready(side, of_side(plan, name) if request.is_ab else plan)
+        require_ready(side, of_side(plan, name) if request.is_ab else plan)
 
 
 def describe_run(
@@ -124,7 +292,6 @@ def _by_side(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _describe_side(context: CommandContext, name: str) -> RunDescription:
     from milabench.workflow.execution import RunDescription
-    from milabench.workflow.preflight import environment_records
     from milabench.workflow.saved_options import packages_digest, save_options
 
     locks, packages = environment_records(context)
@@ -144,5 +311,6 @@ def suite_values(context: CommandContext) -> dict[str, Any]:
 
     values = {bench.config.name: benchmark_completions(bench.config) for bench in context.benches}
     for value in values.values():
+        # Secrets reach the steps, by their environment, and no record.
         value["env"] = {name: text for name, text in value["env"].items() if name not in secret_names(value["env"])}
     return values

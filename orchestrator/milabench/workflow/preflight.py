@@ -1,71 +1,63 @@
-"""Checks that the environments and the data of a plan exist, and names the command that creates what is missing."""
+"""Checks that the environments and the data of a plan exist, and names the command that creates what is missing.
+
+A marker file records that a prepare.py has passed with these arguments, program and environment.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path, PurePath
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.inventory import installed_packages, is_fetched, is_linked, packages_of
+from milabench.execute.inventory import is_fetched, is_linked
+from milabench.facts.model import Node
+from milabench.plan.context import ResolvedBenchmark, benchmark_on
+from milabench.plan.method import nodes_of
 from milabench.plan.model import Plan
+from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
+from milabench.plan.run import describe_system
+from milabench.workflow import environments
 from milabench.workflow.context import CommandContext
-from milabench.workflow.environments import (
-    BENCHMATE,
-    decide_install,
-    images,
-    require_files,
-    sources,
-    warn_of_unknown_requirements,
-)
 from milabench.workflow.options import SuiteOptions
+from milabench.workflow.remote_nodes import interpreters, is_needed_here, remote_paths_exist, require_healthy
 
 
 def missing_environments(context: CommandContext) -> tuple[str, ...]:
     """Return the environments, programs and images that `milabench install` has yet to create, as a person names them."""
-    from milabench.workflow.remote_nodes import is_needed_here
-
     if not is_needed_here(context):
         return ()
-    return (*_missing_local(context), *_missing_images(context))
+    missing = _missing_local(context)
+    # Another node is not asked for its images: without one its steps fail.
+    images = environments.images(context) if any(node.local for node in context.nodes) else ()
+    if images:
+        from milabench.execute.images import missing_images
+
+        missing += missing_images(images)
+    return tuple(missing)
 
 
 def _missing_local(context: CommandContext) -> list[str]:
     """Return the environments and programs that are missing on this machine."""
     dirs = context.dirs
-    programs = dict.fromkeys(source for source in sources(context).values() if source is not None)
+    programs = dict.fromkeys(source for source in environments.sources(context).values() if source is not None)
     missing = [f"code/{source.folder}" for source in programs if not is_fetched(dirs, source)]
     if context.plan_context.current_env is None:
-        missing += [f"venv/{venv.group}" for venv in decide_install(context).venvs if not is_linked(dirs, venv)]
+        missing += [
+            f"venv/{venv.group}" for venv in environments.decide_install(context).venvs if not is_linked(dirs, venv)
+        ]
         return missing
-    require_files(context)
-    warn_of_unknown_requirements(context)
-    if not _has_benchmate():
-        missing.append(f"benchmate in {sys.prefix} (pip install {BENCHMATE})")
+    environments.require_files(context)
+    environments.warn_of_unknown_requirements(context)
+    if find_spec("benchmate") is None:
+        missing.append(f"benchmate in {sys.prefix} (pip install {environments.BENCHMATE})")
     return missing
-
-
-def _missing_images(context: CommandContext) -> list[str]:
-    """Return the images that this machine's engines do not have; on another node, its steps will fail without them."""
-    wanted = images(context) if any(node.local for node in context.nodes) else ()
-    if not wanted:
-        return []
-    from milabench.execute.images import missing_images
-
-    return missing_images(wanted)
-
-
-def _has_benchmate() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("benchmate") is not None
 
 
 def missing_preparations(context: CommandContext, plan: Plan) -> tuple[str, ...]:
     """Return the benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
-    from milabench.workflow.preparations import pending_preparations
-
     return _names(pending_preparations(context), context, plan)
 
 
@@ -90,9 +82,6 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
 
 def require_ready(context: CommandContext, plan: Plan) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs exists on every node."""
-    from milabench.workflow.preparations import preparation_steps, remote_markers, unprepared
-    from milabench.workflow.remote_nodes import interpreters, remote_paths_exist, require_healthy
-
     require_healthy(context)
     require_installed(context)
     preparations = preparation_steps(context)
@@ -108,32 +97,100 @@ def require_ready(context: CommandContext, plan: Plan) -> None:
 
 def command_line(verb: str, options: SuiteOptions) -> str:
     """Return the command line of `verb` for the same suite, base and selection."""
-    words = ["milabench", verb]
-    for flag, value in (
-        ("--config", options.config_file),
-        ("--system", options.system_file),
-        ("--base", options.base),
-        ("--max-jobs", options.max_jobs),
-        ("--arch", options.arch),
-        ("--select", options.select),
-        ("--exclude", options.exclude),
-    ):
-        if value is not None:
-            words += [flag, str(value)]
-    for override in options.overrides:
-        words += ["--override", override]
-    if options.use_current_env:
-        words.append("--use-current-env")
-    return shlex.join(words)
+    given = {
+        "--config": options.config_file,
+        "--system": options.system_file,
+        "--base": options.base,
+        "--max-jobs": options.max_jobs,
+        "--arch": options.arch,
+        "--select": options.select,
+        "--exclude": options.exclude,
+    }
+    words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+    words += [word for override in options.overrides for word in ("--override", override)]
+    return shlex.join(["milabench", verb, *words, *(["--use-current-env"] if options.use_current_env else [])])
 
 
-def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
-    """Return `{group: sha256 of its locks}` and `{venv path: {package: version}}`, for the records of a run."""
-    if context.plan_context.current_env is not None:
-        return {}, {context.plan_context.current_env: installed_packages()}
-    locks: dict[str, str] = {}
-    packages: dict[str, Mapping[str, str]] = {}
-    for venv in decide_install(context).venvs:
-        locks[venv.group] = venv.digest
-        packages[str(Path(context.dirs.venv, venv.group))] = packages_of(Path(context.dirs.venv, venv.group))
-    return locks, packages
+def pending_preparations(context: CommandContext, *, force: bool = False, upload: bool = False) -> Plan:
+    """Return the preparations that have not passed with these arguments, program and environment, on every node.
+
+    `upload`: send the nodes the benchmarks' folders at the same time. Raises Unreachable for a node that does not answer.
+    """
+    preparations = preparation_steps(context)
+    existing = remote_paths_exist(context, remote_markers(preparations, context), upload=upload)
+    return unprepared(context, preparations, existing, force=force)
+
+
+def unprepared(
+    context: CommandContext,
+    preparations: Sequence[Preparation],
+    remote: Collection[tuple[str, str]],
+    *,
+    force: bool = False,
+) -> Plan:
+    """Return the preparations that have not passed, given the (node, marker) pairs that exist on other nodes."""
+    local = {step.key for step in preparations if step.step.node in _local(context) and Path(step.marker).exists()}
+    return plan_prepare(
+        preparations,
+        markers=local | set(remote),
+        force=force,
+        skipped=environments.unfetched_benches(context),
+        system=describe_system(context.plan_context.facts),
+    )
+
+
+def remote_markers(preparations: Sequence[Preparation], context: CommandContext) -> dict[str, list[str]]:
+    """Return the markers that only other nodes can see, by node; none when those are not queried."""
+    markers: dict[str, list[str]] = {}
+    for preparation in preparations if context.options.ask_nodes else ():
+        if preparation.step.node not in _local(context):
+            markers.setdefault(preparation.step.node, []).append(preparation.marker)
+    return markers
+
+
+def _local(context: CommandContext) -> set[str]:
+    """Return the nodes whose files are visible here."""
+    return {node.name for node in context.nodes if not node.storage}
+
+
+def preparation_steps(context: CommandContext) -> list[Preparation]:
+    """Return the prepare steps with their markers. Raises EnvironmentFailed for a prepare.py that does not exist."""
+    digests = {}
+    if context.plan_context.current_env is None:
+        digests = {bench: venv.digest for venv in environments.decide_install(context).venvs for bench in venv.benches}
+    several = len(context.nodes) > 1
+    preparations = []
+    for bench in context.benches:
+        if bench.declared is None or bench.declared.prepare is None:
+            continue
+        script = Path(bench.folder, bench.declared.prepare)
+        if not script.is_file():
+            raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
+        # All of its folder: prepare.py may import its neighbours.
+        files = {path.name: path.read_bytes() for path in script.parent.glob("*.py")}
+        storages: set[str] = set()
+        for rank, node in nodes_of(bench.config, context.plan_context.facts):
+            if node.storage in storages:  # one node of each file system prepares
+                continue
+            storages.add(node.storage)
+            preparations.append(_preparation(bench, context, node, rank if several else None, files, digests))
+    return preparations
+
+
+def _preparation(
+    bench: ResolvedBenchmark,
+    context: CommandContext,
+    node: Node,
+    rank: int | None,
+    files: Mapping[str, bytes],
+    digests: Mapping[str, str],
+) -> Preparation:
+    """Return the preparation of a benchmark on a node."""
+    assert bench.declared is not None
+    node_bench = benchmark_on(node, bench, context.plan_context)
+    step = prepare_step(node_bench, rank=rank)
+    assert step is not None
+    source = bench.declared.source.folder if bench.declared.source is not None else ""
+    digest = prepare_digest(step, files, venv=digests.get(bench.config.name, ""), source=source)
+    marker = PurePath(node_bench.context.dirs.data, marker_name(bench.config.name, digest))
+    return Preparation(step=step, marker=str(marker))

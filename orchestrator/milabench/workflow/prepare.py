@@ -10,10 +10,10 @@ from milabench.execute.locks import hold_base
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext
+from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan
 from milabench.workflow.options import RetryPolicy
-from milabench.workflow.preflight import environment_records, require_installed
-from milabench.workflow.preparations import pending_preparations, preparation_steps
+from milabench.workflow.preflight import pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 
 TAIL_LINES = 15
@@ -40,6 +40,7 @@ def execute_preparations(plan: Plan, context: CommandContext) -> int:
     """Execute the plan; leave a marker for each preparation that passes. Raises EnvironmentFailed for those that fail."""
     locks, packages = environment_records(context)
     description = RunDescription(name="prepare", locks=locks, packages=packages)
+    # The agent makes the marker when the step passes, so that a control plane that is killed loses no preparation.
     markers = {preparation.step.id: preparation.marker for preparation in preparation_steps(context)}
     executed = execute_plan(plan, context, description, retry=RetryPolicy(wait=True, markers=markers))
     outcomes = {step.id: executed.result.outcomes[step.id] for step in plan.steps}

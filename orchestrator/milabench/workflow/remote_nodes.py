@@ -66,6 +66,7 @@ def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None =
         async with remote_files_of(list(hosts.values())) as (files, why):
             reached = [node for node in nodes if node.name in files]
             calls = (do(node, files[node.name], hosts[node.name]) for node in reached)
+            # An error on one node must not leave the work on the others half done.
             results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, MilabenchError):
@@ -74,6 +75,7 @@ def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None =
         return [*lost, *(result for result in results if isinstance(result, MilabenchError))]
 
     if errors := pool.run(work):
+        # There is one exit code: that of the first.
         raise type(errors[0])("\nerror: ".join(map(str, errors)))
 
 
@@ -84,6 +86,7 @@ def remote_paths_exist(
 
     `upload`: first send every file system the benchmarks' folders. Raises Unreachable.
     """
+    # One visit per node for everything that is asked of it: each costs a round trip, and the first a connection.
     existing: set[tuple[str, str]] = set()
     nodes = remote_nodes(context)
     receivers = {node.name for node in first_of_storages(nodes)} if upload else set()

@@ -14,8 +14,7 @@ from milabench.errors import ConfigError, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file
-from milabench.workflow.results import require_measured
-from milabench.workflow.summaries import summary_of
+from milabench.workflow.summaries import require_measured, summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Tracing
@@ -80,6 +79,7 @@ def find_report_source(
     Raises NothingSelected or RecordError.
     """
     path = Path(name)
+    # A run is a folder: a file can only be a report.
     if path.is_file():
         return _json_report(path)
     run = find_run(base, name)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
-from milabench.errors import NothingSelected
+from milabench.bundle.create import relative_logs
+from milabench.errors import NothingSelected, RecordError
+from milabench.events.rundir import MANIFEST, Run
 from milabench.events.wire import parse_object
-from milabench.history.rows import Row
+from milabench.history import STORE
+from milabench.history.rows import Row, RunRows
+from milabench.history.rows import rows as rows_of
 from milabench.history.store import Store, open_store
 from milabench.history.trend import Trend, trends
-from milabench.workflow.context import base_folder
-from milabench.workflow.options import STORE
-from milabench.workflow.results import resolve_runs, run_rows
+from milabench.workflow.files import base_folder
+from milabench.workflow.summaries import resolve_runs, summary_of
 
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
@@ -51,18 +55,15 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
     _, rows = query_store(location, "SELECT name, summary FROM runs ORDER BY created DESC, name DESC")
     summaries = []
     for wanted in names or (None,):
-        text = next((text for name, text in rows if wanted is None or _is_called(name, wanted)), None)
+        # `night` also means `night.2026-03-01_12-00-00`.
+        named = (text for name, text in rows if wanted is None or wanted in (name, name.rpartition(".")[0]))
+        text = next(named, None)
         if text is None:
             known = ", ".join(name for name, _ in rows[:3])
             newest = f"; the newest are {known}" if known else ""
             raise NothingSelected(f"no run is called '{wanted}' in the results store{newest}")
         summaries.append(summary_from_json(parse_object(text.encode())))
     return summaries
-
-
-def _is_called(name: str, wanted: str) -> bool:
-    """Return whether a name means this run: `night` also means `night.2026-03-01_12-00-00`."""
-    return wanted in (name, name.rpartition(".")[0])
 
 
 def benchmark_trends(location: str, bench: str, metric: str, *, last: int | None = None) -> list[Trend]:
@@ -94,3 +95,28 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
         direction = "higher" if metric == "score" else "lower"
         own = {"low": None, "high": None, "units": _UNITS.get(metric, ""), "direction": direction}
     return [{**dict(zip(columns, row, strict=True)), **own} for row in rows]
+
+
+def run_identity(run: Run) -> str:
+    """Return the hash of what was planned and when, which stays when the run is moved or resumed.
+
+    A run of milabench 1.3 has no plan: its name and the beginning of its records identify it. Raises RecordError.
+    """
+    digest = hashlib.sha256()
+    try:
+        if run.manifest:
+            digest.update((run.path / MANIFEST).read_bytes())
+        else:
+            for path in sorted(run.path.glob("*.data")):
+                with path.open("rb") as file:
+                    # Enough to tell two runs apart; a file of records may have gigabytes.
+                    digest.update(path.name.encode() + file.read(65536))
+    except OSError as error:
+        raise RecordError(f"{error.filename}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    return digest.hexdigest()[:32]
+
+
+def run_rows(run: Run) -> RunRows:
+    """Return the rows that a store or a table file holds of a run."""
+    summary = summary_of(run)
+    return rows_of(summary, relative_logs(summary.to_json(), str(run.path)), run_identity(run))

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import Attempt, attempts
-from milabench.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
+from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
 from milabench.execute.agent_client import NOTHING_LEFT, sweep_local
+from milabench.execute.detach import DetachHandover
 from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.locks import hold_run, this_orchestrator
+from milabench.execute.remote_host import RemoteHost
 from milabench.plan.model import Plan, remaining_plan
-from milabench.workflow.adaptive_replicates import after_pilot
-from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems
+from milabench.workflow.estimate import after_pilot
+from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
 from milabench.workflow.options import RetryPolicy
-from milabench.workflow.orphans import dead_orchestrators, kill_remote, remote_process_markers
-from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, require_request_ready
-from milabench.workflow.request import request_of
+from milabench.workflow.orphans import dead_orchestrators, on_each_machine, remote_process_markers
+from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.run_lookup import last_attempt
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
 from milabench.workflow.session import Session
-
-if TYPE_CHECKING:
-    from milabench.execute.detach import DetachHandover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +66,7 @@ def resume_run(
             f"resume: {run.name}: {len(passed)} of {len(run.files)} steps have passed, {len(work.plan.steps)} to run"
         )
         request = work.planned.request
-        writer = RunWriter(path)
-        try:
+        with contextlib.closing(RunWriter(path)) as writer, writing(path):
             if work.differences:
                 writer.journal({"run": "mixed", "differs": list(work.differences)})
             executed = continue_plan(
@@ -82,10 +80,6 @@ def resume_run(
                 whole=work.planned.plan,
                 handover=handover,
             )
-        except OSError as error:
-            raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
-        finally:
-            writer.close()
     return finish_run(executed, session)
 
 
@@ -93,13 +87,8 @@ def _complete(run: Run, session: Session) -> None:
     """Write what an orchestrator that crashed after its last step did not write."""
     is_recorded = run.is_ended and run.journal[-1].get("verdict") == "passed"
     if not is_recorded:
-        writer = RunWriter(run.path)
-        try:
+        with contextlib.closing(RunWriter(run.path)) as writer, writing(run.path):
             writer.journal({"run": "ended", "verdict": "passed"})
-        except OSError as error:
-            raise RecordError(f"{run.path}: cannot be written: {error.strerror}") from None
-        finally:
-            writer.close()
     if not is_recorded or not (run.path / SUMMARY).exists():
         write_summary(run.path, session)
 
@@ -130,10 +119,7 @@ def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force:
 
 def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
     """Return how many attempts left a trace, in the journal or only a file: a crash may have come in between."""
-    count = max((attempt.number for attempt in journaled), default=0)
-    while (run.path / f"{attempt_stem(run.files[step], count + 1)}.data").exists():
-        count += 1
-    return count
+    return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
 
 
 def sweep_run(run: Run, session: Session) -> None:
@@ -142,7 +128,8 @@ def sweep_run(run: Run, session: Session) -> None:
         results = {}
         if orchestrator.is_of_this_boot:
             results[""] = run_deferring_signals(partial(sweep_local, orchestrator.marker))
-        remote = kill_remote(remote_process_markers([(orchestrator, addresses)]), session)
+        markers = remote_process_markers([(orchestrator, addresses)])
+        remote = on_each_machine(markers, session, RemoteHost.sweep)
         results |= {f", on {address.name}": str(result) for address, result in remote.items()}
         for where, result in results.items():
             if result != NOTHING_LEFT:

@@ -5,50 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from milabench.analysis.step_results import ChecksOf
 from milabench.checks.check import Check, StepContext
 from milabench.checks.registry import NAMES, checks_for, parse_checks
+from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run
 
 _RANKS = "--nproc-per-node="
 
 
-class RunChecks:
-    """Returns the checks of each step of a run, new at every call.
+def checks_of(run: Run, validations: str | None = None) -> ChecksOf:
+    """Return the function that gives the checks of a step of a recorded run, by its id, new at every call.
 
     `validations` is `all`, `none` or `name,...`; without it, what was requested for the run, else all. Raises UsageError
     for an unknown name.
     """
+    recorded, system = run.manifest.get("validations"), run.manifest.get("system")
+    has_accelerators = isinstance(system, Mapping) and system.get("arch") != "cpu"
+    names: Sequence[str] = [name for name in recorded if name in NAMES] if isinstance(recorded, list) else list(NAMES)
+    if validations is not None:
+        names = parse_checks(validations)
+    listed = as_mapping(run.manifest.get("plan")).get("steps")
+    steps = {str(step.get("id")): step for step in map(as_mapping, listed if isinstance(listed, list) else ())}
 
-    def __init__(self, manifest: Mapping[str, Any], validations: str | None = None) -> None:
-        recorded = manifest.get("validations")
-        names = [name for name in recorded if name in NAMES] if isinstance(recorded, list) else list(NAMES)
-        self._names: Sequence[str] = parse_checks(validations) if validations is not None else names
-        plan, system = manifest.get("plan"), manifest.get("system")
-        steps = plan.get("steps") if isinstance(plan, Mapping) else None
-        self._steps = {
-            str(step.get("id")): step
-            for step in (steps if isinstance(steps, list) else ())
-            if isinstance(step, Mapping)
-        }
-        self._has_accelerators = isinstance(system, Mapping) and system.get("arch") != "cpu"
+    def of_step(step: str) -> tuple[Check, ...]:
+        planned = steps.get(step, {})
+        settings = as_mapping(as_mapping(planned.get("config")).get("validation"))
+        numbers = tuple(device for device in planned.get("devices") or () if isinstance(device, int))
+        context = StepContext(step=step, devices=numbers if has_accelerators else (), ranks=_ranks(planned.get("argv")))
+        return checks_for(context, names, settings)
 
-    def __call__(self, step: str) -> tuple[Check, ...]:
-        """Return the checks of a step, by its id."""
-        planned = self._steps.get(step, {})
-        config, devices = planned.get("config"), planned.get("devices")
-        settings = config.get("validation") if isinstance(config, Mapping) else None
-        numbers = tuple(device for device in devices or () if isinstance(device, int))
-        context = StepContext(
-            step=step,
-            devices=numbers if self._has_accelerators else (),
-            ranks=_ranks(planned.get("argv")),
-        )
-        return checks_for(context, self._names, settings if isinstance(settings, Mapping) else {})
-
-
-def checks_of(run: Run, validations: str | None = None) -> RunChecks:
-    """Return the checks of a recorded run."""
-    return RunChecks(run.manifest, validations)
+    return of_step
 
 
 def _ranks(argv: Any) -> int | None:

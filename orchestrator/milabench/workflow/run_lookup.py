@@ -9,7 +9,7 @@ from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import Run, find_run, latest_run, open_run
 from milabench.execute.locks import Orchestrator, holder_of
-from milabench.workflow.context import base_folder
+from milabench.workflow.files import base_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
             handles.append(run_handle(open_run(path)))
         except RecordError:
             continue  # another folder, or a run that crashed before its manifest
+    # Not by name or file times: a name need not contain the time, and a copy has new ones.
     return sorted(handles, key=lambda handle: (handle.status.began or 0.0, handle.run.name))
 
 
@@ -75,6 +76,13 @@ def active_run(base: Path | None) -> RunHandle:
     if len(active) > 1:
         raise NothingSelected(f"several active runs: {', '.join(handle.run.name for handle in active)}; name one")
     return active[0]
+
+
+def last_attempt(run: Run, step: str, known: int) -> int:
+    """Return the number of the newest attempt at a step that left a file, at least the `known` one."""
+    while (run.path / f"{run.stem(step, known + 1)}.data").exists():
+        known += 1
+    return known
 
 
 def find_step(run: Run, name: str) -> str:

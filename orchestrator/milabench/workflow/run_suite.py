@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from milabench.plan.model import Plan
     from milabench.workflow.estimate import BudgetedPlan
     from milabench.workflow.execution import ExecutedPlan
-    from milabench.workflow.request import Request
+    from milabench.workflow.planning import Request
     from milabench.workflow.session import Session
 
+# Not `skipped`: that a benchmark cannot run here was known when the run was planned.
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 
 
@@ -50,14 +51,6 @@ class PreparedRuns:
     settings: RunSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedRun:
-    """A run directory, and the exit code for the outcome of the run."""
-
-    path: Path
-    exit_code: int
-
-
 def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> PreparedRuns:
     """Read, plan and check everything before the first run starts.
 
@@ -67,7 +60,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     this_machine()  # answers while the modules that read the suite are imported
     from milabench.checks.registry import parse_checks
-    from milabench.workflow.request import expand_requests
+    from milabench.workflow.planning import expand_requests
 
     now = int(time.time())
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
@@ -78,6 +71,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
         session,
         run_name=settings.run_name,
         stamp=stamp,
+        # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
         seed=settings.seed if settings.seed is not None else now,
         is_part=settings.failed is not None,
     )
@@ -87,9 +81,9 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
 def execute_runs(
     prepared: PreparedRuns, session: Session, handover: DetachHandover | None = None
-) -> tuple[FinishedRun, ...]:
-    """Execute the runs one after the other, until one is interrupted."""
-    from milabench.workflow.adaptive_replicates import after_pilot
+) -> list[tuple[Path, int]]:
+    """Execute the runs one after the other, until one is interrupted: return the directory and exit code of each."""
+    from milabench.workflow.estimate import after_pilot
     from milabench.workflow.execution import execute_plan
     from milabench.workflow.planning import describe_run
 
@@ -110,10 +104,11 @@ def execute_runs(
             from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
 
             save_observations(prepared.settings.save_sizes, observed_batch_sizes(executed.path, planned.plan))
-        finished.append(FinishedRun(path=executed.path, exit_code=finish_run(executed, session)))
-        if finished[-1].exit_code == INTERRUPTED:
+        code = finish_run(executed, session)
+        finished.append((executed.path, code))
+        if code == INTERRUPTED:
             break
-    return tuple(finished)
+    return finished
 
 
 def prepare_request(request: Request, failed: str | None = None) -> BudgetedPlan:
@@ -181,9 +176,9 @@ def write_summary(path: Path, session: Session) -> dict[str, int]:
     A summary that cannot be written is only warned of: it can be computed again at any time.
     """
     from milabench.analysis.summary import summarise
-    from milabench.events.rundir import RunWriter, open_run
+    from milabench.events.rundir import open_run
     from milabench.workflow.run_checks import checks_of
-    from milabench.workflow.summaries import stat_digest, summary_sources
+    from milabench.workflow.summaries import stat_digest, store_summary
 
     try:
         run, stat = open_run(path), stat_digest(path)
@@ -191,11 +186,8 @@ def write_summary(path: Path, session: Session) -> dict[str, int]:
     except RecordError as error:
         session.warn(str(error))
         return {}
-    writer = RunWriter(path)
     try:
-        writer.write_summary({**summary.to_json(), "made_of": summary_sources(path, stat)})
+        store_summary(path, summary, stat)
     except OSError as error:
         session.warn(f"{path}: the summary cannot be written: {error.strerror}")
-    finally:
-        writer.close()
     return summary.counts

@@ -6,44 +6,40 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from milabench.analysis.replicates import PrecisionTarget
 from milabench.errors import RecordError
-from milabench.workflow.options import SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.events.rundir import Run
-    from milabench.plan.model import Plan
-    from milabench.workflow.context import CommandContext
+from milabench.events.rundir import Run
+from milabench.plan.context import COMMAND
+from milabench.plan.model import Plan
+from milabench.workflow.context import CommandContext, settings_overrides
+from milabench.workflow.options import Extent, SuiteOptions
 
 _SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedOptions:
-    """The options of a command, and the environment variables that set options; `ab` are the suites of an A/B run."""
+    """The options of a command, and the environment: as it is now, but for MILABENCH_*, which is as it was."""
 
     options: SuiteOptions
-    ab: tuple[Path, Path] | None = None
+    extent: Extent
     run_name: str
-    repeats: int | None
-    profile: str
     seed: int
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str]
 
 
-def save_options(context: CommandContext, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def save_options(context: CommandContext) -> dict[str, Any]:
     """Return the manifest's entries besides suite, system and plan."""
-    from milabench.workflow.context import settings_overrides
-
     options, plan_context = context.options, context.plan_context
     saved = {option.name: getattr(options, option.name) for option in fields(SuiteOptions)}
     for name, path in (("config_file", context.suite_file), ("system_file", options.system_file)):
         saved[name] = None if path is None else os.path.abspath(path)  # noqa: PTH100  links stay as they are
     saved["base"] = context.dirs.base
+    # JSON has no tuples: what is read back must equal what was written.
     saved["overrides"] = list(options.overrides)
     return {
         "options": {
@@ -51,7 +47,7 @@ def save_options(context: CommandContext, environ: Mapping[str, str] = os.enviro
             "run_name": plan_context.run_name,
             "repeat": plan_context.repeats,
             "profile": plan_context.profile.name,
-            "environ": {name: environ[name] for name in settings_overrides(environ)},
+            "environ": {name: os.environ[name] for name in settings_overrides(os.environ)},
         },
         "programs": program_digests(context),
     }
@@ -69,14 +65,18 @@ def load_options(run: Run) -> SavedOptions:
             values[name] = None if values[name] is None else Path(values[name])
         values["overrides"] = tuple(values["overrides"])
         ab = saved.get("ab")
+        # Variables that milabench does not read (PATH, proxies, tokens) may be other ones today; they are not in the records.
+        now = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
         return SavedOptions(
             options=SuiteOptions(**values),
-            ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
+            extent=Extent(
+                repeat=saved["repeat"],
+                profile=str(saved["profile"]),
+                ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
+            ),
             run_name=str(saved["run_name"]),
-            repeats=saved["repeat"],
-            profile=str(saved["profile"]),
             seed=int(run.manifest["seed"]),
-            environ=dict(saved["environ"]),
+            environ={**now, **saved["environ"]},
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise altered_settings(run, error) from None
@@ -114,16 +114,8 @@ def is_undecided(run: Run) -> bool:
     return target is not None and target.precision is not None and "replicates" not in run.manifest
 
 
-def saved_environment(saved: SavedOptions, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables as they are now, but for MILABENCH_*, which are as they were."""
-    now = {name: value for name, value in environ.items() if not name.startswith("MILABENCH_")}
-    return {**now, **saved.environ}
-
-
 def program_digests(context: CommandContext) -> dict[str, str]:
     """Return `{benchmark: sha256}` of the files that define it; a fetched program has its revision in the plan."""
-    from milabench.plan.context import COMMAND
-
     return {
         bench.config.name: _folder_digest(Path(bench.folder))
         for bench in context.benches
@@ -136,6 +128,7 @@ def _folder_digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
+        # Running the program must not look like changing it.
         if "__pycache__" in name.parts or any(part.startswith(".") for part in name.parts) or not path.is_file():
             continue
         with path.open("rb") as file:
@@ -156,15 +149,17 @@ def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, Any]) -> list[
 
     `manifest` is what that of the new one would hold: `locks` and `programs`.
     """
-    from milabench.plan.diff import lasting
+    from milabench.plan.diff import plan_diff  # imports difflib, only to resume
 
     before = run.manifest
-    lines = [f"system.{line}" for line in _changed(lasting(before.get("system")), lasting(plan.system))]
+    systems = plan_diff({"system": before.get("system")}, {"system": plan.system}).system
+    lines = [f"system.{change.field}: {change.old} -> {change.new}" for change in systems]
     for what, key in (("environment", "locks"), ("program of", "programs")):
         old, new = before.get(key) or {}, manifest.get(key) or {}
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
-                lines.append(f"{what} {name}: {_change(old.get(name), new.get(name))}")
+                change = "changed" if name in old and name in new else "new" if name in new else "gone"
+                lines.append(f"{what} {name}: {change}")
     lines += _step_differences(before.get("plan") or {}, plan)
     return [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else lines
 
@@ -174,6 +169,7 @@ def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
         return []
     from milabench.plan.diff import diff_text, plan_diff
 
+    # A plan of thousands of steps is compared by their hashes first; only those that differ are compared field by field.
     hashes = {step.id: step.hash for step in plan.steps}
     steps = before.get("steps") or []
     changed = {step["id"] for step in steps if hashes.get(step["id"]) != step.get("hash")}
@@ -184,19 +180,3 @@ def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
         {**now, "system": {}, "steps": [step for step in now["steps"] if step["id"] in changed]},
     )
     return diff_text(diff).splitlines() if diff else ["suite: the order of the steps"]
-
-
-def _change(old: object, new: object) -> str:
-    return "new" if old is None else "gone" if new is None else "changed"
-
-
-def _changed(old: Any, new: Any, path: str = "") -> list[str]:
-    if old == new:
-        return []
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return [
-            line
-            for key in dict.fromkeys([*old, *new])
-            for line in _changed(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
-        ]
-    return [f"{path}: {old} -> {new}"]

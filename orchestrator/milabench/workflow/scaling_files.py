@@ -13,17 +13,8 @@ from milabench.config.schema import SystemConfig
 from milabench.errors import ConfigError, RecordError
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
-from milabench.plan.sizing import (
-    Observation,
-    Scaling,
-    Sizer,
-    device_slug,
-    parse_scaling,
-    scaling_text,
-    sizer_options,
-)
-
-_CHECKOUT = Path(__file__).resolve().parents[3]
+from milabench.plan.sizing import Observation, Scaling, Sizer, device_slug, parse_scaling, scaling_text, sizer_options
+from milabench.workflow.files import ROOT, display_path
 
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
@@ -44,12 +35,7 @@ def scaling_file(facts: SystemFacts) -> Path:
     devices = facts.main.devices
     name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
     here = Path.cwd() / "config" / "scaling" / name
-    return here if here.is_file() else _CHECKOUT / "config" / "scaling" / name
-
-
-def display_path(path: Path) -> str:
-    """Return the path as a person would type it from here."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    return here if here.is_file() else ROOT / "config" / "scaling" / name
 
 
 def read_scaling(path: Path) -> Scaling:
@@ -75,7 +61,9 @@ def save_observations(path: Path, observations: Mapping[str, Sequence[Observatio
         with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123  a descriptor, not a path
             file.write(text)
             file.flush()
+            # On disk before it replaces the old file: after a power cut there is one or the other, not an empty one.
             os.fsync(file.fileno())
+        # mkstemp makes files that only their owner may read.
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
         temporary = None

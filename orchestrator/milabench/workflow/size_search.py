@@ -9,11 +9,12 @@ from typing import Any
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.plan.sizing import Observation, largest_fitting
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import CommandContext, read_context, read_single_context
+from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.planning import plan_single_suite, suite_values
-from milabench.workflow.preflight import environment_records, require_ready
+from milabench.workflow.preflight import require_ready
 from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
 from milabench.workflow.session import Session
 
@@ -69,11 +70,7 @@ def find_batch_size(
     """
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
-    options = replace(options, select=bench)
-    context = read_context(options, session, _ONE_QUICK_LAUNCH)
-    if len(context.benches) != 1:
-        names = ", ".join(selected.config.name for selected in context.benches)
-        raise UsageError(f"size works on one benchmark; '{bench}' selects {names}")
+    context = read_single_context(options, bench, session, _ONE_QUICK_LAUNCH, "size works on")
     plan = plan_single_suite(context)
     sizes = {step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}
     if len(sizes) != 1:
@@ -86,8 +83,9 @@ def find_batch_size(
     try:
         size = next(search)
         while True:
+            # As an override it is part of the recorded configuration, which says what size was tried.
             override = f"system.options.sizer.batch_size={size}"
-            sized = replace(options, overrides=(*options.overrides, override))
+            sized = replace(context.options, overrides=(*options.overrides, override))
             tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=wait)
             size = search.send(tried[size] is not None)
     except StopIteration:
@@ -95,6 +93,7 @@ def find_batch_size(
     except _SearchFailed as end:
         return SizeSearch(bench=name, tried=tried, failure=end.code)
     finally:
+        # Also of a search that was interrupted: each size took a launch.
         if save is not None and (observed := [observation for observation in tried.values() if observation]):
             save_observations(save, {name: observed})
 
@@ -122,12 +121,7 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
             raise _SearchFailed(STEPS_FAILED)
     observations = [own for benches in observed_batch_sizes(executed.path, plan).values() for own in benches]
     observation = observations[0] if observations else Observation(batch_size=size)
-    session.info(f"size: {size} fits{observation_text(observation)}")
+    memory = "" if observation.memory_mib is None else f", {observation.memory_mib:.0f} MiB"
+    rate = "" if observation.rate is None else f", {observation.rate:.4g}/s"
+    session.info(f"size: {size} fits{memory}{rate}")
     return observation
-
-
-def observation_text(observation: Observation) -> str:
-    """Return memory and rate as text, each after a comma; empty where nothing was observed."""
-    parts = [f"{observation.memory_mib:.0f} MiB"] if observation.memory_mib is not None else []
-    parts += [f"{observation.rate:.4g}/s"] if observation.rate is not None else []
-    return "".join(f", {part}" for part in parts)

@@ -13,7 +13,7 @@ from milabench.events.rundir import Run, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode
 from milabench.execute.locks import holder_of
-from milabench.workflow.run_lookup import find_step, resolve_run
+from milabench.workflow.run_lookup import find_step, last_attempt, resolve_run
 
 LOOK_EVERY_S = 0.3
 
@@ -27,19 +27,11 @@ def step_output(
     """
     run = resolve_run(base, name).run
     step = find_step(run, step)
-    number = attempt if attempt is not None else last_attempt(run, step)
+    number = attempt if attempt is not None else last_attempt(run, step, 1)
     path = run.path / f"{run.stem(step, number)}.data"
     if not follow and not path.exists():
         raise NothingSelected(f"{run.name}: {step} has no output: there is no {path.name}")
     return log_lines(path, run, step, number, follow=follow)
-
-
-def last_attempt(run: Run, step: str) -> int:
-    """Return the number of the attempt with the newest file."""
-    number = 1
-    while (run.path / f"{run.stem(step, number + 1)}.data").exists():
-        number += 1
-    return number
 
 
 def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) -> Iterator[bytes]:

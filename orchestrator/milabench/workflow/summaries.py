@@ -1,15 +1,18 @@
-"""The summary of a run: read from beside its records while those are unchanged, else computed and stored there."""
+"""The summary of a run: read from beside its records while those are unchanged, else computed and stored there.
+
+And the runs that have one: those in which something was measured, and which are over.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.errors import RecordError
+from milabench.errors import NothingSelected, RecordError
 
 if TYPE_CHECKING:
     from milabench.analysis.step_results import CourseOf
@@ -20,6 +23,43 @@ if TYPE_CHECKING:
 ANALYSIS = 2
 _ENDINGS = (".data", ".stdout", ".stderr")
 _NAMES = ("manifest.json", "journal.jsonl")
+
+
+def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
+    """Return the runs of these names or paths, each once; without names the latest.
+
+    Raises RecordError for an active one, NothingSelected for the record of an install or a preparation.
+    """
+    from milabench.workflow.run_lookup import resolve_run
+
+    runs: dict[Path, Run] = {}
+    for name in names or (None,):
+        handle = resolve_run(base, name)
+        run = handle.run
+        if handle.holder is not None:
+            raise RecordError(
+                f"{run.name}: is still running (process {handle.holder.pid}); wait for its end, or end it with "
+                f"`milabench cancel {run.name}`"
+            )
+        require_measured(run)
+        runs[run.path.resolve()] = run
+    return list(runs.values())
+
+
+def require_measured(run: Run) -> None:
+    """Raise NothingSelected for the record of an install or a preparation."""
+    if run.phase != "run":
+        raise NothingSelected(f"{run.path}: is the record of {run.phase}, in which nothing was measured")
+
+
+def recompute_summary(run: Run) -> dict[str, Any]:
+    """Compute a run's summary as JSON from its records alone; its paths are relative to its folder."""
+    from milabench.analysis.summary import summarise
+    from milabench.bundle.create import relative_logs
+    from milabench.workflow.run_checks import checks_of
+
+    value: dict[str, Any] = relative_logs(summarise(run, checks_of(run)).to_json(), str(run.path))
+    return value
 
 
 def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
@@ -37,30 +77,26 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
     stored = _stored(run)
     if stored is not None:
         return stored
+    # From before: what is written while the records are read makes the stored summary out of date.
     before = stat_digest(run.path)
     summary = summarise(run, checks_of(run), course)
     # An active run changes, and the run of another program is not ours to write into.
     if run.is_ended and run.manifest and run.journal:
-        store_summary(run, summary, before)
+        with contextlib.suppress(OSError):  # where it cannot be written, it is computed every time
+            store_summary(run.path, summary, before)
     return summary
 
 
-def store_summary(run: Run, summary: Summary, stat: str) -> None:
-    """Write the summary beside its records; where that fails, it is computed every time.
+def store_summary(path: Path, summary: Summary, stat: str) -> None:
+    """Write the summary beside its records, with digests of them that tell later whether it is up to date.
 
-    `stat` is the digest of the files from before they were read.
+    `stat` is the digest of sizes and times from before the records were read. Raises OSError.
     """
     from milabench.events.rundir import RunWriter
 
-    writer = RunWriter(run.path)
-    with contextlib.suppress(OSError):
-        writer.write_summary({**summary.to_json(), "made_of": summary_sources(run.path, stat)})
-    writer.close()
-
-
-def summary_sources(path: Path, stat: str) -> dict[str, Any]:
-    """Return what tells whether a stored summary is up to date: digests of sizes and times, and of contents."""
-    return {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path)}
+    sources = {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path)}
+    with contextlib.closing(RunWriter(path)) as writer:
+        writer.write_summary({**summary.to_json(), "made_of": sources})
 
 
 def stat_digest(path: Path) -> str:
@@ -74,6 +110,7 @@ def stat_digest(path: Path) -> str:
 
 def content_digest(path: Path) -> str:
     """Return a digest of the names and contents of the same files: a copy has other times and the same contents."""
+    # Only read where sizes or times differ: after a copy or an unpacked archive the contents are still the same.
     whole = hashlib.sha256()
     for entry in sorted(_files(path), key=lambda entry: entry.name):
         with Path(entry.path).open("rb") as file:
@@ -89,6 +126,7 @@ def _stored(run: Run) -> Summary | None:
     from milabench.analysis.summary_io import summary_from_json
     from milabench.events.rundir import SUMMARY
 
+    # The summary of an active run is about other records a second later.
     if not run.is_ended:
         return None
     try:

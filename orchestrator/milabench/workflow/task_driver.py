@@ -20,8 +20,7 @@ from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run
-from milabench.workflow.context import base_folder
-from milabench.workflow.files import write_file
+from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 from milabench.workflow.session import Session
@@ -50,6 +49,15 @@ class TaskOptions:
     edits: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
 
+    @property
+    def name(self) -> str | None:
+        """The task in the names of its metrics."""
+        return self.task_name or self.metrics_policy
+
+    def full_name(self, metric: str) -> str:
+        """Return the name of a metric in the result: `[framework.]task.metric[.suffix]`."""
+        return ".".join(part for part in (self.framework, self.name, metric, self.metrics_suffix) if part)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
@@ -64,19 +72,6 @@ class TaskResult:
         return json.dumps(self.metrics, indent=4, allow_nan=False) + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricName:
-    """What the names of the metrics are composed of: `[framework.]task.metric[.suffix]`."""
-
-    framework: str | None
-    task: str
-    suffix: str | None
-
-    def of(self, metric: str) -> str:
-        """Return the full name of a metric."""
-        return ".".join(part for part in (self.framework, self.task, metric, self.suffix) if part)
-
-
 def run_task(options: TaskOptions, result: Path, base: Path | None, session: Session, *, wait: bool) -> TaskResult:
     """Run a task, and write its metrics to the file `result` and beside its records when it passes.
 
@@ -89,24 +84,18 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
         raise UsageError("--metrics-policy and --command-to-execute go together; give both, or only --task-name")
     file = (options.config_file or CONFIG).absolute()
     task = task_with_command(file, section, options)
-    name = MetricName(framework=options.framework, task=options.task_name or section, suffix=options.metrics_suffix)
     result.unlink(missing_ok=True)  # so that the file never holds the metrics of another run
     folder = base_folder(base)
-    suite = write_suite(folder, file, section, task, name=name.task, timeout_s=options.timeout_s or FOREVER_S)
-    prepared = prepare_runs(
-        SuiteOptions(config_file=suite, base=folder),
-        Extent(repeat=1),
-        RunSettings(run_name="driver", retry=RetryPolicy(wait=wait)),
-        session,
-    )
-    (run,) = execute_runs(prepared, session)
-    if run.exit_code != DONE:
-        if run.exit_code != INTERRUPTED:
-            report_failures(run.path, session)
-        return TaskResult(exit_code=run.exit_code, path=run.path)
-    finished = TaskResult(exit_code=DONE, path=run.path, metrics=metrics_of_run(run.path, task, name, session))
-    for path in (run.path / RESULT, result):
-        write_file(path, finished.to_json())
+    suite = SuiteOptions(config_file=write_suite(folder, file, section, task, options), base=folder)
+    settings = RunSettings(run_name="driver", retry=RetryPolicy(wait=wait))
+    ((path, code),) = execute_runs(prepare_runs(suite, Extent(repeat=1), settings, session), session)
+    if code not in (DONE, INTERRUPTED):
+        report_failures(path, session)
+    if code != DONE:
+        return TaskResult(exit_code=code, path=path)
+    finished = TaskResult(exit_code=DONE, path=path, metrics=metrics_of_run(path, task, options, session))
+    for file in (path / RESULT, result):
+        write_file(file, finished.to_json())
     return finished
 
 
@@ -124,9 +113,9 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
     return edited(task, num_gpus=options.num_gpus, **options.edits)
 
 
-def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, *, name: str, timeout_s: float) -> Path:
+def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, options: TaskOptions) -> Path:
     """Write a suite of this one task under the base, so that the run can be resumed; the same file for the same task."""
-    bench = re.sub(r"[^\w .+-]", "_", name).lstrip(".")
+    bench = re.sub(r"[^\w .+-]", "_", options.name or section).lstrip(".")
     bench = bench if bench and not bench.startswith("_") and bench not in FILE_KEYS else f"driver.{bench}"
     benchmark = {
         "driver": escaped(str(file)),
@@ -134,10 +123,11 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, *, n
         "command": escaped(verbatim(task.command)),
         "shell": True,
         "cwd": escaped(str(Path.cwd())),
-        "max_duration": timeout_s,
+        "max_duration": options.timeout_s or FOREVER_S,
         # Set by the user for the command; a benchmark of a suite would not get them.
         "env": {key: escaped(verbatim(os.environ[key])) for key in _USER_VARIABLES if key in os.environ},
     }
+    # JSON is YAML, and quotes everything.
     text = json.dumps({bench: benchmark}, indent=1) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = base / "driver" / f"{bench}-{digest}.yaml"
@@ -156,7 +146,7 @@ def report_failures(path: Path, session: Session) -> None:
             session.error(f"{failure['step']}: {failure['why']}: {failure['detail']}; {failure['log']}")
 
 
-def metrics_of_run(path: Path, task: ConfiguredTask, name: MetricName, session: Session) -> dict[str, float]:
+def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, session: Session) -> dict[str, float]:
     """Return the metrics of a run, with its memory, under their full names; warn of what could not be read.
 
     Processor memory is in KiB, device memory in MiB, as readers of the file expect.
@@ -185,7 +175,7 @@ def metrics_of_run(path: Path, task: ConfiguredTask, name: MetricName, session: 
                 "gpu_memory_usage: devices do not report it by process here; the number is that of the whole device"
             )
     metrics["uptime_in_seconds"] = float(Path("/proc/uptime").read_text().split()[0])
-    return {name.of(metric): value for metric, value in metrics.items()}
+    return {options.full_name(metric): value for metric, value in metrics.items()}
 
 
 def memory_metrics(what: str, usage: Usage | None, unit: float, mean_name: str = "") -> dict[str, float]:

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.timing_audit import TimingAudit, timing_audit
-from milabench.errors import ConfigError, RecordError
+from milabench.errors import RecordError
 from milabench.events.model import Data
 from milabench.events.replay import replay
 from milabench.events.rundir import find_run
-from milabench.workflow.context import ROOT, base_folder
+from milabench.workflow.files import base_folder, checkout_suite
 from milabench.workflow.install import install
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 from milabench.workflow.session import Session
 
 BENCHMARK = "timing_audit"
-FACTORS = ("model", "batch", "warmup", "sync", "clock", "processes", "seed", "calls", "seconds", "threads")
 # What the program does by itself; the suite's own benchmark is a smaller one.
 DEFAULTS = {
     "batch": "1,8",
@@ -46,16 +45,15 @@ def run_audit(
 
     Raises what `install` and `run` raise.
     """
+    suite = checkout_suite("small_systems.yaml", "timing-audit measures with a checkout of the project, as `run` does")
     options = SuiteOptions(
-        config_file=audit_suite_file(), select=BENCHMARK, base=base, use_current_env=use_current_env, ask_nodes=True
+        config_file=suite, select=BENCHMARK, base=base, use_current_env=use_current_env, ask_nodes=True
     )
     install(options, session)
+    options = replace(options, overrides=tuple(audit_overrides(factors, shuffle)))
     settings = RunSettings(run_name="timing-audit", retry=RetryPolicy(wait=wait))
-    prepared = prepare_runs(
-        replace(options, overrides=tuple(audit_overrides(factors, shuffle))), Extent(), settings, session
-    )
-    (run,) = execute_runs(prepared, session)
-    return read_audit(str(run.path), base), run.exit_code
+    ((path, code),) = execute_runs(prepare_runs(options, Extent(), settings, session), session)
+    return read_audit(str(path), base), code
 
 
 def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
@@ -65,14 +63,6 @@ def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
         argv["--no-shuffle"] = True
     yield f"{BENCHMARK}.argv={json.dumps(argv)}"
     yield f"{BENCHMARK}.max_duration={PROCESS_S * 1000}"
-
-
-def audit_suite_file() -> Path:
-    """Return the suite that holds the experiment. Raises ConfigError where only the package is installed."""
-    path = ROOT / "config" / "small_systems.yaml"
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; timing-audit measures with a checkout of the project, as `run` does")
-    return path
 
 
 def read_audit(name: str, base: Path | None) -> TimingAudit:

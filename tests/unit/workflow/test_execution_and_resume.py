@@ -19,14 +19,14 @@ from milabench.workflow.context import CommandContext
 from milabench.workflow.estimate import apply_budget, estimate_lines, estimate_plan
 from milabench.workflow.execution import PlanExtension
 from milabench.workflow.options import Extent, SuiteOptions
-from milabench.workflow.planning import PlannedRequest, describe_run, plan_request
-from milabench.workflow.request import Request, expand_requests, request_of
-from milabench.workflow.results import require_measured, resolve_runs, run_identity
+from milabench.workflow.planning import PlannedRequest, Request, describe_run, expand_requests, plan_request, request_of
+from milabench.workflow.results_store import run_identity
 from milabench.workflow.resume_run import attempts_made, remaining_work
 from milabench.workflow.run_lookup import active_run, all_runs, find_step, resolve_run
 from milabench.workflow.run_suite import finish_run, only_failed, passed_steps
 from milabench.workflow.saved_options import load_options, packages_digest, plan_differences, replicates_of
 from milabench.workflow.session import CollectingReporter, Session
+from milabench.workflow.summaries import require_measured, resolve_runs
 from tests.recorded_run import Recorded, rates, record
 
 from .conftest import Execute, ReadContext, StartedFakeNode, recorded
@@ -135,9 +135,9 @@ def test_a_suite_that_changed_is_refused_unless_forced(
 
 
 def test_the_request_of_a_run_is_read_again(half: Run, session: Session, planned: PlannedRequest) -> None:
-    request = request_of(half, session, environ={})
+    request = request_of(half, session)
     assert plan_request(request).plan.hash == planned.plan.hash
-    assert load_options(half).repeats == 2
+    assert load_options(half).extent.repeat == 2
 
 
 def test_only_what_failed_is_run_again(half: Run, planned: PlannedRequest, tmp_path: Path) -> None:
@@ -192,13 +192,13 @@ def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: Sui
 def test_replicates_are_decided_from_the_pilot_and_planned(
     session: Session, options: SuiteOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from milabench.workflow import adaptive_replicates
+    from milabench.workflow import estimate
 
     [request] = expand_requests(options, Extent(precision=0.02), session, run_name="run", stamp="", seed=1)
     run = record(tmp_path, Recorded(events=rates(5.0)))
     decided = {"a": Replicates(wanted=7, planned=7), "b": Replicates(wanted=9, planned=6)}
-    monkeypatch.setattr(adaptive_replicates, "replicates", lambda *_, **__: decided)
-    extend = adaptive_replicates.after_pilot(request)
+    monkeypatch.setattr(estimate, "replicates", lambda *_, **__: decided)
+    extend = estimate.after_pilot(request)
     assert extend is not None
     extension = extend(run.path)
     assert extension is not None
@@ -211,7 +211,7 @@ def test_replicates_are_decided_from_the_pilot_and_planned(
 
 
 def test_a_decided_or_counted_run_is_not_extended(session: Session, options: SuiteOptions, tmp_path: Path) -> None:
-    from milabench.workflow.adaptive_replicates import after_pilot
+    from milabench.workflow.estimate import after_pilot
 
     def request(**extent: float) -> Request:
         [found] = expand_requests(options, Extent(**extent), session, run_name="run", stamp="", seed=1)  # type: ignore[arg-type]

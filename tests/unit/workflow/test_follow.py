@@ -12,7 +12,7 @@ import pytest
 from milabench.display.base import Display
 from milabench.events.rundir import RunWriter, open_run
 from milabench.plan.model import Plan
-from milabench.workflow.follow import JournalClock, RunView
+from milabench.workflow.run_view import JournalClock, RunView
 
 
 class RecordingDisplay(Display):

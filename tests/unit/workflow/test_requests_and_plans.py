@@ -14,9 +14,15 @@ from milabench.analysis.replicates import PILOT, PrecisionTarget
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.workflow.context import settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
-from milabench.workflow.planning import describe_run, plan_request, plan_single_suite
+from milabench.workflow.planning import (
+    LEAST_PAIRS,
+    Request,
+    describe_run,
+    expand_requests,
+    plan_request,
+    plan_single_suite,
+)
 from milabench.workflow.preflight import command_line, require_ready
-from milabench.workflow.request import LEAST_PAIRS, Request, expand_requests
 from milabench.workflow.session import CollectingReporter, Session
 
 from .conftest import ReadContext

@@ -1,0 +1,266 @@
+"""Shows a run from its journal and records alone: one that another process executes, here or elsewhere, or a recorded one."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from milabench.analysis.run_status import run_status
+from milabench.analysis.step_results import planned_steps
+from milabench.display.base import Display
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED
+from milabench.events.attempts import attempts, last_word
+from milabench.events.json_access import as_mapping
+from milabench.events.model import Data, End, Event, Line, Start
+from milabench.events.replay import replay
+from milabench.events.rundir import JOURNAL, Run, open_run
+from milabench.events.tail import Appended
+from milabench.events.wire import decode, encode, parse_object
+from milabench.execute.detach import LOG
+from milabench.execute.interrupts import interrupts
+from milabench.execute.locks import Orchestrator, holder_of
+from milabench.plan.model import Plan, SkippedBench, Step
+from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_counts
+from milabench.workflow.session import Reporter, Session
+
+LOOK_EVERY_S = 0.3
+_LATEST = 1 << 16  # bytes of a step's records that are read when it is already running
+
+Ending = Literal["ended", "died", "left"]
+"""Why a view ended: the orchestrator ended; it died; or we were asked to end, and it goes on."""
+
+
+def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int | None:
+    """Show a run to its end: return the exit code of `milabench run`; None when its orchestrator died before that.
+
+    Ctrl-C ends only the view, not the run.
+    """
+    ending = follow(run.path, orchestrator, session.reporter)
+    if ending == "left":
+        host = "" if orchestrator.is_local else f" on {orchestrator.host}"
+        session.info(
+            f"resume: {run.name} is still running; `milabench resume` shows it again, `milabench cancel`{host} ends it"
+        )
+        return INTERRUPTED
+    if ending == "died":
+        session.info(f"resume: {run.name}: {orchestrator} died before the run's end; see {run.path / LOG}")
+        return None
+    status = run_status(open_run(run.path))
+    report_counts(status.counts, run.path, session)
+    if status.verdict == "interrupted":
+        return INTERRUPTED
+    is_whole = bool(status.counts) and not any(name in status.counts for name in CHANGE_THE_EXIT_CODE)
+    return DONE if is_whole and status.verdict == "passed" else STEPS_FAILED
+
+
+def follow(path: Path, orchestrator: Orchestrator, reporter: Reporter) -> Ending:
+    """Show a run until this orchestrator of it has ended or died, or we are interrupted."""
+    requests: list[None] = []
+    run, clock = open_run(path), JournalClock()
+    clock.reach(run.journal[0].get("t") if run.journal else None)
+    with (
+        interrupts().routed_to(lambda: requests.append(None)),
+        contextlib.closing(reporter.open_display(clock=clock.now)) as display,
+    ):
+        view = RunView(run, display, clock)
+        while not requests:
+            holder = holder_of(path)  # before reading: all that it wrote until then is read
+            view.update()
+            if view.ended == orchestrator.marker:
+                return "ended"
+            if holder is None or holder.marker != orchestrator.marker:
+                return "died"
+            time.sleep(LOOK_EVERY_S)
+    return "left"
+
+
+class JournalClock:
+    """The time that is shown, in unix seconds: that of the journal's entry being shown, else the present. It never goes back."""
+
+    def __init__(self) -> None:
+        self._latest = 0.0
+        self._is_past = False
+
+    def reach(self, t: object) -> None:
+        """Show the time of an entry, where it has one."""
+        self._is_past = True
+        if isinstance(t, int | float):
+            self._latest = max(self._latest, t)
+
+    def go_on(self) -> None:
+        """Show the present time again."""
+        self._is_past = False
+
+    def now(self) -> float:
+        """Return the time that is shown."""
+        if not self._is_past:
+            self._latest = max(self._latest, time.time())
+        return self._latest
+
+
+class RunView:
+    """Passes to a display what was written since the last update; `ended` is the marker of the last orchestrator to end."""
+
+    def __init__(self, run: Run, display: Display, clock: JournalClock) -> None:
+        self.ended = ""
+        self._run = run
+        self._display = display
+        self._clock = clock
+        self._marker = ""
+        self._journal = Appended(run.path / JOURNAL)
+        self._records: dict[str, Appended] = {}
+        self._is_current = False
+        display.on_plan(plan_of(run))
+
+    def update(self) -> None:
+        """Show what is new, and the progress of the running steps."""
+        for line in self._journal.lines():
+            with contextlib.suppress(
+                ValueError
+            ):  # truncated by a crash; the entry after it says where the run was resumed
+                entry = parse_object(line)
+                self._clock.reach(entry.get("t"))
+                self._show(entry)
+        self._clock.go_on()
+        self._is_current = True
+        for step in self._records:
+            self._show_progress(step)
+        self._display.tick()
+
+    def _show(self, entry: Mapping[str, Any]) -> None:
+        match entry:
+            case {"run": "started"}:
+                self._marker = str(entry.get("marker"))
+            case {"run": "ended"}:
+                self.ended = self._marker
+            case {"step": str(step), "state": "planned"} if step not in self._run.files:  # beyond a pilot
+                self._run = open_run(self._run.path)
+                self._display.on_plan(replace(plan_of(self._run), skipped=()))
+            case {"step": str(step), "state": "started"}:
+                self._display.on_start(step)
+                self._records[step] = self._latest_records(step, entry.get("attempt"))
+            case {"step": str(step), "state": "ended", "outcome": str(outcome)}:
+                if self._is_current and step in self._records:
+                    self._show_progress(step)
+                self._records.pop(step, None)
+                reason = (entry.get("why"), entry.get("detail"))
+                self._display.on_end(step, outcome, ": ".join(str(part) for part in reason if part))
+            case _:
+                pass
+
+    def _latest_records(self, step: str, attempt: object) -> Appended:
+        path = self._run.path / f"{self._run.stem(step, attempt if isinstance(attempt, int) else 1)}.data"
+        try:
+            # The file appears with the first record, which may be later than the journal's entry.
+            size = path.stat().st_size
+        except OSError:
+            size = 0
+        return Appended(path, start=max(0, size - _LATEST))
+
+    def _show_progress(self, step: str) -> None:
+        """Show the latest rate and progress of a step, if there are new ones."""
+        latest: dict[str, Any] = {}
+        # The newest number is shown; the ones before it were never seen.
+        for line in reversed(self._records[step].lines()):
+            if b'"rate"' not in line and b'"progress"' not in line:
+                continue
+            with contextlib.suppress(ValueError):
+                event = decode(line, step)
+                if isinstance(event, Data):
+                    latest = {**observation_progress(event.data), **latest}
+            if "rate" in latest and "progress" in latest:
+                break
+        if latest:
+            self._display.on_progress(step, latest)
+
+
+def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose: bool = False) -> None:
+    """Show a run from its records; `speed` is the playback speed, 0 for no delay."""
+    clock = ReplayClock(speed)
+    display = reporter.open_display(is_verbose=is_verbose, clock=clock.now)
+    try:
+        play(run, display, clock.reach)
+    finally:
+        display.close()
+
+
+class ReplayClock:
+    """The clock of a replay, at the times of the records; it runs at `speed` times the recorded speed."""
+
+    def __init__(self, speed: float, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._speed = speed
+        self._sleep = sleep
+        self._first = self._now = 0.0
+
+    def now(self) -> float:
+        """Return the time that is shown, in seconds since the first record."""
+        return self._now - self._first
+
+    def reach(self, t: float | None) -> None:
+        """Wait until the time of a record; not for one without a time, nor where the clock jumped back."""
+        if t is None or t <= self._now:
+            return
+        if not self._now:
+            self._first = t
+        elif self._speed:
+            self._sleep((t - self._now) / self._speed)
+        self._now = t
+
+
+def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> None:
+    """Pass the events of a run to a display; last, the ends of steps without records."""
+    # Time begins with the journal: planning and the start of the agents are part of what is shown.
+    began = run.journal[0].get("t") if run.journal else None
+    reach(began if isinstance(began, int | float) else None)
+    display.on_plan(plan_of(run))
+    ended: set[str] = set()
+    for event in replay(run):
+        reach(event.t)
+        show_event(event, display)
+        if isinstance(event, End):
+            ended.add(event.step)
+    by_step = attempts(run.journal)
+    for step, tried in by_step.items():
+        last = last_word(tried)
+        if last is not None and step not in ended:
+            display.on_end(step, last.outcome or "missing", last.detail)
+    for step in run.files.keys() - ended - by_step.keys():
+        display.on_end(step, "missing", "did not start")
+
+
+def show_event(event: Event, display: Display) -> None:
+    """Pass one event to a display."""
+    match event:
+        case Start():
+            display.on_start(event.step)
+        case Data(data={"rate": _}) | Data(data={"progress": _}):
+            display.on_progress(event.step, observation_progress(event.data))
+        case Line():
+            display.on_line(event.step, encode(event))
+        case End():
+            reason = ": ".join(part for part in (event.why or "", event.detail) if part)
+            display.on_end(event.step, event.outcome, "" if event.outcome == "passed" else reason)
+        case _:
+            pass
+
+
+def observation_progress(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the progress that a display shows for an observation."""
+    return {key: data[key] for key in ("task", "rate", "units", "progress") if data.get(key) is not None}
+
+
+def plan_of(run: Run) -> Plan:
+    """Return as much of a run's plan as a display needs."""
+    skipped = as_mapping(run.manifest.get("plan")).get("skipped")
+    return Plan(
+        phase="prepare" if run.phase == "prepare" else "install" if run.phase == "install" else "run",
+        steps=tuple(Step(id=step.id, bench=step.bench, phase="run", argv=()) for step in planned_steps(run)),
+        skipped=tuple(
+            SkippedBench(bench=str(as_mapping(entry).get("bench")), why=str(as_mapping(entry).get("why")))
+            for entry in (skipped if isinstance(skipped, list) else ())
+        ),
+    )
