@@ -1,0 +1,128 @@
+"""Where a loop stood still within its window: steps far longer than the others, told from a rhythm such as a checkpoint.
+
+A frozen process, a device that throttles for a second, a disk that does not answer: one step holds what sixty should, and the
+mean says nothing about it. What a few such steps add cannot be known from one window: as many could have fallen into it, or
+none. So k of them that add e1..ek seconds leave the window's time uncertain by about sqrt(e1^2 + ... + ek^2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from milabench.analysis.sample_statistics import MAD_TO_SD, median, median_absolute_deviation
+
+MOST_UNCERTAIN = 0.007
+"""Of the window's time. By simulation (tests/perf/verdicts.py) one stall of 2 % is then always seen."""
+_FAR = 6.0  # standard deviations, by the median absolute deviation, beyond which a step is not one of the others
+_LEAST_EXCESS = 0.1  # of the median: where all steps take the same time, the clock's noise is no deviation
+_LEAST_RHYTHM = 3  # of two intervals it cannot be said that they are alike by intent
+_JITTER = 0.02  # of a period, or one step: a checkpoint every so many seconds falls now before, now after a step
+_ALIKE = 3.0  # how many times as long as the shortest the longest of a rhythm may be
+_LARGEST = 4  # so many of the largest stalls may be none of a rhythm
+_BLOCKS = 10_000  # longer series are looked at as sums of neighbours: a stall that matters is longer than such a block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """Neighbouring steps, `start` to `stop` (not included), that together took `excess` more time than as many others."""
+
+    start: int
+    stop: int
+    excess: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """Long steps at regular places: `first` and `last` of them, the steps of a `period`, the share of the time of the longest."""
+
+    first: int
+    last: int
+    period: float
+    share: float
+
+    def whole_periods(self) -> tuple[int, int] | None:
+        """Return the steps from the first to the last, whole periods; None where a part of one changes nothing."""
+        return (self.first, self.last) if self.share > MOST_UNCERTAIN else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalls:
+    """The stalls of a window in order, how uncertain they leave its time (relative), and the rhythm beside them."""
+
+    events: tuple[Stall, ...] = ()
+    uncertainty: float = 0.0
+    rhythm: Rhythm | None = None
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the time of the window cannot be believed because of them."""
+        return self.uncertainty > MOST_UNCERTAIN
+
+
+def stalls(cycles: Sequence[float], items: Sequence[float] | None = None) -> Stalls:
+    """Find the stalls of a window: `cycles` from the begin of each step to that of the next, `items` of each where they differ.
+
+    A step is long only when it is long for its items, too: a large batch is no stall.
+    """
+    size = math.ceil(len(cycles) / _BLOCKS) or 1
+    durations = [math.fsum(cycles[start : start + size]) for start in range(0, len(cycles), size)]
+    excess = _excess(durations)
+    if items is not None and any(excess):
+        worked = [math.fsum(items[start : start + size]) for start in range(0, len(items), size)]
+        mean = math.fsum(worked) / len(worked)
+        per_item = [d * mean / n if n > 0 else d for d, n in zip(durations, worked, strict=True)]
+        excess = list(map(min, excess, _excess(per_item)))
+    events = [
+        Stall(start=start * size, stop=min(stop * size, len(cycles)), excess=math.fsum(excess[start:stop]))
+        for start, stop in _runs(excess)
+    ]
+    total = math.fsum(durations)
+    regular = _regular(events, size)
+    single = [event for event in events if event not in regular]
+    usual = median([event.excess for event in regular]) if regular else 0.0
+    unexpected = [event.excess for event in single] + [event.excess - usual for event in regular]
+    return Stalls(
+        events=tuple(single),
+        uncertainty=math.hypot(*unexpected) / total if unexpected else 0.0,
+        rhythm=_rhythm(regular, total) if regular else None,
+    )
+
+
+def _excess(durations: Sequence[float]) -> list[float]:
+    """Return by how much each duration is above the median where it is far above it, else 0."""
+    if not durations:
+        return []
+    centre = median(durations)
+    reach = max(_FAR * MAD_TO_SD * median_absolute_deviation(durations), _LEAST_EXCESS * centre)
+    return [value - centre if value - centre > reach else 0.0 for value in durations]
+
+
+def _runs(excess: Sequence[float]) -> list[tuple[int, int]]:
+    """Return the bounds of neighbours above zero."""
+    bounds = [index for index, (before, here) in enumerate(pairwise([0.0, *excess, 0.0])) if (before > 0) != (here > 0)]
+    return list(zip(bounds[::2], bounds[1::2], strict=True))
+
+
+def _regular(events: Sequence[Stall], size: int) -> Sequence[Stall]:
+    """Return the longest stalls that are alike and come at regular steps, in order; none where there is no such rhythm."""
+    largest = sorted((event.excess for event in events), reverse=True)[:_LARGEST]
+    for most in largest:
+        alike = [event for event in events if most / _ALIKE <= event.excess <= most]
+        distances = [later.start - earlier.start for earlier, later in pairwise(alike)]
+        mean = math.fsum(distances) / max(1, len(distances))
+        if len(alike) >= _LEAST_RHYTHM and all(abs(d - mean) <= max(size, _JITTER * mean) for d in distances):
+            return alike
+    return []
+
+
+def _rhythm(regular: Sequence[Stall], total: float) -> Rhythm:
+    first, last = regular[0].start, regular[-1].start
+    return Rhythm(
+        first=first,
+        last=last,
+        period=(last - first) / (len(regular) - 1),
+        share=max(event.excess for event in regular) / total,
+    )
