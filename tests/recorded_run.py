@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.events import rundir, wire
-from milabench.events.model import Data, End, Event, Line, Message, Start
+from milabench.events.model import Config, Data, End, Event, Line, Message, Start
 
 NOON = datetime(2026, 3, 14, 12, 0, 0)
 SYSTEM: dict[str, Any] = {
@@ -48,6 +48,7 @@ class Recorded:
     reasons: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     stderr: str = ""
+    is_complete: bool = True  # its window holds all that was asked for
 
     @property
     def id(self) -> str:
@@ -82,6 +83,12 @@ def rates(*values: float, units: str = "images/s", **more: Any) -> tuple[Event, 
     return tuple(data(task="train", rate=v, units=units, elapsed=1.0, n=v, t0_ns=-1, **more) for v in values)
 
 
+def complete_window(steps: int = 1) -> tuple[Event, ...]:
+    """A window that holds every observation, and a configuration that asks for no more than `steps`."""
+    window = {"start_ns": 0, "stop_ns": 2**62, "why": "complete"}
+    return Config(step="", data={"measure": {"window_steps": steps, "window_s": 0}}), data(task="", window=window)
+
+
 def message(text: str) -> Event:
     return Message(step="", text=text)
 
@@ -108,7 +115,8 @@ def record(
     for step in steps:
         writer.journal({"step": step.id, "state": "planned"})
     for step in steps:
-        events: list[Event] = [Start(step="", data={"command": ["python", "main.py"]}), *step.events]
+        window = complete_window() if step.is_complete else ()
+        events: list[Event] = [Start(step="", data={"command": ["python", "main.py"]}), *window, *step.events]
         writer.append(step.id, b"".join(wire.encode(event, t=1.0) for event in events))
         if step.stderr:
             writer.append_lines(step.id, wire.encode(Line(step="", text=step.stderr, pipe="stderr"), t=2.0))

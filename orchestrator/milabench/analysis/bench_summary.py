@@ -13,11 +13,12 @@ from typing import Any
 
 from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import log_t_interval
-from milabench.analysis.measure import Measurement, Metric, Throughput
+from milabench.analysis.measure import Measurement, Metric
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
-from milabench.analysis.step_results import LEAST_OVERLAP, StepResult, overlap, validation_json
+from milabench.analysis.step_results import StepResult, overlap, validation_json
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
+from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import SMALLEST
@@ -136,7 +137,9 @@ def _judged(summary: BenchSummary, passed: Sequence[StepResult], conditions: Run
     """Return the summary with its score, and why its number is suspect in the words of `events.reasons` and of the checks."""
     processes, perf, overlapped = summary.processes, summary.perf, summary.overlap
     reasons: set[str] = {reason for result in passed for reason in result.reasons}
-    reasons |= {doubt for process in processes for doubt in _doubts(process.throughput, conditions.is_short)}
+    reasons |= {
+        doubt for process in processes for doubt in launch_doubts(process.throughput, len(processes), conditions)
+    }
     if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
         reasons |= {"cases-differ"}
     if perf is None:
@@ -157,9 +160,12 @@ def _judged(summary: BenchSummary, passed: Sequence[StepResult], conditions: Run
     return replace(summary, score=score, validity="suspect" if reasons else "valid", reasons=tuple(sorted(reasons)))
 
 
-def _doubts(rate: Throughput, is_short: bool) -> Iterable[str]:
-    """Return why a rate is suspect. A short window says nothing about steadiness, and is marked as short anyway."""
-    return (doubt for doubt in rate.doubts if not (is_short and doubt == "no-steady-state" and rate.basis != "warm-up"))
+def launch_doubts(rate: Throughput, launches: int, conditions: RunConditions) -> Iterable[str]:
+    """Yield why a rate, one of so many, is suspect. A short window says nothing about steadiness, and is marked as short."""
+    yield from rate.doubts
+    is_short = conditions.is_short or "short" in rate.doubts
+    if rate.steady is not None and not is_short and not rate.steady.is_steady(launches):
+        yield "no-steady-state"
 
 
 def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:

@@ -16,11 +16,11 @@ from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.intervals import Interval, log_t_interval
 from milabench.analysis.job_mix import Costs, JobMix, JobTask, job_mix
-from milabench.analysis.measure import Direction
 from milabench.analysis.replicates import MOST, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
+from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import (
     MARGIN,
     Judgement,

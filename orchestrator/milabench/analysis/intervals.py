@@ -46,7 +46,7 @@ def median_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
     """Return the ranks (j, n+1-j), counted from 1, that bound the median: j = max{j: P(Bin(n, 1/2) < j) <= (1-level)/2}."""
     tail = (1 - level) / 2
     if n > _EXACT_RANKS:
-        low = math.floor(n / 2 - _normal_quantile(1 - tail) * math.sqrt(n) / 2)
+        low = math.floor(n / 2 - normal_quantile(1 - tail) * math.sqrt(n) / 2)
         return low, n + 1 - low
     low, ways, below = 0, 1, 0
     part, whole = tail.as_integer_ratio()
@@ -71,10 +71,10 @@ def t_quantile(p: float, freedom: float) -> float:
     if p < 0.5:
         return -t_quantile(1 - p, freedom)
     if freedom > _NORMAL_FREEDOM:
-        return _normal_quantile(p)
+        return normal_quantile(p)
     # Newton's method from the normal quantile, which lies below: the tail is convex, so that no step goes beyond the root.
     tail = 1 - p
-    x = _normal_quantile(p)
+    x = normal_quantile(p)
     front = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
     for _ in range(_MOST_STEPS):
         density = math.exp(front - (freedom + 1) / 2 * math.log1p(x * x / freedom))
@@ -122,7 +122,8 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
     return value
 
 
-def _normal_quantile(p: float) -> float:
+def normal_quantile(p: float) -> float:
+    """Return the p-quantile of the normal distribution."""
     from statistics import NormalDist  # it imports fractions, decimal and random
 
     return NormalDist().inv_cdf(p)

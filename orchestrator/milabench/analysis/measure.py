@@ -9,27 +9,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
-from typing import Any, Literal
+from typing import Any
 
-from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
-from milabench.analysis.sample_statistics import geometric_mean, lag1, variation, variation_and_lag1
+from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
 from milabench.analysis.series import Growing, Series
-from milabench.analysis.steady_state import Steadiness, agree, steadiness
-from milabench.analysis.windows import Part, Window, latency, later_half, part_of
+from milabench.analysis.steady_state import agree
+from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput
+from milabench.analysis.windows import Window
 from milabench.events import model
+from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
-from milabench.events.reasons import Reason
 from milabench.events.sanitize import one_line
-
-Direction = Literal["higher", "lower", "none"]
-
-# How a number was got. `compat`: milabench 1.3 recorded rates without their items and seconds; their harmonic mean is
-# the ratio of totals when all batches are of one size, and no better estimate is possible. `metric`: no observation,
-# but a metric that the program flagged as its main one.
-Basis = Literal["ratio-of-totals", "compat", "metric", "warm-up"]
 
 _MIB = 2**20
 _BYTES = {
@@ -55,43 +48,6 @@ _REASON = 40  # characters of a reason that a program gives: it is a word, not a
 # milabench 1.3 marked no warm-up: discard as methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
 _COMPAT_WARMUP_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """What one rank did within the window: `observations` entries that stand for `steps` steps."""
-
-    rank: int
-    items: float
-    seconds: float
-    observations: int
-    steps: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throughput:
-    """The number that a step stands for, and what it stands on.
-
-    `spread_within` is the coefficient of variation of the rates of single observations in the window, `lag1` their
-    autocorrelation, both on the slowest rank. `totals` is empty unless the basis is the ratio of totals. `steady` judges
-    the slowest rank's window: what it found to be left over of the warm-up is not in the number. `latency` is seconds a step
-    on the slowest rank: `min`, `max`, and the quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them.
-    `left_out` are the items of the window that were warm-up still: in no total, but in the energy of the window.
-    `doubts` are reasons to suspect it.
-    """
-
-    value: float
-    units: str = ""
-    direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
-    basis: Basis = field(default="ratio-of-totals", metadata={"json": JsonKey(fallback="ratio-of-totals")})
-    observations: int = 0
-    totals: tuple[Totals, ...] = ()
-    spread_within: float | None = None
-    lag1: float | None = None
-    steady: Steadiness | None = field(default=None, metadata={"json": JsonKey(is_read=False)})
-    latency: Mapping[str, float] = field(default_factory=dict)
-    left_out: float = 0.0
-    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +81,17 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What one step measured; `throughput` is None when there is no number to give."""
+    """What one step measured; `throughput` is None when there is no number to give.
+
+    `unusable` counts the observations of all its tasks that were not numbers.
+    """
 
     step: str
     task: str = ""
     throughput: Throughput | None = None
     series: tuple[Series, ...] = ()
     window: Window | None = None
+    unusable: int = 0
     losses: Losses = field(default_factory=Losses)
     metrics: tuple[Metric, ...] = ()
     end: End | None = None
@@ -182,100 +142,38 @@ def main_task(tasks: Iterable[str]) -> str:
     return next((task for task in ("train", "inference", *tasks) if task in tasks), "")
 
 
-def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
-    """Return the throughput of a job from its ranks' observations; None when none of them lies in the window."""
-    if not all(series.has_totals for series in ranks):
-        return _compat_rate(ranks)
-    in_window = [part for series in ranks if len(part := part_of(series, window))]
-    if not in_window:
-        # It never left its warm-up: shown, as a number that is not steady.
-        halves = [part for series in ranks if len(part := later_half(series))]
-        return combined_throughput(halves, units=ranks[0].units, basis="warm-up", is_steady=False) if halves else None
-    steady, parts, left_out = _steadiness(in_window), in_window, 0.0
-    if steady is not None and steady.settled_at and steady.is_steady:
-        # All ranks lose the same steps: they wait for each other, so that none is steady before the slowest.
-        parts = [part.after(steady.settled_at) for part in in_window]
-        left_out = math.fsum([*(part.items() for part in in_window), *(-part.items() for part in parts)])
-    throughput = combined_throughput(parts, units=ranks[0].units, is_steady=steady is None or steady.is_steady)
-    return None if throughput is None else replace(throughput, steady=steady, left_out=left_out)
+def step_throughput(
+    ranks: Sequence[Series],
+    window: Window | None,
+    pauses: Sequence[Pause] = (),
+    measure: Mapping[str, Any] | None = None,
+) -> Throughput | None:
+    """Return the throughput of a launch from its ranks' observations; None when there is nothing to make it of."""
+    if all(series.has_totals for series in ranks):
+        return launch_throughput(ranks, window, pauses, measure)
+    return _compat_rate(ranks)
 
 
-def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
-    """Return how steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
-    durations = max(parts, key=Part.seconds).durations()
-    return None if durations is None else steadiness(durations)
+def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric]:
+    """Return what a rate does not say of the slowest rank's loop, as metrics.
 
-
-def _clocks_agree(part: Part) -> bool:
-    """Return whether items over the sum of the steps' seconds is what items over the window's seconds on the host's clock is.
-
-    A device still works on an epoch when the host has left it, so on its clock the gap between two may be part of a step.
-    """
-    items, seconds, busy_s, wall_s = part.items(), part.seconds(), part.wall_s(), part.wall_s(has_gaps=True)
-    if busy_s is None or wall_s is None or busy_s <= 0:
-        return True
-    return busy_s <= seconds <= wall_s or any(
-        agree(items / seconds, items / duration_s) for duration_s in (busy_s, wall_s)
-    )
-
-
-def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Throughput) -> Iterable[Metric]:
-    """Return what a rate does not say of the slowest rank's loop: how long it warmed up, and how much lies between its epochs.
-
-    `warm_up` is the time from the begin of the first step to that of the first one that counts, in s; `between_epochs` the share
-    of the window in which nobody was in a step because an epoch had ended, where it is more than the 0.5 % within which
-    items over the steps' seconds and items over the window's have to agree.
+    `warm_up` is the time from the begin of the first step to that of the first one that counts, in s; `steps_rate` the rate
+    within steps, `between_epochs` the share of the window between them, where the two rates differ by more than 0.5 %;
+    `pause` the share of each declared pause in the window.
     """
     if rate.basis != "ratio-of-totals":
         return
-    part = max((part_of(series, window) for series in ranks), key=Part.seconds)
-    if rate.left_out and rate.steady is not None:
-        part = part.after(rate.steady.settled_at)
-    first_ns, begin_ns = part.series.t0_ns[0], part.begin_ns()
+    slowest = max(rate.totals, key=lambda total: total.seconds)
+    series = next(series for series in ranks if series.rank == slowest.rank)
+    first_ns, begin_ns = series.t0_ns[0], rate.begin_ns
     if 0 <= first_ns < begin_ns:
         yield Metric(name="warm_up", value=(begin_ns - first_ns) / 1e9, units="s", direction="lower")
-    busy_s, wall_s = part.wall_s(), part.wall_s(has_gaps=True)
-    if busy_s is not None and wall_s is not None and wall_s > 0 and not agree(busy_s, wall_s):
-        yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
-
-
-def combined_throughput(
-    parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals", *, is_steady: bool
-) -> Throughput | None:
-    """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
-    totals = [
-        Totals(
-            rank=part.series.rank,
-            items=part.items(),
-            seconds=part.seconds(),
-            observations=len(part),
-            steps=part.steps(),
-        )
-        for part in parts
-    ]
-    items = math.fsum(total.items for total in totals)
-    if items <= 0:
-        return None
-    # Ranks of a job wait for each other; adding their rates up would count that time as if it were work.
-    slowest = max(range(len(totals)), key=lambda index: totals[index].seconds)
-    seconds = totals[slowest].seconds
-    doubts: list[Reason] = []
-    if not is_steady:
-        doubts.append("no-steady-state")
-    if not all(map(_clocks_agree, parts)):
-        doubts.append("clocks-disagree")
-    spread, correlation = variation_and_lag1(parts[slowest].rates(), totals[slowest].items / seconds)
-    return Throughput(
-        value=items / seconds,
-        units=units,
-        basis=basis,
-        observations=sum(total.observations for total in totals),
-        totals=tuple(totals),
-        spread_within=spread,
-        lag1=correlation,
-        latency=latency(parts[slowest]),
-        doubts=tuple(doubts),
-    )
+    if rate.steps_rate is not None and not agree(rate.steps_rate, rate.value):
+        yield Metric(name="steps_rate", value=rate.steps_rate, units=rate.units, direction="higher")
+        if rate.between_steps:
+            yield Metric(name="between_epochs", value=rate.between_steps, direction="lower")
+    for name, share in rate.pauses.items():
+        yield Metric(name="pause", value=share, part=name)
 
 
 def _seconds(series: Series) -> float:
@@ -360,6 +258,7 @@ class MeasurementFold:
         self.device_memory: dict[str, float] = {}
         self.readings = Readings()
         self.losses = Losses()
+        self.pauses: list[Pause] = []
         self.end: End | None = None
         self.errors: list[Error] = []
         self.verdicts: list[Verdict] = []
@@ -417,6 +316,8 @@ class MeasurementFold:
             self._devices(data["gpudata"])
             # Not `observe`: the readings are this fold's own, so that no record can come twice.
             self.readings.take(data)
+        if isinstance(data.get("pause"), Mapping):
+            self._pause(data["pause"])
         if isinstance(data.get("window"), Mapping):
             self._window(str(data.get("task", "")), data["window"])
             self.readings.take(data)
@@ -482,8 +383,15 @@ class MeasurementFold:
             )
             self.windows[task] = self.windows[task].union(window) if task in self.windows else window
 
+    def _pause(self, data: Mapping[str, Any]) -> None:
+        start_ns, stop_ns = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
+        if 0 <= start_ns < stop_ns:
+            self.pauses.append(Pause(one_line(str(data.get("name", "")))[:_REASON], start_ns, stop_ns))
+
     def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
-        """Return the instruments' own reasons for doubt: lost records, or too large a share of the loops that they observed."""
+        """Yield reasons for doubt: no numbers, lost records, instruments that took too large a share of what they observed."""
+        if any(growing.unusable for growing in self.growing.values()):
+            yield "nonfinite"
         if self.dropped:
             yield "dropped"
         by_rank: dict[int, list[float]] = {}
@@ -535,10 +443,14 @@ class MeasurementFold:
             if (value := log.value) is not None
         ]
         if ranks:
-            throughput = step_throughput(ranks, window)
-            metrics += about_the_loop(ranks, window, throughput) if throughput is not None else ()
+            throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
+            metrics += about_the_loop(ranks, throughput) if throughput is not None else ()
         else:
             throughput = _main_metric(metrics) or _main_log_metric(logs)
+        unusable = sum(growing.unusable for growing in self.growing.values())
+        if unusable:
+            share = unusable / (unusable + sum(len(one.lasted) for one in series))
+            metrics.append(Metric(name="nonfinite", value=share, direction="lower"))
         if throughput is not None:
             throughput = replace(throughput, doubts=(*throughput.doubts, *self._doubts(series)))
         return Measurement(
@@ -547,6 +459,7 @@ class MeasurementFold:
             throughput=throughput,
             series=series,
             window=window,
+            unusable=unusable,
             losses=self.losses,
             metrics=tuple(metrics),
             end=self.end,

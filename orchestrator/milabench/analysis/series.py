@@ -177,14 +177,13 @@ class Columns:
 
     lasted_per_s: ClassVar = 1.0
 
-    def add(self, data: Mapping[str, Any]) -> None:
-        """Append one observation, unless nothing in it can be used."""
+    def add(self, data: Mapping[str, Any]) -> bool:
+        """Append one observation; return False where it is none: a duration that is not above zero, items that are no number."""
         rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
         if elapsed is None or n is None or (n and n < SMALLEST):
-            if rate is None:
-                return  # nothing in it can be used; the check `rate` reports it
-            # milabench 1.3 recorded rates alone.
-            elapsed = n = math.nan
+            if rate is None or (elapsed is None and "elapsed" in data) or (n is None and "n" in data):
+                return False
+            elapsed = n = math.nan  # milabench 1.3 recorded nothing but rates
             self.has_totals = False
         end = finite_number(data.get("time"))
         self.units = self.units or str(data.get("units", ""))
@@ -201,6 +200,7 @@ class Columns:
         self.steps.append(whole(data.get("steps"), 1))
         self.warmup.extend((1 if data.get("warmup") else 0,))
         self.epoch_end.extend((1 if data.get("epoch_end") else 0,))
+        return True
 
     def extend(self, compact: Compact) -> None:
         """Append what was compact so far."""
@@ -239,7 +239,8 @@ Series = Compact | Columns
 class Growing:
     """A series while it is read: compact as long as its observations come in batches, else column by column.
 
-    `waited_s` is the time spent waiting for data after warm-up, `worked_s` that of the steps that reported it.
+    `waited_s` is the time spent waiting for data after warm-up, `worked_s` that of the steps that reported it; `unusable` counts
+    observations that were not numbers.
     """
 
     def __init__(self, task: str, rank: int) -> None:
@@ -247,6 +248,7 @@ class Growing:
         self._series: Series | None = None
         self.waited_s = 0.0
         self.worked_s = 0.0
+        self.unusable = 0
 
     def add_all(self, batch: ObservationBatch) -> None:
         """Append a batch of plain observations."""
@@ -269,7 +271,9 @@ class Growing:
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Append one observation, whatever it lacks."""
-        self._expanded().add(data)
+        if not self._expanded().add(data):
+            self.unusable += 1
+            return
         parts, elapsed = data.get("parts"), finite_number(data.get("elapsed"))
         wait = finite_number(parts.get("wait")) if isinstance(parts, Mapping) else None
         if wait is not None and elapsed is not None and not data.get("warmup"):

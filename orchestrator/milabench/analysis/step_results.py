@@ -15,7 +15,6 @@ from milabench.events.numbers import finite_number
 from milabench.events.rundir import Run, parse_stem
 from milabench.events.sanitize import one_line
 
-LEAST_OVERLAP = 0.95
 _OUTCOMES = get_args(OutcomeName)
 # The methods whose steps are one job, for manifests that do not record it for each step, and for foreign runs.
 _ONE_JOB = ("multigpu", "multinode")
@@ -167,6 +166,8 @@ def step_result(
         planned = _with_config(planned, measured.config)
     entry = None if attempt_that_counts is None else attempt_that_counts.entry
     outcome, why, detail, reasons = _ending(run, entry, measured)
+    if outcome == "passed" and measured.unusable and measured.throughput is None:
+        outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
     has_records = bool(measured.start or measured.end)
     verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
     return StepResult(

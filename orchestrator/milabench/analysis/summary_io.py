@@ -8,9 +8,9 @@ from typing import Any
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.json_codec import from_json_value
-from milabench.analysis.measure import Throughput
 from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
+from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
 
@@ -60,6 +60,13 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         "place": process.slot,
         "repeat": process.repeat,
         "observations": rate.observations,
+        "steps_rate": rate.steps_rate,
+        "between_steps": rate.between_steps,
+        "pauses": dict(rate.pauses),
+        "warm_up_steps": rate.warm_up_steps,
+        "all_steps": rate.all_steps,
+        "period": rate.period,
+        **({} if rate.long_step is None else {"long_step": asdict(rate.long_step)}),
         "spread_within": rate.spread_within,
         "lag1": rate.lag1,
         "doubts": list(rate.doubts),
@@ -71,7 +78,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         # Observations still in warm-up, the drift over the others, and how many independent values those are worth.
         steady = rate.steady
         encoded |= {"warmup_left": steady.settled_at, "drift": steady.drift, "n_effective": steady.n_effective}
-        encoded["window"] = {"n": steady.n, "lag1": steady.lag1, "steady": steady.is_steady}
+        encoded["window"] = {"n": steady.n, "lag1": steady.lag1, "p": steady.p}
     return encoded
 
 
@@ -84,7 +91,8 @@ def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
             drift=float(rate["drift"]),
             lag1=float(window["lag1"]),
             n_effective=float(rate["n_effective"]),
-            is_steady=bool(window["steady"]),
+            # Earlier versions wrote a verdict.
+            p=float(window["p"]) if "p" in window else float(bool(window.get("steady"))),
         )
         throughput = replace(throughput, steady=steady)
     return ReplicateResult(

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, least_difference, share_of_processes
 from milabench.analysis.json_codec import JsonKey, to_json_value
-from milabench.analysis.measure import Direction, Throughput
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
 from milabench.analysis.step_results import SupersededAttempt
+from milabench.analysis.throughput import Direction, Throughput
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import strict
 

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
-from operator import rshift, truediv
+from operator import rshift, sub, truediv
+from typing import NamedTuple
 
 from milabench.analysis.intervals import most_bounds
 from milabench.analysis.sample_statistics import quantile
@@ -39,6 +40,13 @@ class Window:
         return replace(last, start_ns=first.start_ns, start=first.start)
 
 
+class TimeSpan(NamedTuple):
+    """A time on the host's clock, monotonic nanoseconds."""
+
+    start_ns: int
+    stop_ns: int
+
+
 def part_of(series: Series, window: Window | None) -> Part:
     """Return the observations after warm-up and, where a window was declared, inside it.
 
@@ -59,7 +67,7 @@ def part_of(series: Series, window: Window | None) -> Part:
             # In order: the bounds are found without looking at each of millions.
             first = bisect_left(indices, window.start_ns, key=series.middle)
             kept.append(indices[first : bisect_right(indices, window.stop_ns, key=series.middle)])
-    return Part(series, kept)
+    return Part(series, kept, 0 if window is None else window.start_ns)
 
 
 def later_half(series: Series) -> Part:
@@ -69,11 +77,12 @@ def later_half(series: Series) -> Part:
 
 
 class Part:
-    """Some observations of one rank, in order: ranges of the indices of its series."""
+    """Some observations of one rank, in order: ranges of the indices of its series, from `start_ns` on."""
 
-    def __init__(self, series: Series, ranges: Sequence[range]) -> None:
+    def __init__(self, series: Series, ranges: Sequence[range], start_ns: int = 0) -> None:
         self.series = series
         self._ranges = [indices for indices in ranges if indices]
+        self._start_ns = start_ns
 
     def __len__(self) -> int:
         return sum(map(len, self._ranges))
@@ -103,6 +112,10 @@ class Part:
         n = array("d", self._entries(self.series.n))
         return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted(), n))
 
+    def items_of_each(self) -> Sequence[float]:
+        """Return the number of items of each."""
+        return array("d", self._entries(self.series.n))
+
     def rates(self) -> Iterable[float]:
         """Return the rate of each entry, items a second."""
         per_s = self.series.lasted_per_s
@@ -119,28 +132,91 @@ class Part:
         each = (max(1.0, steps) for steps in self._entries(self.series.steps))
         return array("d", map(truediv, self._lasted(), each)), scale
 
-    def wall_s(self, *, has_gaps: bool = False) -> float | None:
-        """Return seconds on the host from the first step's begin to the last one's end, with or without what follows epochs.
+    def host_ns(self) -> int:
+        """Return the sum of their durations on the host's clock, in nanoseconds."""
+        series = self.series
+        if isinstance(series, Columns):
+            return sum(series.host(index) for indices in self._ranges for index in indices)
+        column = memoryview(series.lasted if series.host_ns is None else series.host_ns)
+        return sum(sum(column[indices.start : indices.stop]) for indices in self._ranges)
 
-        What lies between two other steps counts: it is part of the loop. None when a step has no place on the clock.
+    def steps_before(self) -> int:
+        """Return the number of steps of the series before the first of them."""
+        return int(_sum(self.series.steps, self._ranges[0].start)) if self._ranges else 0
+
+    def all_steps(self) -> int:
+        """Return the number of steps of the whole series."""
+        return int(_sum(self.series.steps, len(self.series.steps)))
+
+    def spans(self) -> list[TimeSpan] | None:
+        """Return the times in which they lie, each from the end of the step before it; None without a place on the clock.
+
+        What lies between two steps belongs to the later one: from one step's end to another's there are as many gaps as steps.
         """
         series = self.series
         if not self._ranges or (isinstance(series, Columns) and min(self._entries(series.middles)) < 0):
             return None
-        last = self._ranges[-1].stop - 1
-        gaps = 0 if has_gaps else sum(self._gaps(last))
-        return (series.t0_ns[last] + series.host(last) - self.begin_ns() - gaps) / 1e9
+        return [TimeSpan(self._begin_ns(indices), self._end_ns(indices[-1])) for indices in self._ranges]
 
-    def _gaps(self, last: int) -> Iterator[int]:
-        """Yield nanoseconds between each end of an epoch and what counts next."""
-        series = self.series
-        after = {earlier.stop - 1: later.start for earlier, later in pairwise(self._ranges)}
-        for run, is_end in series.epoch_end.runs():
-            for index in run if is_end else ():
-                if index != last and any(index in indices for indices in self._ranges):
-                    # The gap lasts until what counts next begins, which may be in the next range.
-                    follower = after.get(index, index + 1)
-                    yield max(0, series.t0_ns[follower] - series.t0_ns[index] - series.host(index))
+    def cycles_ns(self, pauses: Sequence[TimeSpan] = ()) -> list[int] | None:
+        """Return the nanoseconds from the begin of each to that of the next, without `pauses`; None if they have no order."""
+        t0_ns, cycles, spans = self.series.t0_ns, list[int](), self.spans()
+        if spans is None:
+            return None
+        for indices, span in zip(self._ranges, spans, strict=True):
+            begins = [span.start_ns, *t0_ns[indices.start + 1 : indices.stop], span.stop_ns]
+            own = list(map(sub, begins[1:], begins))
+            if min(own) < 0:
+                return None
+            for pause in pauses:
+                index = max(0, bisect_right(begins, pause.start_ns) - 1)
+                while index < len(own) and begins[index] < pause.stop_ns:
+                    own[index] -= max(0, min(begins[index + 1], pause.stop_ns) - max(begins[index], pause.start_ns))
+                    index += 1
+            cycles += own
+        return cycles
+
+    def overlap_ns(self, span: TimeSpan) -> int:
+        """Return the nanoseconds that the steps themselves have in common with a span."""
+        series, common = self.series, 0
+        for indices in self._ranges:
+            first = indices.start
+            if not isinstance(series, Columns):
+                first = max(first, bisect_right(series.t0_ns, span.start_ns, indices.start, indices.stop) - 1)
+            for index in range(first, indices.stop):
+                begin_ns = series.t0_ns[index]
+                if begin_ns >= span.stop_ns and not isinstance(series, Columns):
+                    break
+                common += max(0, min(begin_ns + series.host(index), span.stop_ns) - max(begin_ns, span.start_ns))
+        return common
+
+    def cut(self, first: int, last: int) -> TimeSpan:
+        """Return the time from the begin of one of them to that of another, by their numbers in the part."""
+        return TimeSpan(self.series.t0_ns[self._index(first)], self.series.t0_ns[self._index(last)])
+
+    def within(self, span: TimeSpan) -> Part:
+        """Return those that begin in a span."""
+        t0_ns, ranges = self.series.t0_ns, []
+        for indices in self._ranges:
+            inside = [index for index in indices if span.start_ns <= t0_ns[index] < span.stop_ns]
+            if inside:
+                ranges.append(range(inside[0], inside[-1] + 1))
+        return Part(self.series, ranges, self._start_ns)
+
+    def _index(self, number: int) -> int:
+        for indices in self._ranges:
+            if number < len(indices):
+                return indices[number]
+            number -= len(indices)
+        raise IndexError(number)
+
+    def _begin_ns(self, indices: range) -> int:
+        first_ns = self.series.t0_ns[indices.start]
+        before_ns = self._end_ns(indices.start - 1) if indices.start else first_ns
+        return min(first_ns, max(self._start_ns, before_ns))
+
+    def _end_ns(self, index: int) -> int:
+        return self.series.t0_ns[index] + self.series.host(index)
 
     def begin_ns(self) -> int:
         """Return when the first began, in monotonic nanoseconds; -1 where that is not known."""
@@ -152,7 +228,7 @@ class Part:
         for indices in self._ranges:
             ranges.append(indices[min(left, len(indices)) :])
             left -= min(left, len(indices))
-        rest = Part(self.series, ranges)
+        rest = Part(self.series, ranges, self._start_ns)
         return rest if len(rest) else self
 
     def _lasted(self) -> Sequence[float]:
@@ -172,6 +248,12 @@ class Part:
     def _total(self, column: Sequence[float]) -> float:
         constant = _constant(column)
         return math.fsum(self._entries(column)) if constant is None else constant * len(self)
+
+
+def _sum(column: Sequence[float], count: int) -> float:
+    """Return the sum of the first so many."""
+    constant = _constant(column)
+    return math.fsum(column[:count]) if constant is None else constant * count
 
 
 def _constant(column: Sequence[float]) -> float | None:

@@ -10,7 +10,6 @@ import pytest
 
 from milabench.analysis.compare import Comparison, Contrast, System, compare_systems
 from milabench.analysis.job_mix import Costs, costs_of
-from milabench.analysis.measure import Throughput, Totals
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev
@@ -18,6 +17,7 @@ from milabench.analysis.score import Score
 from milabench.analysis.summary import scored, summarise
 from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences
+from milabench.analysis.throughput import Throughput, Totals
 from milabench.report.comparison_text import index_table
 from tests.recorded_run import Recorded, rates, record
 

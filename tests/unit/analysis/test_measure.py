@@ -6,6 +6,7 @@ import pytest
 
 from milabench.analysis.measure import measure
 from milabench.events.model import Data, Error, Event, Message, Other
+from tests.recorded_run import complete_window
 
 
 def data(**values: Any) -> Event:
@@ -74,7 +75,7 @@ def test_a_window_without_observations_gives_no_rate() -> None:
 
 
 def test_aggregated_entries_count_with_all_their_items_and_seconds() -> None:
-    found = measure("s", [*observed(0.1), *observed(1.0, n=320, steps=10)]).throughput
+    found = measure("s", [*observed(0.1), *observed(1.0, n=320, steps=10, start=100_000_000)]).throughput
     assert found is not None
     assert found.value == pytest.approx(320)
     assert found.totals[0].steps == 11
@@ -194,9 +195,12 @@ def test_a_message_said_twice_is_kept_once() -> None:
 )
 def test_a_record_that_cannot_be_used_changes_no_number(record: dict[str, Any]) -> None:
     good = observed(0.1, 0.2)
-    found, clean = measure("s", [data(task="train", **record), *good]), measure("s", good)
-    assert found.throughput == clean.throughput
-    assert (found.metrics, found.window) == (clean.metrics, clean.window)
+    mixed, clean = measure("s", [data(task="train", **record), *good]), measure("s", good)
+    assert mixed.throughput is not None and clean.throughput is not None
+    assert mixed.throughput.value == clean.throughput.value
+    assert set(mixed.throughput.doubts) - set(clean.throughput.doubts) <= {"nonfinite"}
+    assert [metric for metric in mixed.metrics if metric.name != "nonfinite"] == list(clean.metrics)
+    assert mixed.window == clean.window
 
 
 def test_nothing_at_all_is_a_measurement_without_numbers() -> None:
@@ -224,7 +228,12 @@ def test_a_program_that_never_left_its_warm_up_shows_its_later_half_marked_as_su
 def test_what_observing_cost_and_lost_is_held_against_the_number(
     costs: list[dict[str, Any]], doubts: tuple[str, ...]
 ) -> None:
-    events = [*observed(0.5, warmup=True), *observed(0.25, 0.25), *(data(overhead=cost) for cost in costs)]
+    events = [
+        *complete_window(),
+        *observed(0.5, warmup=True),
+        *observed(0.25, 0.25, start=500_000_000),
+        *(data(overhead=cost) for cost in costs),
+    ]
     rate = measure("s", events).throughput
     assert rate is not None
     assert rate.doubts == doubts

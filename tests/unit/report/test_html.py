@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from milabench.analysis.compare import System, compare_systems
-from milabench.analysis.measure import Throughput
 from milabench.analysis.score import score
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences
+from milabench.analysis.throughput import Throughput
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, Tracing
 from milabench.events.rundir import Run
 from milabench.report import html

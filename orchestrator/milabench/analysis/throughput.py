@@ -1,0 +1,305 @@
+"""What a launch achieved: the items of all its ranks over the seconds of its window, on the host's clock.
+
+What lies between steps and between epochs counts, because the user waited for it; only declared pauses are left out. The rate
+within steps is a detail beside it, and where the two are far apart the number says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+from milabench.analysis.json_codec import JsonKey
+from milabench.analysis.sample_statistics import variation_and_lag1
+from milabench.analysis.series import Series
+from milabench.analysis.stalls import Stalls, stalls
+from milabench.analysis.steady_state import Steadiness, agree, steadiness
+from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
+from milabench.events.reasons import Reason
+
+Direction = Literal["higher", "lower", "none"]
+
+# How a number was got. `compat`: milabench 1.3 recorded rates without their items and seconds; their harmonic mean is
+# the ratio of totals when all batches are of one size, and no better estimate is possible. `metric`: no observation,
+# but a metric that the program flagged as its main one.
+Basis = Literal["ratio-of-totals", "compat", "metric", "warm-up"]
+
+LEAST_OVERLAP = 0.95
+"""Of the time in which any rank or instance measured, that in which all did."""
+MOST_BETWEEN_STEPS = 0.05
+"""By how much the rate within steps may be above perf without a doubt."""
+# A window holds what the profile asks for; where the records do not say what that was, what profile `default` does.
+LEAST_STEPS, LEAST_S = 60, 30.0
+_LONG_STEP = 0.02  # of a window; a longer step is worth naming
+
+
+class Pause(NamedTuple):
+    """Time that a benchmark declared as not part of what it measures, such as a validation; monotonic nanoseconds."""
+
+    name: str
+    start_ns: int
+    stop_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What one rank did within the window: `observations` entries that stand for `steps` steps.
+
+    `seconds` are those of the window without its pauses, `step_seconds` those within the steps.
+    """
+
+    rank: int
+    items: float
+    seconds: float
+    observations: int
+    steps: int
+    step_seconds: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongStep:
+    """The longest step of a window: when it began after the window did, and how long it was, in s."""
+
+    at_s: float
+    lasted_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """The number that a launch stands for, and what it stands on.
+
+    `value` is items a second of the window. `steps_rate` is the same within the steps alone, `between_steps` the share of the
+    window between them, `pauses` the share of each declared pause in the window with it. `spread_within` is the coefficient of
+    variation of the rates of single observations, `lag1` their autocorrelation, `latency` seconds a step: `min`, `max`, and the
+    quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them; all on the slowest rank. `totals` is empty
+    unless the basis is the ratio of totals. `steady` judges the slowest rank's window: what it found to be left over of the
+    warm-up is not in the number; `left_out` are its items, in no total, but in the energy of the window. `warm_up_steps` of the
+    `all_steps` of the slowest rank came before what counts. `period` is how many steps lie between regular long ones, where the
+    window was cut to whole periods of them; `long_step` the longest step where it holds more than 2 % of the window.
+    `begin_ns` is when the first step that counts began, monotonic, -1 where unknown; `doubts` are reasons to suspect the number.
+    """
+
+    value: float
+    units: str = ""
+    direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
+    basis: Basis = field(default="ratio-of-totals", metadata={"json": JsonKey(fallback="ratio-of-totals")})
+    observations: int = 0
+    totals: tuple[Totals, ...] = ()
+    steps_rate: float | None = None
+    between_steps: float | None = None
+    pauses: Mapping[str, float] = field(default_factory=dict)
+    spread_within: float | None = None
+    lag1: float | None = None
+    steady: Steadiness | None = field(default=None, metadata={"json": JsonKey(is_read=False)})
+    latency: Mapping[str, float] = field(default_factory=dict)
+    left_out: float = 0.0
+    warm_up_steps: int = 0
+    all_steps: int = 0
+    period: float | None = None
+    long_step: LongStep | None = None
+    begin_ns: int = field(default=-1, compare=False, metadata={"json": JsonKey(is_read=False)})
+    doubts: tuple[str, ...] = ()
+
+
+def launch_throughput(
+    ranks: Sequence[Series],
+    window: Window | None,
+    pauses: Sequence[Pause] = (),
+    measure: Mapping[str, Any] | None = None,
+) -> Throughput | None:
+    """Return the throughput of a launch from its ranks' observations; None without an item.
+
+    `measure` is what its configuration asked of the window: `window_steps` and `window_s`. A launch that never left its warm-up
+    has the rate of its later half, as a number that is not steady.
+    """
+    parts = [part for series in ranks if len(part := part_of(series, window))]
+    if not parts:
+        halves = [part for series in ranks if len(part := later_half(series))]
+        return _with_doubts(_combined(halves, pauses, "warm-up"), "no-steady-state", "short")
+    is_complete = _is_complete(parts, window, measure or {})
+    counted = _counted(parts, pauses, is_complete=is_complete)
+    throughput = _combined(counted.parts, pauses, "ratio-of-totals")
+    if throughput is None:
+        return None
+    left_out = math.fsum([*(part.items() for part in parts), *(-part.items() for part in counted.parts)])
+    throughput = replace(throughput, steady=counted.steady, left_out=left_out, period=counted.period)
+    step_rate = throughput.steps_rate or 0.0
+    doubts: Mapping[Reason, bool] = {
+        "short": not is_complete,
+        "overlap": _overlap(parts) < LEAST_OVERLAP,
+        "stalled": counted.is_stalled,
+        "clocks-disagree": not all(map(_clocks_agree, counted.parts)),
+        "gaps": step_rate > (1 + MOST_BETWEEN_STEPS) * throughput.value,
+    }
+    return _with_doubts(throughput, *(reason for reason, holds in doubts.items() if holds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """What counts of each rank's window, and what was seen on the slowest one."""
+
+    parts: Sequence[Part]
+    steady: Steadiness | None = None
+    is_stalled: bool = False
+    period: float | None = None
+
+
+def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:
+    """Leave out what is left of the warm-up and, of a complete window, what is more than whole periods of a rhythm."""
+    slowest = max(parts, key=_span_s)
+    # Seconds an item, so that a smaller last batch is not a faster one.
+    durations = slowest.durations()
+    steady = None if durations is None else steadiness(durations)
+    if steady is not None and steady.settled_at:
+        parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
+    standing = _stalls(slowest, pauses)
+    rhythm = standing.rhythm
+    whole = rhythm.whole_periods() if rhythm is not None and is_complete else None
+    if whole is not None:
+        span = slowest.cut(*whole)
+        parts = [part for each in parts if len(part := each.within(span))]
+    return _Counted(
+        parts=parts, steady=steady, is_stalled=standing.is_stalled, period=rhythm.period if rhythm and whole else None
+    )
+
+
+def _with_doubts(throughput: Throughput | None, *doubts: Reason) -> Throughput | None:
+    return None if throughput is None else replace(throughput, doubts=(*throughput.doubts, *doubts))
+
+
+def _combined(parts: Sequence[Part], pauses: Sequence[Pause], basis: Basis) -> Throughput | None:
+    """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
+    walls = [_wall(part, pauses) for part in parts]
+    totals = [
+        Totals(
+            rank=part.series.rank,
+            items=part.items(),
+            seconds=wall.seconds,
+            observations=len(part),
+            steps=part.steps(),
+            step_seconds=part.seconds() - wall.paused_within_s,
+        )
+        for part, wall in zip(parts, walls, strict=True)
+    ]
+    items = math.fsum(total.items for total in totals)
+    if items <= 0:
+        return None
+    index = max(range(len(totals)), key=lambda rank: totals[rank].seconds)
+    slowest, part, wall = totals[index], parts[index], walls[index]
+    step_s = max(total.step_seconds for total in totals)
+    spread, correlation = variation_and_lag1(part.rates(), slowest.items / slowest.step_seconds)
+    return Throughput(
+        value=items / slowest.seconds,
+        units=part.series.units,
+        basis=basis,
+        observations=sum(total.observations for total in totals),
+        totals=tuple(totals),
+        steps_rate=items / step_s if wall.is_placed and step_s > 0 else None,
+        between_steps=wall.between_s / slowest.seconds if wall.is_placed else None,
+        pauses={name: seconds / (slowest.seconds + wall.paused_s) for name, seconds in wall.by_pause.items()},
+        spread_within=spread,
+        lag1=correlation,
+        latency=latency(part),
+        warm_up_steps=part.steps_before(),
+        all_steps=part.all_steps(),
+        begin_ns=part.begin_ns(),
+        long_step=_long_step(part, pauses, slowest.seconds),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wall:
+    """The seconds of a part on the host's clock: without pauses, between its steps, of all pauses, of those within steps."""
+
+    seconds: float
+    between_s: float = 0.0
+    paused_s: float = 0.0
+    paused_within_s: float = 0.0
+    by_pause: Mapping[str, float] = field(default_factory=dict)
+    is_placed: bool = True
+
+
+def _wall(part: Part, pauses: Sequence[Pause]) -> _Wall:
+    spans = part.spans()
+    if spans is None:  # no place on the host's clock: nothing but the durations is known
+        return _Wall(part.seconds(), is_placed=False)
+    span_ns = sum(span.stop_ns - span.start_ns for span in spans)
+    by_pause: dict[str, float] = {}
+    for pause in pauses:
+        overlap_ns = sum(_common_ns(span, pause) for span in spans)
+        if overlap_ns:
+            by_pause[pause.name] = by_pause.get(pause.name, 0.0) + overlap_ns / 1e9
+    merged = _merged(pauses)
+    paused_ns = sum(_common_ns(span, paused) for span in spans for paused in merged)
+    within_ns = sum(map(part.overlap_ns, merged))
+    between_ns = span_ns - part.host_ns() - (paused_ns - within_ns)
+    return _Wall((span_ns - paused_ns) / 1e9, max(0, between_ns) / 1e9, paused_ns / 1e9, within_ns / 1e9, by_pause)
+
+
+def _common_ns(span: TimeSpan, pause: Pause | TimeSpan) -> int:
+    return max(0, min(span.stop_ns, pause.stop_ns) - max(span.start_ns, pause.start_ns))
+
+
+def _merged(pauses: Iterable[Pause]) -> list[TimeSpan]:
+    """Return the times of pauses, none of which overlap: one inside another counts once."""
+    merged: list[TimeSpan] = []
+    for _, start_ns, stop_ns in sorted(pauses, key=lambda pause: pause.start_ns):
+        if merged and start_ns <= merged[-1].stop_ns:
+            merged[-1] = TimeSpan(merged[-1].start_ns, max(merged[-1].stop_ns, stop_ns))
+        else:
+            merged.append(TimeSpan(start_ns, stop_ns))
+    return merged
+
+
+def _stalls(part: Part, pauses: Sequence[Pause]) -> Stalls:
+    cycles_ns = part.cycles_ns(_merged(pauses))
+    if cycles_ns is None:
+        return Stalls()
+    return stalls(cycles_ns, part.items_of_each() if part.items_each is None else None)
+
+
+def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep | None:
+    cycles_ns = part.cycles_ns(_merged(pauses))
+    if cycles_ns is None:
+        return None
+    longest = max(range(len(cycles_ns)), key=cycles_ns.__getitem__)
+    if cycles_ns[longest] <= _LONG_STEP * window_s * 1e9:
+        return None
+    return LongStep(at_s=sum(cycles_ns[:longest]) / 1e9, lasted_s=cycles_ns[longest] / 1e9)
+
+
+def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[str, Any]) -> bool:
+    """Return whether the window is known to hold the steps and the seconds that were asked for, on each rank."""
+    if window is None or window.why != "complete":
+        return False
+    steps, seconds = measure.get("window_steps", LEAST_STEPS), measure.get("window_s", LEAST_S)
+    lasted_s = (window.stop_ns - window.start_ns) / 1e9
+    return bool(min(part.steps() for part in parts) >= steps and lasted_s >= seconds)
+
+
+def _span_s(part: Part) -> float:
+    spans = part.spans()
+    return part.seconds() if spans is None else sum(span.stop_ns - span.start_ns for span in spans) / 1e9
+
+
+def _overlap(parts: Sequence[Part]) -> float:
+    """Return the time in which all ranks measured over that in which any did; 1 where it is not known."""
+    spans = [span for part in parts if (span := part.spans())]
+    if len(spans) < max(2, len(parts)):
+        return 1.0
+    starts, stops = [span[0].start_ns for span in spans], [span[-1].stop_ns for span in spans]
+    return max(0, min(stops) - max(starts)) / max(1, max(stops) - min(starts))
+
+
+def _clocks_agree(part: Part) -> bool:
+    """Return whether the device's clock and the host's say the same of the same time, to 0.5 %.
+
+    A device still works on an epoch when the host has left it, so on its clock the gap between two may be part of a step.
+    """
+    seconds, spans = part.seconds(), part.spans()
+    if spans is None:
+        return True
+    wall_s, busy_s = sum(span.stop_ns - span.start_ns for span in spans) / 1e9, part.host_ns() / 1e9
+    return busy_s <= seconds <= wall_s or agree(seconds, busy_s) or agree(seconds, wall_s)
