@@ -38,7 +38,7 @@ def command(
     options: SuiteOptions, extent: Extent, phase: str, run_name: str, seed: int, as_json: bool, other: Path | None
 ) -> None:
     """Show what install, prepare or run would do."""
-    from milabench.plan.show import plan_text
+    from milabench.plan.model import plan_text
     from milabench.workflow.context import read_context
 
     session = terminal_session()
@@ -83,7 +83,7 @@ def print_requests(
     other: Path | None = None,
 ) -> None:
     """Print what would be run, and its estimated duration; see `print_plans`."""
-    from milabench.plan.show import plan_text
+    from milabench.plan.model import plan_text
     from milabench.workflow.estimate import apply_budget, estimate_lines
     from milabench.workflow.planning import expand_requests, plan_request
 

@@ -21,8 +21,8 @@ from milabench.execute.inventory import is_fetched, sha256_of, source_folder, so
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
 from milabench.execute.thread_map import thread_map
 from milabench.execute.venv import Installed, Report, hold_lock, make_folder
-from milabench.plan.dirs import Dirs
-from milabench.plan.install import source_json
+from milabench.plan.context import Dirs
+from milabench.plan.venvs import source_json
 
 if TYPE_CHECKING:
     from unearth import Link, Package, PackageFinder

@@ -28,7 +28,7 @@ from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, expl
 from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
 from milabench.execute.thread_map import thread_map
-from milabench.plan.dirs import Dirs
+from milabench.plan.context import Dirs
 from milabench.plan.venvs import VenvSpec
 
 PROBE_S = 3.0

@@ -1,4 +1,4 @@
-"""What a plan is made from: selected benchmarks with their declarations, and everything else that it depends on."""
+"""What a plan is made from: selected benchmarks with their declarations, and the folders and all else that it depends on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,54 @@ from pathlib import Path, PurePath
 
 from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
+from milabench.errors import ConfigError
 from milabench.facts.model import Node, SystemFacts
-from milabench.plan.dirs import Dirs
 from milabench.plan.group import Instruments
 from milabench.plan.profile import Profile
 from milabench.plan.sizing import Sizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dirs:
+    """Absolute paths of everything milabench writes."""
+
+    base: str
+    venv: str
+    code: str
+    data: str
+    cache: str
+    extra: str
+    runs: str
+
+    def environment(self) -> dict[str, str]:
+        """Return `MILABENCH_DIR_*` and the caches of the frameworks, all below this base."""
+        return {
+            "MILABENCH_DIR_VENV": self.venv,
+            "MILABENCH_DIR_CODE": self.code,
+            "MILABENCH_DIR_DATA": self.data,
+            "MILABENCH_DIR_RUNS": self.runs,
+            "MILABENCH_DIR_EXTRA": self.extra,
+            "MILABENCH_DIR_CACHE": self.cache,
+            "XDG_CACHE_HOME": self.cache,
+            "TORCH_HOME": f"{self.cache}/torch",
+            "HF_HOME": f"{self.cache}/huggingface",
+        }
+
+
+def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
+    """Return the folders under `base`; `overrides` (the system file's `dirs`) move single ones elsewhere.
+
+    Raises ConfigError for `runs`.
+    """
+
+    if "runs" in overrides:
+        raise ConfigError(
+            "system.dirs.runs: runs stay below the base, where every verb looks for them; choose it with --base"
+        )
+
+    names = ("venv", "code", "data", "cache", "extra", "runs")
+    return Dirs(base=base, **{name: str(PurePath(base, overrides.get(name, name))) for name in names})
+
 
 # The program of a benchmark that is only a `command`: nothing of ours runs in it, and nothing is prepared for it.
 COMMAND = Benchmark(voirfile=None, prepare=None)

@@ -16,8 +16,7 @@ from milabench.workflow.options import Extent, SuiteOptions
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
-    from milabench.plan.context import PlanContext, ResolvedBenchmark
-    from milabench.plan.dirs import Dirs
+    from milabench.plan.context import Dirs, PlanContext, ResolvedBenchmark
     from milabench.plan.group import Instruments
     from milabench.workflow.session import Session
 
@@ -193,7 +192,7 @@ def read_whole_suite(
 
 def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
     """Return the folders under the base, with those that the system file moves elsewhere."""
-    from milabench.plan.dirs import dirs_under
+    from milabench.plan.context import dirs_under
 
     return dirs_under(str(base_folder(options.base)), suite.system.dirs)
 

@@ -18,10 +18,9 @@ from milabench.workflow.context import CommandContext
 from milabench.workflow.files import ROOT, display_path
 
 if TYPE_CHECKING:
-    from milabench.plan.image import Image
-    from milabench.plan.install import InstallPlan
+    from milabench.plan.container import Image
     from milabench.plan.requirements import RequirementFile
-    from milabench.plan.venvs import VenvRequest
+    from milabench.plan.venvs import InstallPlan, VenvRequest
 
 BENCHMATE = ROOT / "benchmate"
 CONSTRAINTS = ROOT / "constraints"
@@ -29,7 +28,7 @@ CONSTRAINTS = ROOT / "constraints"
 
 def decide_install(context: CommandContext) -> InstallPlan:
     """Return the environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradictory."""
-    from milabench.plan.install import plan_install
+    from milabench.plan.venvs import plan_install
 
     require_files(context)
     return plan_install(
@@ -73,8 +72,7 @@ def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ..
 
     Raises ConfigError for a container without one.
     """
-    from milabench.plan.container import container_of
-    from milabench.plan.image import image_of
+    from milabench.plan.container import container_of, image_of
 
     folder = context.dirs.cache if cache is None else cache
     containers = (container_of(bench.config, context.system) for bench in context.benches)

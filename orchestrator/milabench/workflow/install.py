@@ -26,8 +26,8 @@ from milabench.execute.sources import fetch_sources, release
 from milabench.execute.venv import InstallOptions, Report, benchmate_requirements, install_venvs, raise_failures
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
-from milabench.plan.install import InstallPlan
 from milabench.plan.pin import PinInput, pin_specs
+from milabench.plan.venvs import InstallPlan
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.options import SuiteOptions

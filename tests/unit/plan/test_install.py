@@ -3,10 +3,9 @@ from __future__ import annotations
 import json
 
 from milabench.bench.api import Git, PyPI
-from milabench.plan.install import InstallPlan, plan_install
 from milabench.plan.model import SkippedBench
 from milabench.plan.requirements import RequirementFile
-from milabench.plan.venvs import VenvRequest
+from milabench.plan.venvs import InstallPlan, VenvRequest, plan_install
 
 TRL = PyPI("trl", "1.16.0", file="trl-1.16.0-py3-none-any.whl", sha256="0" * 64)
 REPO = Git("https://example.org/team/code.git", "a" * 40)

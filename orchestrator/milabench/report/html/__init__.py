@@ -14,8 +14,8 @@ from milabench.report.document_renderer import acceptance_sentence, acceptance_t
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
 from milabench.report.html.details import fineness
+from milabench.report.html.markup import html_table
 from milabench.report.html.page import alert, article, document
-from milabench.report.html.tables import html_table
 from milabench.version import __version__
 
 
