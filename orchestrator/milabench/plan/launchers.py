@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from milabench.config.schema import BenchmarkConfig, SystemConfig
@@ -24,14 +23,6 @@ _OTHER_WAYS = {"cpu", "multi-gpu", "tpu", "use-deepspeed", "use-fsdp", "use-mega
 _INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launcher:
-    """What stands before the interpreter, and between it and the program."""
-
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-
-
 def launcher_of(config: BenchmarkConfig) -> str:
     """Return `plan.launcher`; else torchrun where one program uses many devices, unless it is a server with its client."""
     if config.plan.launcher is not None:
@@ -47,8 +38,8 @@ def launcher_words(
     options: Mapping[str, Any],
     own_options: Mapping[str, Any],
     env: Mapping[str, str],
-) -> Launcher:
-    """Return the launcher's part of the command line, empty without one.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what stands before the interpreter, and between it and the program; both empty without a launcher.
 
     `options` are those of the system file (`torchrun: {port: ...}`); `own_options`, the rendered further keys of `plan`, win
     over what follows from the placement; `env` is the step's, of which mpirun hands on the names. Raises ConfigError for a
@@ -57,20 +48,20 @@ def launcher_words(
     nodes, rank = _job(config, placement, facts)
     match launcher_of(config):
         case "none":
-            return Launcher()
+            return (), ()
         case "torchrun":
             words = _words(_torchrun(config, nodes, rank, options), own_options)
-            return Launcher(after=("-m", "torch.distributed.run", *words))
+            return (), ("-m", "torch.distributed.run", *words)
         case "accelerate":
             words = _words(_accelerate(config, nodes, rank, facts.arch, options), own_options)
-            return Launcher(after=("-m", "accelerate.commands.launch", *words))
+            return (), ("-m", "accelerate.commands.launch", *words)
         case "ranks" | "mpirun" as launcher if not method_of(config).is_one_job:
             what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
             raise config.error("plan.launcher", what, f"use the method {' or '.join(ONE_JOB_METHODS)}")
         case "ranks":
-            return Launcher()
+            return (), ()
         case "mpirun":
-            return Launcher(before=("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"))
+            return ("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"), ()
         case other:
             raise config.error("plan.launcher", f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 

@@ -172,7 +172,7 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
         program = ("-m", "benchmate.run", "--voirfile", voirfile, *paths, *program)
     if process.role == "client":
         return (bench.python, *program)
-    launcher = launcher_words(
+    before, after = launcher_words(
         config,
         process.placement,
         context.facts,
@@ -180,7 +180,7 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
         own_options=rendered.launcher_options,
         env=env,
     )
-    return (*launcher.before, bench.python, *launcher.after, *program)
+    return (*before, bench.python, *after, *program)
 
 
 def _program(bench: NodeBenchmark) -> tuple[str, ...]:
