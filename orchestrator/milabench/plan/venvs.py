@@ -267,32 +267,6 @@ class InstallPlan:
         }
 
 
-def plan_install(
-    requests: Sequence[VenvRequest],
-    sources: Mapping[str, Source | None],
-    *,
-    benchmate: str,
-    python: str,
-    platform: str,
-    selected: Collection[str] | None = None,
-    images: Sequence[Image] = (),
-    skipped: Sequence[SkippedBench] = (),
-) -> InstallPlan:
-    """Return the plan for the selected benchmarks (None: all); `sources` maps every benchmark to where its program comes from.
-
-    `images` are those of their containers, each as often as it is named.
-
-    The other arguments, and ConfigError, are those of `plan_venvs`.
-    """
-    wanted = {bench: source for bench, source in sources.items() if selected is None or bench in selected}
-    return InstallPlan(
-        venvs=plan_venvs(requests, benchmate=benchmate, python=python, platform=platform, selected=selected),
-        sources=tuple(dict.fromkeys(source for source in wanted.values() if source is not None)),
-        images=tuple(dict.fromkeys(images)),
-        skipped=tuple(skipped),
-    )
-
-
 def source_json(source: Source) -> dict[str, str]:
     """Return a source in words; `folder` is where it lies under base/code."""
     if isinstance(source, Git):

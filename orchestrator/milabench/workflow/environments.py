@@ -28,19 +28,18 @@ CONSTRAINTS = ROOT / "constraints"
 
 def decide_install(context: CommandContext) -> InstallPlan:
     """Return the environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradictory."""
-    from milabench.plan.venvs import plan_install
+    from milabench.plan.venvs import InstallPlan, plan_venvs
 
     require_files(context)
-    return plan_install(
+    venvs = plan_venvs(
         venv_requests(context),
-        sources(context),
         benchmate=benchmate_digest(BENCHMATE),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         platform=f"{sys.platform}-{platform.machine()}",
         selected={bench.config.name for bench in context.benches},
-        images=images(context),
-        skipped=unfetched_benches(context),
     )
+    skipped = tuple(unfetched_benches(context))
+    return InstallPlan(venvs=venvs, sources=sources(context), images=images(context), skipped=skipped)
 
 
 def unfetched_benches(context: CommandContext) -> list[SkippedBench]:
@@ -62,9 +61,10 @@ def require_files(context: CommandContext) -> None:
         raise ConfigError(problems)
 
 
-def sources(context: CommandContext) -> dict[str, Source | None]:
-    """Return the source of each selected benchmark's program; None for one in the benchmark's own folder."""
-    return {bench.config.name: bench.declared.source for bench in context.benches if bench.declared is not None}
+def sources(context: CommandContext) -> tuple[Source, ...]:
+    """Return the sources of the selected benchmarks' programs, each once; one in a benchmark's own folder has none."""
+    declared = (bench.declared.source for bench in context.benches if bench.declared is not None)
+    return tuple(dict.fromkeys(source for source in declared if source is not None))
 
 
 def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ...]:

@@ -184,7 +184,7 @@ def check_active_environment(context: CommandContext) -> None:
     session = context.session
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
-    wanted = tuple(dict.fromkeys(source for source in environments.sources(context).values() if source is not None))
+    wanted = environments.sources(context)
     fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
     problems = [str(result) for result in fetched if result.why]
     installed = installed_packages()
