@@ -14,6 +14,8 @@ from milabench.plan.group import Instruments
 from milabench.plan.profile import Profile
 from milabench.plan.sizing import Sizer
 
+_FOLDERS = ("venv", "code", "data", "runs", "extra", "cache")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dirs:
@@ -30,12 +32,7 @@ class Dirs:
     def environment(self) -> dict[str, str]:
         """Return `MILABENCH_DIR_*` and the caches of the frameworks, all below this base."""
         return {
-            "MILABENCH_DIR_VENV": self.venv,
-            "MILABENCH_DIR_CODE": self.code,
-            "MILABENCH_DIR_DATA": self.data,
-            "MILABENCH_DIR_RUNS": self.runs,
-            "MILABENCH_DIR_EXTRA": self.extra,
-            "MILABENCH_DIR_CACHE": self.cache,
+            **{f"MILABENCH_DIR_{name.upper()}": getattr(self, name) for name in _FOLDERS},
             "XDG_CACHE_HOME": self.cache,
             "TORCH_HOME": f"{self.cache}/torch",
             "HF_HOME": f"{self.cache}/huggingface",
@@ -47,14 +44,11 @@ def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
 
     Raises ConfigError for `runs`.
     """
-
     if "runs" in overrides:
         raise ConfigError(
             "system.dirs.runs: runs stay below the base, where every verb looks for them; choose it with --base"
         )
-
-    names = ("venv", "code", "data", "cache", "extra", "runs")
-    return Dirs(base=base, **{name: str(PurePath(base, overrides.get(name, name))) for name in names})
+    return Dirs(base=base, **{name: str(PurePath(base, overrides.get(name, name))) for name in _FOLDERS})
 
 
 # The program of a benchmark that is only a `command`: nothing of ours runs in it, and nothing is prepared for it.

@@ -205,9 +205,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
     """Return what the process finds in the file at MILABENCH_BENCH_CONFIG."""
     config, profile = bench.config, bench.context.profile
     return {
-        "name": config.name,
-        "group": config.group,
-        "install_group": config.install_group,
+        **{key: getattr(config, key) for key in ("name", "group", "install_group")},
         "tags": list(config.tags),
         "weight": config.weight,
         "argv": list(arguments),
