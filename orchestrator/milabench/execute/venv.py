@@ -29,6 +29,7 @@ from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_
 from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
 from milabench.execute.thread_map import thread_map
 from milabench.plan.context import Dirs
+from milabench.plan.requirements import render_requirements
 from milabench.plan.venvs import VenvSpec
 
 PROBE_S = 3.0
@@ -298,7 +299,7 @@ class _Build:
         self._say(f"creating: python {spec.python}")
         self._run([installer.create(spec, python, str(folder))])
         requirements = folder / ".requirements.txt"
-        text = spec.requirements_text()
+        text = render_requirements(spec.lock)
         if not spec.is_pinned:
             # Locks contain the instruments' dependencies; a handwritten file does not.
             text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))

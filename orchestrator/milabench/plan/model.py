@@ -58,17 +58,14 @@ class Step:
         """sha256 over everything that decides what this step does; of secrets only the names."""
         return digest({key: value for key, value in self._public().items() if key not in _NOT_HASHED})
 
-    @property
-    def public_env(self) -> dict[str, str]:
-        """The variables that may be shown and kept: all but the secrets."""
-        return {name: value for name, value in self.env.items() if name not in self.secret_env}
-
     def to_json(self) -> dict[str, Any]:
         """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
         return {**self._public(), "hash": self.hash}
 
     def _public(self) -> dict[str, Any]:
-        return {key.name: self.public_env if key.name == "env" else getattr(self, key.name) for key in fields(self)}
+        # Secrets are shown and kept nowhere: plans go into records, and those to other people.
+        env = {name: value for name, value in self.env.items() if name not in self.secret_env}
+        return {**{key.name: getattr(self, key.name) for key in fields(self)}, "env": env}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +74,6 @@ class SkippedBench:
 
     bench: str
     why: str
-
-    def to_json(self) -> dict[str, str]:
-        """Return `{"bench", "why"}`."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +91,7 @@ class Plan:
     @property
     def hash(self) -> str:
         """sha256 over the steps' hashes and the skipped benchmarks."""
-        return digest([[step.hash for step in self.steps], [skip.to_json() for skip in self.skipped]])
+        return digest([[step.hash for step in self.steps], [asdict(skip) for skip in self.skipped]])
 
     def groups(self) -> tuple[tuple[Step, ...], ...]:
         """Return the steps that run together, group by group, in order."""
@@ -115,7 +108,7 @@ class Plan:
             "phase": self.phase,
             "system": dict(self.system),
             "steps": [step.to_json() for step in self.steps],
-            "skipped": [skip.to_json() for skip in self.skipped],
+            "skipped": [asdict(skip) for skip in self.skipped],
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from milabench.bench.api import Git, Source
@@ -17,7 +17,6 @@ from milabench.plan.requirements import (
     disagreements,
     merge_locks,
     parse_requirements,
-    render_requirements,
 )
 
 # Raise it when the way in which environments are built changes so that old ones must not be taken for new ones.
@@ -118,10 +117,6 @@ class VenvSpec:
             return None
         local = next((pin.version.partition("+")[2] for pin in torch if pin.version and "+" in pin.version), None)
         return local or ("cpu" if self.is_for_cpu else None)
-
-    def requirements_text(self) -> str:
-        """Return the merged requirement file that the installer is given."""
-        return render_requirements(self.lock)
 
     def to_json(self) -> dict[str, Any]:
         """Return the environment as `milabench plan install --json` prints it."""
@@ -263,7 +258,7 @@ class InstallPlan:
             "venvs": [venv.to_json() for venv in self.venvs],
             "sources": [source_json(source) for source in self.sources],
             "images": [image.to_json() for image in self.images],
-            "skipped": [skip.to_json() for skip in self.skipped],
+            "skipped": [asdict(skip) for skip in self.skipped],
         }
 
 
