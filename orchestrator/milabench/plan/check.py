@@ -52,6 +52,5 @@ def _check_benchmark(config: BenchmarkConfig, context: PlanContext, problems: Pr
     with problems.taking():
         container_of(config, context.system)
     for placement in placements(config, facts)[:1]:
-        options, own_options = context.system.options, rendered.launcher_options
         with problems.taking():
-            launcher_words(config, placement, facts, options=options, own_options=own_options, env={})
+            launcher_words(bench, placement, rendered.launcher_options, env={})

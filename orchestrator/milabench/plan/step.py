@@ -141,13 +141,12 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
 
 def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int) -> dict[str, str]:
     bench, placement = process.bench, process.placement
-    config, context = bench.config, bench.context
-    visible = _visible_devices(config, placement)
+    visible = _visible_devices(bench.config, placement)
     return {
         **program_environment(bench, rendered.env),
-        **placed_environment(placement, arch=context.facts.arch, threads=threads, visible=visible),
-        **rank_environment(config, placement, context.facts, context.system.options),
-        **network_environment(config, placement, context.system),
+        **placed_environment(placement, arch=bench.context.facts.arch, threads=threads, visible=visible),
+        **rank_environment(bench, placement),
+        **network_environment(bench, placement),
         **rendered.env,
     }
 
@@ -160,7 +159,7 @@ def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[
 def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return interpreter, launcher, our runner and the program; the program's own arguments follow."""
     bench = process.bench
-    config, declared, context = bench.config, bench.declared, bench.context
+    config, declared = bench.config, bench.declared
     if config.command:
         words = rendered.command
         # Arguments follow the shell's own name, as the parameters of its line.
@@ -172,14 +171,7 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
         program = ("-m", "benchmate.run", "--voirfile", voirfile, *paths, *program)
     if process.role == "client":
         return (bench.python, *program)
-    before, after = launcher_words(
-        config,
-        process.placement,
-        context.facts,
-        options=context.system.options,
-        own_options=rendered.launcher_options,
-        env=env,
-    )
+    before, after = launcher_words(bench, process.placement, rendered.launcher_options, env)
     return (*before, bench.python, *after, *program)
 
 
