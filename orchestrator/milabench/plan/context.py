@@ -10,7 +10,6 @@ from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
 from milabench.errors import ConfigError
 from milabench.facts.model import Node, SystemFacts
-from milabench.plan.group import Instruments
 from milabench.plan.profile import Profile
 from milabench.plan.sizing import Sizer
 
@@ -62,6 +61,14 @@ class ResolvedBenchmark:
     config: BenchmarkConfig
     folder: str
     declared: Benchmark | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """The sources of the instruments on the machine that commands are given on, and an interpreter for them there."""
+
+    python: str
+    folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,14 +115,7 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         config=_step_config(process, rendered, instances, server),
         # What a command prints is read from its log afterwards; a server is there for its client.
         needs_data=not is_server and not config.command,
-        monitor=monitor_command(
-            bench.venv,
-            context.facts.arch,
-            context.system.options,
-            python=context.current_python,
-            is_locked=context.current_env is None,
-            instruments=context.instruments if placement.node.local else None,
-        ),
+        monitor=monitor_command(bench),
     )
     return containerized(step, bench, _visible_devices(config, placement))
 

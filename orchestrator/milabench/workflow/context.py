@@ -16,8 +16,7 @@ from milabench.workflow.options import Extent, SuiteOptions
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
-    from milabench.plan.context import Dirs, PlanContext, ResolvedBenchmark
-    from milabench.plan.group import Instruments
+    from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
     from milabench.workflow.session import Session
 
 ALL_DEFAULTS = Extent()
@@ -148,7 +147,7 @@ def read_single_context(
 
 def instruments() -> Instruments | None:
     """Return what measures a command that has no environment: the instruments' sources in this checkout, if it is one."""
-    from milabench.plan.group import Instruments
+    from milabench.plan.context import Instruments
 
     folder = ROOT / "benchmate" / "src"
     return Instruments(python=sys.executable, folder=str(folder)) if folder.is_dir() else None
