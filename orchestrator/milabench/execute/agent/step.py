@@ -10,7 +10,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Protocol, Set
 
-from .device_locks import DeviceLocks
+from ...devices.locks import DeviceLocks
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
 from .orphans import container_name

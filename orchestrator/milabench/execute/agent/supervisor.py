@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from .device_locks import DeviceLocks
+from ...devices.locks import DeviceLocks, close_files
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, widen_pipe
 from .groups import Groups
 from .helpers import HelperProcesses
@@ -52,7 +52,7 @@ class Agent:
         self.grace_s = grace_s
         self.loop = EventLoop()
         self.outbox = Outbox(1)
-        self.locks = DeviceLocks(lock_folder, run_id)
+        self.locks = DeviceLocks(lock_folder or os.environ.get("MILABENCH_LOCK_DIR"))
         self.steps: Dict[str, RunningStep] = {}
         self.helpers = HelperProcesses(self.loop, self.before_exec)
         self.groups = Groups(self.steps, self.loop, self.helpers, run_id)
@@ -326,25 +326,25 @@ class Agent:
 
     def do_lock(self, request: Dict[str, Any]) -> Answer:
         """Take the locks of devices; the reply comes when they are ours, unless somebody holds one and we need not wait."""
-        opened = self.locks.open(list(request["devices"]))
-        holders = self.locks.take(opened)
-        if not holders:
-            return {"held": self.locks.descriptors() != []}
+        opened = self.locks.open(request["devices"])
+        holder = self.locks.take(opened)
+        if holder is None:
+            self.locks.keep(opened, run=self.run_id)
+            return {"held": self.locks.descriptors() != ()}
+        refusal = {"ok": False, "error": "held", "holders": [holder]}
         if not request.get("wait"):
-            for _, fd in opened:
-                os.close(fd)
-            return {"ok": False, "error": "held", "holders": holders}
+            close_files(opened)
+            return refusal
         # The helper waits in flock on our own descriptors: what it locks, we hold, and nothing polls.
-        self.outbox.send("waiting", json.dumps({"id": request.get("id"), "holders": holders}).encode())
+        self.outbox.send("waiting", json.dumps({"id": request.get("id"), "holders": [holder]}).encode())
 
         def taken(code: int, _: bytes) -> None:
             if code == 0:
-                self.locks.keep(opened)
+                self.locks.keep(opened, run=self.run_id)
                 self.reply(request.get("id"), {"held": True})
             else:
-                for _name, fd in opened:
-                    os.close(fd)
-                self.reply(request.get("id"), {"ok": False, "error": "held", "holders": holders})
+                close_files(opened)
+                self.reply(request.get("id"), refusal)
 
         descriptors = [fd for _, fd in opened]
         self._run_self(["flock", *map(str, descriptors)], taken, descriptors)
