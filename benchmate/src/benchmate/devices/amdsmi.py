@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmate.devices.api import MIB, NotAvailableError
-from benchmate.devices.command import CommandVendor
+from benchmate.devices.api import MIB, CommandVendor, NotAvailableError
 from benchmate.devices.vendors.amd import mapping, parse_amd_smi
 from benchmate.devices.vendors.command import number, ratio
 from benchmate.devices.vendors.vendor import DeviceProcess, ReadAll, Reading

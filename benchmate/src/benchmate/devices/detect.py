@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from benchmate.devices.api import Device, NotAvailableError, SensorBackend
-from benchmate.devices.command import FAILURES, CommandVendor, describe_failure
+from benchmate.devices.api import FAILURES, CommandVendor, Device, NotAvailableError, SensorBackend, describe_failure
 from benchmate.devices.simulated import VARIABLE, SimulatedVendor
 from benchmate.devices.vendors.registry import VENDORS, Choice, DeviceIds, find_device, vendor_of, visible_devices
 from benchmate.devices.vendors.vendor import ReadAll
