@@ -418,18 +418,6 @@ class Agent:
             self._ports[group] = str(free_port())
         return self._ports[group]
 
-    def release(self, group: str) -> None:
-        """Open the start barrier if all of the group are there."""
-        self.groups.release(group)
-
-    def settle(self, group: str) -> None:
-        """Stop the group's loops if each has its observations."""
-        self.groups.settle(group)
-
-    def stragglers(self, step: RunningStep) -> List[str]:
-        """Return whom a step waits for at the start barrier."""
-        return self.groups.stragglers(step)
-
     def schedule_drain(self) -> None:
         """Drain the rings once a second, all at one wake-up."""
         if self._draining is None:
