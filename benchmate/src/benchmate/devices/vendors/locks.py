@@ -90,7 +90,7 @@ class DeviceLocks:
 
 
 def try_lock(fd: int) -> bool:
-    """Lock an open file unless somebody else has; return whether it is ours."""
+    """Lock an open file unless another program has; return whether it is ours."""
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
