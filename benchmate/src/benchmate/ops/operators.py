@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
-from benchmate.ops.interface import OperatorInterface, Passes, forward_only, function_passes, tensors_in
+from benchmate.ops.interface import BoundOp, OperatorInterface, Passes, forward_only, function_passes, tensors_in
 from benchmate.ops.types import Arguments, Call, Keywords, Tensor
 
 
@@ -43,15 +43,12 @@ class CallableOp(OperatorInterface):
         return function_passes(self.function, args, kwargs, self.parameters())
 
 
-class UnaryOp(OperatorInterface):
+class UnaryOp(BoundOp):
     """A method of its first argument that changes it in place, without gradients."""
 
     def __init__(self, method: str) -> None:
         super().__init__()
         self.method = method
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.passes(args, kwargs).forward()
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         if not args or not hasattr(args[0], self.method):
@@ -123,15 +120,12 @@ class OptimizerOp(OperatorInterface):
         return self.optimizer.step(*args, **kwargs)
 
 
-class CopyOp(OperatorInterface):
+class CopyOp(BoundOp):
     """Copies its tensor argument in one direction; `pinned` (true) says whether the host's side is page-locked."""
 
     def __init__(self, direction: str) -> None:
         super().__init__()
         self.direction = direction
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.passes(args, kwargs).forward()
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         import torch
