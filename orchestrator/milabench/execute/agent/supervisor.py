@@ -195,18 +195,14 @@ class Agent:
 
     def _owner_of_dead(self, pid: int) -> Optional[RunningStep]:
         """Return whose process has died: the dead still show their group and session, but no environment."""
-        for step in self.steps.values():
-            if step.pid == pid:
-                return step
-        if pid in self.helpers:
-            return None
+        by_leader = {step.pid: step for step in self.steps.values() if step.pid is not None}
+        if pid in by_leader or pid in self.helpers:
+            return by_leader.get(pid)
         group_and_session = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()[2:4]
         if not group_and_session:
             return None
-        for step in self.steps.values():
-            if step.pid is not None and step.pid in map(int, group_and_session):
-                return step
-        return next(iter(self.steps.values())) if len(self.steps) == 1 else None
+        only = next(iter(self.steps.values())) if len(self.steps) == 1 else None
+        return next((by_leader[number] for number in map(int, group_and_session) if number in by_leader), only)
 
     def members(self, step: RunningStep) -> List[Process]:
         """Return the live processes of a step: leader, group, session, what carries its marker, and all their descendants.
@@ -380,9 +376,8 @@ class Agent:
 
     def do_sweep(self, request: Dict[str, Any]) -> Answer:
         """End what another run left, later."""
-        return self._run_verb(
-            request, ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
-        )
+        grace_s = str(request.get("grace_s", self.grace_s))
+        return self._run_verb(request, ["sweep", request["marker"], "--grace", grace_s])
 
     def _run_verb(self, request: Dict[str, Any], argv: List[str]) -> Answer:
         """Ask in a process of its own: a driver that hangs must not hang the supervision."""
