@@ -19,11 +19,11 @@ from benchmate.cases.device_locks import DeviceInUseError, lock_devices, lock_na
 from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
 from benchmate.cases.formats import FORMATS, ResultFormat, Style, status_line
 from benchmate.cases.isolation import Forks, IsolationError, Spawn
-from benchmate.cases.machine_context import google_context
 from benchmate.cases.options import CaseOptions, UsageError
 from benchmate.cases.registry import Case
 from benchmate.cases.results import CaseResult, aggregate_results, make_result, parse_payload
 from benchmate.devices.vendors.locks import DeviceLocks
+from benchmate.machine_context import google_context
 from benchmate.supervisor import supervise
 
 MISSPELLED_VARIABLE = "CUDA_VISIBLE_GPU"
