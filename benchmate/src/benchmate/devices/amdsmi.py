@@ -106,9 +106,7 @@ class _Device:
             },
         }
         running = self._ask(smi.amdsmi_get_gpu_process_list)
-        self._processes = (
-            None if running is None else tuple(_process(process) for process in running if isinstance(process, Mapping))
-        )
+        self._processes = None if running is None else tuple(map(_process, filter(mapping, running)))
 
     def _clock(self, kind: Any) -> Mapping[str, Any]:
         answer = mapping(self._ask(self._smi.amdsmi_get_clock_info, kind))
