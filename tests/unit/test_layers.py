@@ -39,6 +39,7 @@ EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "sh
 EDGES = {
     "config/read.py",
     "devices/command.py",
+    "devices/locks.py",
     "facts/probe.py",
     "bench/load.py",
     "events/rundir.py",

@@ -19,8 +19,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.locks import user_name
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
-from milabench.execute.agent.procfs import read_process, read_text, user_name
+from milabench.execute.agent.procfs import read_process, read_text
 
 BASE_LOCK = ".milabench.lock"
 RUN_LOCK = "orchestrator.lock"
