@@ -240,11 +240,11 @@ def plan_suite(
     from milabench.workflow.planning import expand_requests, plan_request
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env)
-    extent = Extent(profile=profile, repeat=repeat)
+    number = int(time.time()) if seed is None else seed
+    extent = Extent(profile=profile, repeat=repeat, run_name="run", seed=number)
 
     def work(session: Session) -> PlanResult:
-        number = int(time.time()) if seed is None else seed
-        requests = expand_requests(options, extent, session, run_name="run", stamp="{time}", seed=number)
+        requests = expand_requests(options, extent, session, stamp="{time}")
         if len(requests) > 1:
             raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give one without")
         budgeted = apply_budget(plan_request(requests[0]))
@@ -291,8 +291,8 @@ def run(
     from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env, query_nodes=True)
-    extent = Extent(profile=profile, repeat=repeat)
-    settings = RunSettings(run_name=run_name, seed=seed, retry=RetryPolicy(wait=wait, max_retries=max_retries))
+    extent = Extent(profile=profile, repeat=repeat, run_name=run_name, seed=seed)
+    settings = RunSettings(retry=RetryPolicy(wait=wait, max_retries=max_retries))
 
     def work(session: Session) -> RunResult:
         prepared = prepare_runs(options, extent, settings, session)

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 def command(
     options: SuiteOptions,
     extent: Extent,
-    run_name: str,
-    seed: int | None,
     failed: str | None,
     retry: RetryPolicy,
     validations: str | None,
@@ -68,7 +66,7 @@ def command(
     """Run and measure the selected benchmarks."""
     from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
-    if not run_name:
+    if not extent.run_name:
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
     session = terminal_session(display)
     if dry_run:
@@ -78,20 +76,13 @@ def command(
             raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")
         # A dry run reaches no other machine.
         options = replace(options, ask_nodes=False)
-        print_requests(options, extent, session, run_name=run_name, seed=seed or 0, as_json=as_json)
+        print_requests(options, extent, session, as_json=as_json)
         return DONE
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")
     if sizer_save is not None and extent.ab is not None:
         raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
-    settings = RunSettings(
-        run_name=run_name,
-        seed=seed,
-        failed=failed,
-        validations=validations or "all",
-        save_sizes=sizer_save,
-        retry=retry,
-    )
+    settings = RunSettings(failed=failed, validations=validations or "all", save_sizes=sizer_save, retry=retry)
     prepared = prepare_runs(options, extent, settings, session)
 
     def execute(handover: DetachHandover | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 class SuiteOptions:
     """Which suite and system, below which base, which benchmarks of it, in which environments; None: the default.
 
-    `ask_nodes`: query the other nodes for their facts instead of trusting the system file.
+    `ask_nodes`: query the other nodes for their facts instead of trusting the system file. `environ` are the variables that
+    suite and system file may use.
     """
 
     config_file: Path | None = None
@@ -26,13 +28,16 @@ class SuiteOptions:
     ask_nodes: bool = False
     accept_new_host_keys: bool = False
     ignore_node_checks: bool = False
+    # Not shown: it may hold tokens, and a traceback shows the options.
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """How much is measured: how often, how long, how precisely, within how many seconds, against which other suite.
 
-    `precision` is the relative half-width of a 95% interval; `ab` are the two suites of an A/B run.
+    `precision` is the relative half-width of a 95% interval; `ab` are the two suites of an A/B run. `seed` is that of the
+    order in which benchmarks run; None: the time for a run, 0 for a plan.
     """
 
     repeat: int | None = None
@@ -40,6 +45,8 @@ class Extent:
     precision: float | None = None
     budget_s: float | None = None
     ab: tuple[Path, Path] | None = None
+    run_name: str = ""
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

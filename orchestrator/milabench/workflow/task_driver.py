@@ -87,8 +87,8 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
     result.unlink(missing_ok=True)  # so that the file never holds the metrics of another run
     folder = base_folder(base)
     suite = SuiteOptions(config_file=write_suite(folder, file, section, task, options), base=folder)
-    settings = RunSettings(run_name="driver", retry=RetryPolicy(wait=wait))
-    ((path, code),) = execute_runs(prepare_runs(suite, Extent(repeat=1), settings, session), session)
+    settings, extent = RunSettings(retry=RetryPolicy(wait=wait)), Extent(repeat=1, run_name="driver")
+    ((path, code),) = execute_runs(prepare_runs(suite, extent, settings, session), session)
     if code not in (DONE, INTERRUPTED):
         report_failures(path, session)
     if code != DONE:

@@ -51,8 +51,8 @@ def run_audit(
     )
     install(options, session)
     options = replace(options, overrides=tuple(audit_overrides(factors, shuffle)))
-    settings = RunSettings(run_name="timing-audit", retry=RetryPolicy(wait=wait))
-    ((path, code),) = execute_runs(prepare_runs(options, Extent(), settings, session), session)
+    settings = RunSettings(retry=RetryPolicy(wait=wait))
+    ((path, code),) = execute_runs(prepare_runs(options, Extent(run_name="timing-audit"), settings, session), session)
     return read_audit(str(path), base), code
 
 

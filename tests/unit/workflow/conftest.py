@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def context_of(session: Session, options: SuiteOptions) -> ReadContext:
     """Read the suite; keyword arguments are those of `Extent`."""
 
     def read(suite: SuiteOptions = options, environ: Mapping[str, str] | None = None, **extent: Any) -> CommandContext:
-        return read_context(suite, session, Extent(**extent), run_name="run", seed=1, environ=environ or {})
+        return read_context(replace(suite, environ=environ or {}), session, Extent(**extent, run_name="run", seed=1))
 
     return read
 
