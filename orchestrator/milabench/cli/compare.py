@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.formats import format_options, pick_format, write_output
+from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, validations_option
 from milabench.cli.terminal import terminal_session
 
@@ -63,9 +63,7 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
 def command(
     runs: tuple[str, ...],
     base: Path | None,
-    form: str | None,
-    as_json: bool,
-    output: Path | None,
+    destination: Destination,
     why: bool,
     margin: float,
     per: Per,
@@ -76,11 +74,10 @@ def command(
     """Compare runs, or JSON reports of runs, with the first of them."""
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
-    form = pick_format(form, as_json, output)
     compared = compare_runs(
         runs,
         terminal_session(),
-        format_name=form,
+        format_name=destination.format,
         base=base,
         margin=margin,
         per=per,
@@ -89,5 +86,5 @@ def command(
         validations=validations,
         why=why,
     )
-    write_output(compared.render(form), output)
+    destination.write(compared.render(destination.format))
     return comparison_exit_code(compared.comparison)

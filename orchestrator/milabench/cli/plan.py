@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("phase", type=click.Choice(["install", "prepare", "run"]))
 @suite_options(environment=True, ask=True)
 @plan_options
-@click.option("--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run.")
+@click.option("--run-name", default="run", help="Name of the run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
 @json_option
 @click.option(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.formats import format_options, pick_format, write_output
+from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, db_option, file_option, validations_option
 from milabench.cli.terminal import terminal_session
 
@@ -38,9 +38,7 @@ from milabench.cli.terminal import terminal_session
 def command(
     runs: tuple[str, ...],
     base: Path | None,
-    form: str | None,
-    as_json: bool,
-    output: Path | None,
+    destination: Destination,
     reference: str | None,
     weights: Path | None,
     score: str,
@@ -58,7 +56,7 @@ def command(
         store = store_location(base, location)
     text = render_report(
         runs,
-        pick_format(form, as_json, output),
+        destination.format,
         terminal_session(),
         base=base,
         reference=reference,
@@ -67,4 +65,4 @@ def command(
         validations=validations,
         store=store,
     )
-    write_output(text, output)
+    destination.write(text)

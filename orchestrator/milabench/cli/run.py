@@ -11,6 +11,7 @@ import click
 from milabench.cli.options import (
     detach_option,
     display_option,
+    file_option,
     is_on_command_line,
     plan_options,
     retry_options,
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
 @click.command("run")
 @suite_options(environment=True, reach=True)
 @plan_options
-@click.option(
-    "--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run; the time is added to it."
-)
+@click.option("--run-name", default="run", help="Name of the run; the time is added to it.")
 @click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
 @click.option(
     "--failed",
@@ -43,11 +42,8 @@ if TYPE_CHECKING:
 @validations_option
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
-@click.option(
-    "--sizer-save",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="MILABENCH_SIZER_SAVE",
-    help="Add the batch sizes of the run, with their memory and rate, to this file of observations.",
+@file_option(
+    "--sizer-save", help="Add the batch sizes of the run, with their memory and rate, to this file of observations."
 )
 @detach_option
 @display_option
