@@ -41,6 +41,7 @@ EDGES = {
     "devices/command.py",
     "facts/probe.py",
     "bench/load.py",
+    "events/atomic_write.py",
     "events/rundir.py",
     "events/replay.py",
     "bundle/signing.py",

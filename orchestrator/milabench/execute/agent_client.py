@@ -425,30 +425,24 @@ async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | Non
         return None, process.returncode
 
 
+# What an agent is told of a step as it stands; the names are those of the protocol (docs/reference/protocol.md).
+_OF_STEP = ("argv", "env", "secret_env", "config", "timeout_s", "max_silence_s", "needs_data", "end_argv")
+_OF_REQUEST = ("grace_s", "group_size", "is_spread", "makedirs", "marks")
+
+
 def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:
     step = request.step
     return {
-        "argv": list(step.argv),
-        "env": dict(step.env),
-        "secret_env": list(step.secret_env),
+        **{name: getattr(step, name) for name in _OF_STEP},
+        **{name: getattr(request, name) for name in _OF_REQUEST},
         "cwd": step.cwd or None,
-        "config": dict(step.config),
-        "timeout_s": step.timeout_s,
-        "max_silence_s": step.max_silence_s,
-        "grace_s": request.grace_s,
-        "needs_data": step.needs_data,
         "group": step.group or step.id,
-        "group_size": request.group_size,
-        "is_spread": request.is_spread,
-        "makedirs": list(request.makedirs),
-        "marks": list(request.marks),
-        "end_argv": list(step.end_argv),
         "ready": _readiness(step.config),
         "values": {name: value for name, value in request.values.items() if name not in own_values},
         "barrier_s": _barrier_s(step.config),
         "monitor": {
-            "argv": list(step.monitor),
-            "about": {"devices": list(step.devices), "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
+            "argv": step.monitor,
+            "about": {"devices": step.devices, "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
         },
     }
 
@@ -477,11 +471,6 @@ def _outcome(ended: Mapping[str, Any]) -> Outcome:
 
 
 def _holder(entry: Mapping[str, Any]) -> Holder:
-    return Holder(
-        name=str(entry.get("name") or ""),
-        run=str(entry.get("run") or ""),
-        pid=int(entry.get("pid") or 0),
-        host=str(entry.get("host") or ""),
-        user=str(entry.get("user") or ""),
-        since=float(entry.get("since") or 0.0),
-    )
+    # The lock file may be of another version, or torn.
+    kinds = {"name": str, "run": str, "pid": int, "host": str, "user": str, "since": float}
+    return Holder(**{name: kind(entry.get(name) or kind()) for name, kind in kinds.items()})
