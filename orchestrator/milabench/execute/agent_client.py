@@ -195,9 +195,10 @@ class AgentLink:
 
 
 class AgentNode:
-    """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
+    """Runs steps on one node, by its agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
-    A lost link is reopened for the next step. `own_values` are the names of values that the agent knows better than a request.
+    `name` is the node's in the plan. A lost link is reopened for the next step. `own_values` are the names of values that the
+    agent knows better than a request.
     """
 
     def __init__(
@@ -217,7 +218,10 @@ class AgentNode:
         self._locks: tuple[str, ...] = ()
 
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
-        """Execute one step; see Executor."""
+        """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
+
+        Cancelling the task first ends the step in order: TERM, then KILL. A lost node is an outcome, not an exception.
+        """
         step, link = request.step.id, None
         try:
             link = await self.open()
@@ -241,17 +245,24 @@ class AgentNode:
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
-        """End a running step; see Executor."""
+        """End a running step; a grace of 0 kills at once. No-op when it is not running.
+
+        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout
+        when `late` says what it was too late for.
+        """
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
         await self._request_if_alive("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
 
     async def release(self, group: str) -> float | None:
-        """Release a group at the start barrier; see Executor."""
+        """Release the steps of a group from the start barrier, and those that reach it later.
+
+        Return the time on the node's clock, in unix seconds; None when the node cannot be asked.
+        """
         reply = await self._request_if_alive("release", {"group": group})
         return float(reply["t"]) if reply is not None and reply.get("ok") else None
 
     async def stop(self, step: str) -> None:
-        """Stop a step that has done its work; see Executor."""
+        """Tell a step that its load is no longer needed. No-op when it is not running."""
         await self._request_if_alive("stop", {"step": step, "reason": "all of the group have their observations"})
 
     async def _request_if_alive(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
@@ -263,14 +274,17 @@ class AgentNode:
         return None
 
     async def port(self) -> int | None:
-        """Return a port that is free on the node; see Executor."""
+        """Return a port that is free on the node now; None when the node cannot be asked."""
         try:
             return int((await (await self.open()).request("port"))["port"])
         except (LostError, Unreachable, KeyError):
             return None
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Hold the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
+        """Hold the devices' locks until `close`; without `wait` return the current holders instead.
+
+        Raises Unreachable when the node cannot be asked.
+        """
         if not names:
             return ()
 
@@ -355,7 +369,7 @@ class AgentNode:
 
 
 def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None) -> AgentNode:
-    """Return the local machine as an Executor. `run_id` marks every process of the run, so it must be unique."""
+    """Return the local machine as a node. `run_id` marks every process of the run, so it must be unique."""
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
     async def open_link() -> AgentLink:

@@ -14,18 +14,17 @@ from typing import Any, Literal
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.events.rundir import attempt_stem
+from milabench.events.rundir import RunWriter, attempt_stem
+from milabench.execute.agent_client import AgentNode
 from milabench.execute.api import (
     BarrierEvent,
     Emit,
     Ended,
-    Executor,
     Frame,
     Holder,
     Notice,
     Outcome,
     Progress,
-    Recorder,
     ServerReady,
     Started,
     StepRequest,
@@ -109,8 +108,8 @@ class ExecutionResult:
 
 async def execute(
     plan: Plan,
-    executors: Mapping[str, Executor],
-    recorder: Recorder,
+    executors: Mapping[str, AgentNode],
+    recorder: RunWriter,
     progress: Callable[[Progress], object],
     settings: ExecutionSettings | None = None,
 ) -> ExecutionResult:
@@ -132,8 +131,8 @@ class Engine:
     def __init__(
         self,
         plan: Plan,
-        executors: Mapping[str, Executor],
-        recorder: Recorder,
+        executors: Mapping[str, AgentNode],
+        recorder: RunWriter,
         progress: Callable[[Progress], object],
         settings: ExecutionSettings,
     ) -> None:
@@ -145,7 +144,7 @@ class Engine:
         self._outcomes: dict[str, Outcome] = dict.fromkeys(settings.passed, Outcome("passed"))
         self._attempts: dict[str, int] = {}
         self._ended: dict[str, Outcome] = {}  # of the group that runs
-        self._running: dict[str, Executor] = {}
+        self._running: dict[str, AgentNode] = {}
         self._unrecorded: dict[str, OSError] = {}
         self._has_complained = False
         self._interrupts = 0
