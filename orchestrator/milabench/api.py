@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from milabench.errors import UsageError
 from milabench.report.registry import FORMATS
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import CompareRequest, Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.session import CollectingReporter, Reporter, Session
 
 if TYPE_CHECKING:
@@ -167,16 +167,15 @@ def compare(
         raise UsageError("compare needs two or more runs, the baseline first")
     if not 0 < margin <= 1:
         raise UsageError(f"margin: expected more than 0 and at most 1, got {margin}")
-    compared = compare_runs(
-        [fspath(run) for run in runs],
-        Session(reporter or CollectingReporter()),
+    request = CompareRequest(
+        runs=tuple(fspath(run) for run in runs),
         base=_path(base),
         margin=margin,
         per=per,
         weights=weights if isinstance(weights, Mapping) else _path(weights),
         costs=_path(costs),
     )
-    return ComparisonResult(compared.comparison)
+    return ComparisonResult(compare_runs(request, Session(reporter or CollectingReporter())).comparison)
 
 
 def accept(

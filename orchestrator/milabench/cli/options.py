@@ -171,6 +171,11 @@ def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decor
     return verb
 
 
+def collected_as(parameter: str, kind: type) -> Decorator:
+    """Let a verb's function receive those of its parameters that are fields of `kind` as one `parameter: kind`."""
+    return lambda function: gathered(function, parameter, kind, ())
+
+
 # `suite_options`, `plan_options` and `retry_options` import what takes 5 ms: verbs without these options do not wait for it.
 def suite_options(
     *, selection: bool = True, environment: bool = False, reach: bool = False, ask: bool = False, nodes: bool = False

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from milabench.cli.options import (
+    collected_as,
     detach_option,
     display_option,
     file_option,
@@ -20,7 +20,8 @@ from milabench.cli.options import (
 )
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.run_suite import RunSettings
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
@@ -43,24 +44,24 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
 @file_option(
-    "--sizer-save", help="Add the batch sizes of the run, with their memory and rate, to this file of observations."
+    "--sizer-save",
+    "save_sizes",
+    help="Add the batch sizes of the run, with their memory and rate, to this file of observations.",
 )
 @detach_option
 @display_option
+@collected_as("settings", RunSettings)
 def command(
     options: SuiteOptions,
     extent: Extent,
-    failed: str | None,
-    retry: RetryPolicy,
-    validations: str | None,
+    settings: RunSettings,
     dry_run: bool,
     as_json: bool,
-    sizer_save: Path | None,
     detach: bool,
     display: str,
 ) -> int:
     """Run and measure the selected benchmarks."""
-    from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+    from milabench.workflow.run_suite import execute_runs, prepare_runs
 
     if not extent.run_name:
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
@@ -76,9 +77,8 @@ def command(
         return DONE
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")
-    if sizer_save is not None and extent.ab is not None:
+    if settings.save_sizes is not None and extent.ab is not None:
         raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
-    settings = RunSettings(failed=failed, validations=validations or "all", save_sizes=sizer_save, retry=retry)
     prepared = prepare_runs(options, extent, settings, session)
 
     def execute(handover: DetachHandover | None = None) -> int:

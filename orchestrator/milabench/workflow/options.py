@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,44 @@ class Extent:
     ab: tuple[Path, Path] | None = None
     run_name: str = ""
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRequest:
+    """Which runs are reported, by name or path, by default the latest, and how.
+
+    `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
+    `compat`, the score of milabench 1.3. `from_db`: read summaries from the results store, at `location` or in the base,
+    instead of records.
+    """
+
+    runs: tuple[str, ...] = ()
+    base: Path | None = None
+    reference: str | None = None
+    weights: Path | None = None
+    score: str = "index"
+    validations: str | None = None
+    from_db: bool = False
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """Which runs, or JSON reports of runs, are compared, by name or path, and how.
+
+    `margin` is the relative difference below which nothing is called faster or slower. `per` is `system`, all instances
+    together, or `instance`. `weights` and `costs` are YAML files that replace the suite's and the system files'. `why`:
+    list what differs between the systems.
+    """
+
+    runs: tuple[str, ...]
+    base: Path | None = None
+    margin: float = 0.01
+    per: Literal["system", "instance"] = "system"
+    weights: Path | Mapping[str, float] | None = None
+    costs: Path | None = None
+    validations: str | None = None
+    why: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

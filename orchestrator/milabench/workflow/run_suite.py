@@ -28,13 +28,12 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 class RunSettings:
     """How a suite is run, and which part of it.
 
-    `failed` names a run: only what did not pass
-    in it is run; empty means the latest run. `validations` are the checks, `all`, `none` or `name,...`. `save_sizes` is a
-    file that the observed batch sizes are added to.
+    `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
+    (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to.
     """
 
     failed: str | None = None
-    validations: str = "all"
+    validations: str | None = None
     save_sizes: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
@@ -62,7 +61,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     now = int(time.time())
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-    checks = tuple(parse_checks(settings.validations))
+    checks = tuple(parse_checks(settings.validations or "all"))
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
