@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from milabench.errors import UsageError
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.report.registry import FORMATS
-from milabench.workflow.options import CompareRequest, Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import CompareRequest, Extent, SuiteOptions
 from milabench.workflow.session import CollectingReporter, Reporter, Session
 
 if TYPE_CHECKING:

@@ -289,6 +289,6 @@ _RETRY = (
 
 def retry_options(function: Verb) -> Verb:
     """Give a verb the options on failures and held devices; its function receives them as one `retry: RetryPolicy`."""
-    from milabench.workflow.options import RetryPolicy
+    from milabench.execute.retry_policy import RetryPolicy
 
     return gathered(function, "retry", RetryPolicy, _RETRY)

@@ -61,6 +61,7 @@ def command(
     display: str,
 ) -> int:
     """Run and measure the selected benchmarks."""
+    from milabench.workflow.detach import run_detachable
     from milabench.workflow.run_suite import execute_runs, prepare_runs
 
     if not extent.run_name:
@@ -81,11 +82,7 @@ def command(
         raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
     prepared = prepare_runs(options, extent, settings, session)
 
-    def execute(handover: DetachHandover | None = None) -> int:
+    def execute(handover: DetachHandover | None) -> int:
         return max(code for _, code in execute_runs(prepared, session, handover))
 
-    if detach:
-        from milabench.workflow.detach import run_detached
-
-        return run_detached("run", execute, session)
-    return execute()
+    return run_detachable("run", execute, session, detach=detach)

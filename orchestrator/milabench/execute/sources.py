@@ -12,8 +12,9 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from unearth.fetchers import Fetcher, PyPIClient
 
 _T = TypeVar("_T")
-_Ts = TypeVarTuple("_Ts")
 _BLOCK = 1 << 20
 _PAUSES_S = (0.3, 1.0, 2.0)
 
@@ -159,7 +159,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
                 silent.append(mask(index))
             elif link.filename == source.file:
                 try:
-                    _patiently(_copy, link, client, into)
+                    _patiently(partial(_copy, link, client, into))
                 except (httpx2.HTTPError, OSError) as error:
                     raise EnvironmentFailed(f"{label}: fetching it from {link.redacted} failed: {error}") from None
                 return
@@ -232,7 +232,7 @@ def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[s
             trusted_hosts=where.trusted_hosts,
         )
         try:
-            for package in _patiently(_listed, finder, project):
+            for package in _patiently(partial(_listed, finder, project)):
                 yield location, package.link
         except (httpx2.HTTPError, OSError, ValueError) as error:
             yield location, error
@@ -242,16 +242,16 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
     return list(finder.find_all_packages(project, allow_yanked=True))
 
 
-def _patiently(ask: Callable[[*_Ts], _T], *arguments: *_Ts) -> _T:
+def _patiently(ask: Callable[[], _T]) -> _T:
     """Retry the request when the network fails for a moment."""
     import httpx2
 
     for pause_s in _PAUSES_S:
         try:
-            return ask(*arguments)
+            return ask()
         except httpx2.TransportError:
             time.sleep(pause_s)
-    return ask(*arguments)
+    return ask()
 
 
 def _sha256(link: Link) -> str | None:

@@ -36,6 +36,7 @@ from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
 from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.remote_host import remote_node
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
@@ -43,7 +44,6 @@ from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.node_query import node_addresses
-from milabench.workflow.options import RetryPolicy
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
@@ -172,14 +172,9 @@ def continue_plan(
         settings = ExecutionSettings(
             values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
             makedirs=_folders,
-            marks=lambda step: (retry.markers[step.id],) if step.id in retry.markers else (),
             locks=_device_locks(whole, context) if plan.phase == "run" else {},
-            wait=retry.wait,
             preamble=lambda step: _preamble(step, context, description),
-            prior_attempts=retry.attempts,
-            passed=retry.passed,
-            max_retries=retry.max_retries,
-            max_failures=retry.max_failures,
+            retry=retry,
             extend_plan=more,
             missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
         )

@@ -86,19 +86,3 @@ class CompareRequest:
     costs: Path | None = None
     validations: str | None = None
     why: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """Whether to wait for devices, retries of a failed step, and the number of failures after which nothing starts.
-
-    `attempts` are those that a resumed run has behind it, by step, and `passed` its steps that have passed. `markers` are
-    the files, by step, that say that a step need not be done again.
-    """
-
-    wait: bool = False
-    max_retries: int = 0
-    max_failures: int | None = None
-    attempts: Mapping[str, int] = field(default_factory=dict)
-    passed: frozenset[str] = frozenset()
-    markers: Mapping[str, str] = field(default_factory=dict)

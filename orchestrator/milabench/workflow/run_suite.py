@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.execute.retry_policy import RetryPolicy
+from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.events.rundir import Run

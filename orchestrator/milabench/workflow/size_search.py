@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.sizing import Observation, largest_fitting
 from milabench.workflow.context import CommandContext, read_context, read_single_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.planning import plan_single_suite, suite_values
 from milabench.workflow.preflight import require_ready
 from milabench.workflow.scaling_files import observed_batch_sizes, save_observations

@@ -20,8 +20,9 @@ from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.files import base_folder, write_file
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 from milabench.workflow.session import Session
 

@@ -13,9 +13,10 @@ from milabench.errors import RecordError
 from milabench.events.model import Data
 from milabench.events.replay import replay
 from milabench.events.rundir import find_run
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.files import base_folder, checkout_suite
 from milabench.workflow.install import install
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 from milabench.workflow.session import Session
 

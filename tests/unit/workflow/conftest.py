@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from milabench.events.rundir import Run, open_run
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.model import Node
 from milabench.plan.model import Plan
 from milabench.workflow import execution
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.session import CollectingReporter, Session
 from tests.fake_node import FakeNode
 
