@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +15,7 @@ from milabench.cli.terminal import terminal_session
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.workflow.session import Session
+from milabench.workflow.session import Session
 
 
 @click.command("plan")

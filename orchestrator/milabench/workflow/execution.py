@@ -19,7 +19,7 @@ from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Line, Meta
-from milabench.events.rundir import RunWriter, create_run, open_run, stems
+from milabench.events.rundir import RunWriter, create_run, open_run, read_batches, stems
 from milabench.events.wire import encode
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import (
@@ -237,7 +237,6 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
     if not config.get("metrics"):
         return ""
     from milabench.analysis.log_metrics import LogFold, metrics_of
-    from milabench.events.rundir import read_batches
 
     fold = LogFold(metrics_of(config))
     with contextlib.suppress(RecordError):

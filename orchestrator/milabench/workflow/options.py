@@ -51,6 +51,17 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRequest:
+    """A search for the largest batch size of a benchmark, between `least` and `most`; `save` is added what was observed."""
+
+    bench: str
+    least: int = 1
+    most: int | None = None
+    save: Path | None = None
+    wait: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
     """Which runs are reported, by name or path, by default the latest, and how.
 

@@ -13,6 +13,7 @@ from milabench.config.schema import Suite
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
+from milabench.plan.environ import secret_names
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.workflow.context import CommandContext, read_context
@@ -296,7 +297,6 @@ def _describe_side(context: CommandContext, name: str) -> RunDescription:
 def suite_values(context: CommandContext) -> dict[str, Any]:
     """Return the selected benchmarks as resolved, without their secrets: what a later reader needs of the suite."""
     from milabench.config.show import benchmark_completions
-    from milabench.plan.environ import secret_names
 
     values = {bench.config.name: benchmark_completions(bench.config) for bench in context.benches}
     for value in values.values():

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench.analysis.compare import Comparison, System, compare_systems
+from milabench.analysis.job_mix import costs_of
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
@@ -31,7 +33,6 @@ from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.compare import Comparison
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Tracing
 
@@ -161,8 +162,6 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     Raises UsageError for fewer than two, NothingSelected, RecordError, and
     ConfigError for bad weights or costs.
     """
-    from milabench.analysis.compare import System, compare_systems
-    from milabench.analysis.job_mix import costs_of
     from milabench.analysis.system_diff import system_differences
 
     if len(request.runs) < 2:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from milabench.analysis.log_metrics import LogFold, metrics_of
 from milabench.analysis.memory_usage import MemoryFold, Usage
@@ -37,7 +36,7 @@ _USER_VARIABLES = ("PYTHONPATH", "OMP_NUM_THREADS")
 class TaskOptions:
     """Which task of which file is run, and how it is changed; see the options of `milabench driver`.
 
-    `edits` replace options of the command by name: epochs, kvstore, dtype.
+    `epochs`, `kvstore` and `dtype` replace options of the command.
     """
 
     config_file: Path | None = None
@@ -47,7 +46,9 @@ class TaskOptions:
     num_gpus: int | None = None
     framework: str | None = None
     metrics_suffix: str | None = None
-    edits: Mapping[str, Any] = field(default_factory=dict)
+    epochs: int | None = None
+    kvstore: str | None = None
+    dtype: str | None = None
     timeout_s: float | None = None
 
     @property
@@ -111,7 +112,7 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
         hint = f"give --metrics-policy {section} --command-to-execute CMD"
         raise ConfigError(Problem(task.where, task.name, what, hint))
     as_benchmark(task, workers_of(os.environ.get(WORKERS, "")))
-    return edited(task, num_gpus=options.num_gpus, **options.edits)
+    return edited(task, num_gpus=options.num_gpus, epochs=options.epochs, kvstore=options.kvstore, dtype=options.dtype)
 
 
 def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, options: TaskOptions) -> Path:
