@@ -47,13 +47,7 @@ from milabench.workflow.task_driver import CONFIG, RESULT, TaskOptions, run_task
 @display_option
 @collected_as("options", TaskOptions)
 def command(
-    options: TaskOptions,
-    data_set: str | None,
-    result: Path,
-    base: Path | None,
-    wait: bool,
-    as_json: bool,
-    display: str,
+    options: TaskOptions, data_set: str | None, result: Path, base: Path | None, wait: bool, as_json: bool, display: str
 ) -> int:
     """Run a task of a .cfg file and write the metrics found in its log to a JSON file."""
     session = terminal_session(display)

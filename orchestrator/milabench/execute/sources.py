@@ -21,7 +21,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
 from milabench.execute.thread_map import thread_map
-from milabench.execute.venv import Installed, Report, hold_lock, make_folder
+from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.plan.dirs import Dirs
 from milabench.plan.install import source_json
 
@@ -35,25 +35,18 @@ _PAUSES_S = (0.3, 1.0, 2.0)
 
 
 def fetch_sources(
-    sources: Sequence[Source],
-    dirs: Dirs,
-    *,
-    environ: Mapping[str, str],
-    report: Report,
-    pip: Mapping[str, str] | None = None,
-    jobs: int = 4,
-    force: bool = False,
+    sources: Sequence[Source], dirs: Dirs, options: InstallOptions, report: Report
 ) -> tuple[Installed, ...]:
     """Make every source ready; one that fails does not keep the others from being fetched.
 
-    `pip` are pip's settings (None asks pip, when something is to be fetched); `force` unpacks existing ones again,
-    from the archive in the cache when its hash is right. Raises EnvironmentFailed when the base folder cannot be
-    written.
+    With `force`, existing ones are unpacked again, from the archive in the cache when its hash is right. Raises
+    EnvironmentFailed when the base folder cannot be written.
     """
+    environ, force = options.environ, options.force
     if not force and all(is_fetched(dirs, source) for source in sources):
         return tuple(Installed(name=source.folder) for source in sources)
     make_folder(Path(dirs.code))
-    where = indexes(pip if pip is not None else pip_settings(environ), environ)
+    where = indexes(options.pip if options.pip is not None else pip_settings(environ), environ)
 
     def outcome(source: Source) -> Installed:
         is_new = force or not is_fetched(dirs, source)
@@ -67,7 +60,7 @@ def fetch_sources(
             report(f"{source.folder}: ready")
         return Installed(name=source.folder, is_new=is_new)
 
-    return thread_map(outcome, sources, jobs=jobs)
+    return thread_map(outcome, sources, jobs=options.jobs)
 
 
 def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], *, force: bool) -> None:

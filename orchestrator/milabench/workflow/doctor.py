@@ -47,24 +47,17 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
         why = f" ({reason})" if reason else ""
         yield NodeFinding(what="accelerator", state="note", says=f"none found{why}: benchmarks run on the processor")
     for device in node.details.get("lost") or ():
-        yield NodeFinding(
-            what=f"{device['arch']} {device['index']}",
-            state="bad",
-            says=f"does not answer: {device['lost']}; reset it or reboot, or hide it with the visible-devices variable",
-        )
+        says = f"does not answer: {device['lost']}; reset it or reboot, or hide it with the visible-devices variable"
+        yield NodeFinding(what=f"{device['arch']} {device['index']}", state="bad", says=says)
     for variable, value in (node.details.get("hidden_by") or {}).items():
         yield NodeFinding(what=variable, state="note", says=f"{value!r} selects among the accelerators of this machine")
     load = node.details.get("load") or [0.0]
     busy = load[0] > max(1.0, 0.5 * node.cpu_count)
-    yield NodeFinding(
-        what="load",
-        state="note" if busy else "ok",
-        says=f"{load[0]:.2f} runnable on average over a minute{': measurements now will be noisy' if busy else ''}",
-    )
-    for tool, why in (
-        ("uv", "environments are made with pip, which takes longer"),
-        ("git", "programs from git cannot be fetched"),
-    ):
+    noisy = ": measurements now will be noisy" if busy else ""
+    says = f"{load[0]:.2f} runnable on average over a minute{noisy}"
+    yield NodeFinding(what="load", state="note" if busy else "ok", says=says)
+    needs = {"uv": "environments are made with pip, which takes longer", "git": "programs from git cannot be fetched"}
+    for tool, why in needs.items():
         # In an environment that is not activated, uv is beside the interpreter and not on PATH.
         path = shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
         yield NodeFinding(what=tool, state="ok" if path else "note", says="found" if path else f"not found: {why}")
