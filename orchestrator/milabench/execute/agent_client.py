@@ -25,6 +25,10 @@ LEAVE_S = 15.0
 NOTHING_LEFT = "no leftover processes"
 
 
+OnWaiting = Callable[[Sequence[Mapping[str, Any]]], object]
+"""What is called with the holders of what a request waits for."""
+
+
 class LostError(Exception):
     """The agent is gone; the text says how."""
 
@@ -70,8 +74,7 @@ class AgentLink:
         self._writer = writer
         self._how_it_ended = describe_end
         self._numbers = 0
-        self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
-        self._waiting: dict[int, Callable[[Sequence[Mapping[str, Any]]], object]] = {}
+        self._requests: dict[int, tuple[asyncio.Future[Mapping[str, Any]], OnWaiting]] = {}
         self._steps: dict[str, _Watched] = {}
         self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         """What the agent reports about itself; LostError when it ended instead."""
@@ -85,7 +88,7 @@ class AgentLink:
         fields: Mapping[str, object] | None = None,
         *,
         within_s: float | None = ANSWER_S,
-        waiting: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _: None,
+        waiting: OnWaiting = lambda _: None,
     ) -> Mapping[str, Any]:
         """Return the reply to a request, `{"ok", ...}`; until then `waiting` is called with who holds what it asks for.
 
@@ -96,8 +99,7 @@ class AgentLink:
         self._numbers += 1
         number = self._numbers
         future = asyncio.get_running_loop().create_future()
-        self._replies[number] = future
-        self._waiting[number] = waiting
+        self._requests[number] = future, waiting
         try:
             self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
             with contextlib.suppress(OSError):  # the reader notices the loss and reports more about it
@@ -107,8 +109,7 @@ class AgentLink:
             self._writer.close()  # an agent that does not answer must not continue: this ends its lease
             raise LostError(f"the agent did not answer '{verb}' within {within_s:g} s") from None
         finally:
-            self._replies.pop(number, None)
-            self._waiting.pop(number, None)
+            self._requests.pop(number, None)
 
     async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
         """Send a start request; return its reply and the watched step."""
@@ -169,13 +170,12 @@ class AgentLink:
                     watched.ended.set_result(json.loads(payload))
             case "reply":
                 reply = json.loads(payload)
-                future = self._replies.get(reply["id"])
-                if future is not None and not future.done():
+                if reply["id"] in self._requests and not (future := self._requests[reply["id"]][0]).done():
                     future.set_result(reply)
             case "waiting":
                 message = json.loads(payload)
-                if message["id"] in self._waiting:
-                    self._waiting[message["id"]](message["holders"])
+                if message["id"] in self._requests:
+                    self._requests[message["id"]][1](message["holders"])
             case "hello":
                 if not self.hello.done():
                     self.hello.set_result(json.loads(payload))
@@ -187,7 +187,8 @@ class AgentLink:
         if self._beating is not None:
             self._beating.cancel()
         lost = LostError(how)
-        for future in (self.hello, *self._replies.values(), *(watched.ended for watched in self._steps.values())):
+        replies = (future for future, _ in self._requests.values())
+        for future in (self.hello, *replies, *(watched.ended for watched in self._steps.values())):
             if not future.done():
                 future.set_exception(lost)
                 future.exception()  # a waiter sees it; an abandoned future must not cause a warning

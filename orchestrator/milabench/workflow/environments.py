@@ -68,6 +68,11 @@ def sources(context: CommandContext) -> dict[str, Source | None]:
     return {bench.config.name: bench.declared.source for bench in context.benches if bench.declared is not None}
 
 
+def programs(context: CommandContext) -> tuple[Source, ...]:
+    """Return the sources of the selected benchmarks' programs, each once."""
+    return tuple(dict.fromkeys(source for source in sources(context).values() if source is not None))
+
+
 def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ...]:
     """Return the images of the selected benchmarks' containers, each once; `cache` is the node's, by default this machine's.
 

@@ -185,8 +185,7 @@ def check_active_environment(context: CommandContext, how: InstallOptions) -> No
     session = context.session
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
-    wanted = tuple(dict.fromkeys(source for source in environments.sources(context).values() if source is not None))
-    fetched = fetch_sources(wanted, context.dirs, how, progress_report(session))
+    fetched = fetch_sources(environments.programs(context), context.dirs, how, progress_report(session))
     problems = [str(result) for result in fetched if result.why]
     installed = installed_packages()
     for bench in context.benches:

@@ -62,6 +62,16 @@ class SizeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """How a timing audit is run; `shuffle`: in random order within each block of processes."""
+
+    base: Path | None = None
+    shuffle: bool = True
+    use_current_env: bool = False
+    wait: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
     """Which runs are reported, by name or path, by default the latest, and how.
 
