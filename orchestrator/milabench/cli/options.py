@@ -173,6 +173,7 @@ def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decor
 
 def collected_as(parameter: str, kind: type) -> Decorator:
     """Let a verb's function receive those of its parameters that are fields of `kind` as one `parameter: kind`."""
+    # Stands last, next to the function: what other decorators have collected may be a field of `kind` too.
     return lambda function: gathered(function, parameter, kind, ())
 
 
@@ -278,11 +279,7 @@ _RETRY = (
         help="Immediate retries of a failed step; every attempt is kept.",
     ),
     click.option(
-        "--maxfail",
-        "max_failures",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Start no more steps after N failures.",
+        "--maxfail", "max_failures", type=click.IntRange(1), metavar="N", help="Start no more steps after N failures."
     ),
 )
 

@@ -21,4 +21,5 @@ class RetryPolicy:
     max_failures: int | None = None
     attempts: Mapping[str, int] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
+    # An agent makes them itself when the step passes: a control plane that is killed loses no finished step.
     markers: Mapping[str, str] = field(default_factory=dict)

@@ -70,11 +70,7 @@ def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_context(
-    options: SuiteOptions,
-    session: Session,
-    extent: Extent = ALL_DEFAULTS,
-    *,
-    warn: bool = True,
+    options: SuiteOptions, session: Session, extent: Extent = ALL_DEFAULTS, *, warn: bool = True
 ) -> CommandContext:
     """Read suite, system, this machine and, where `options` say so, the other nodes.
 

@@ -22,16 +22,7 @@ from milabench.events.model import Config, Line, Meta
 from milabench.events.rundir import RunWriter, create_run, open_run, read_batches, stems
 from milabench.events.wire import encode
 from milabench.execute.agent_client import AgentNode, local_node
-from milabench.execute.api import (
-    BarrierEvent,
-    Ended,
-    Frame,
-    Notice,
-    Progress,
-    ServerReady,
-    Started,
-    Waiting,
-)
+from milabench.execute.api import BarrierEvent, Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text
 from milabench.execute.interrupts import interrupts, run_deferring_signals
 from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator

@@ -46,6 +46,7 @@ class Extent:
     precision: float | None = None
     budget_s: float | None = None
     ab: tuple[Path, Path] | None = None
+    # Empty where no run is made: `{run_name}` in the arguments of prepare.py is part of its marker's digest.
     run_name: str = ""
     seed: int | None = None
 

@@ -61,12 +61,7 @@ class Request:
 
 
 def expand_requests(
-    options: SuiteOptions,
-    extent: Extent,
-    session: Session,
-    *,
-    stamp: str,
-    is_part: bool = False,
+    options: SuiteOptions, extent: Extent, session: Session, *, stamp: str, is_part: bool = False
 ) -> tuple[Request, ...]:
     """Return the requests of a command, one for each run: several where the system file has a `multirun`.
 

@@ -40,11 +40,7 @@ def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Sessio
     """
     suite = checkout_suite("small_systems.yaml", "timing-audit measures with a checkout of the project, as `run` does")
     options = SuiteOptions(
-        config_file=suite,
-        select=BENCHMARK,
-        base=request.base,
-        use_current_env=request.use_current_env,
-        ask_nodes=True,
+        config_file=suite, select=BENCHMARK, base=request.base, use_current_env=request.use_current_env, ask_nodes=True
     )
     install(options, session)
     options = replace(options, overrides=tuple(audit_overrides(factors, request.shuffle)))
