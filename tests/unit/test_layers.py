@@ -42,6 +42,7 @@ EDGES = {
     "devices/locks.py",
     "facts/probe.py",
     "bench/load.py",
+    "events/atomic_write.py",
     "events/rundir.py",
     "events/replay.py",
     "bundle/signing.py",

@@ -36,7 +36,7 @@ Expand = Callable[..., tuple[Request, ...]]
 @pytest.fixture
 def expand(session: Session, options: SuiteOptions) -> Expand:
     def requests(suite: SuiteOptions = options, is_part: bool = False, **extent: Any) -> tuple[Request, ...]:
-        return expand_requests(suite, Extent(**extent), session, run_name="run", stamp="NOW", seed=1, is_part=is_part)
+        return expand_requests(suite, Extent(**extent, run_name="run", seed=1), session, stamp="NOW", is_part=is_part)
 
     return requests
 
