@@ -12,7 +12,7 @@ from milabench.cli.options import base_option, file_option, validations_option
 from milabench.cli.terminal import terminal_session
 
 if TYPE_CHECKING:
-    from milabench.analysis.compare import Per
+    from milabench.analysis.comparison_model import Per
 
 
 def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -51,8 +51,9 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     show_default=True,
     help="Compare all instances together, or one of them (a device, a job).",
 )
+@click.option("--across", is_flag=True, help="Compare also benchmarks whose arguments differ.")
 @file_option(
-    "--weights", metavar="FILE", help="Weights by benchmark, and declared work, instead of the suite's (YAML)."
+    "--weights", metavar="FILE", help="Weights by benchmark, and declared work, instead of the suites' (YAML)."
 )
 @file_option(
     "--costs",
@@ -67,13 +68,14 @@ def command(
     as_json: bool,
     output: Path | None,
     why: bool,
+    across: bool,
     margin: float,
     per: Per,
     weights: Path | None,
     costs: Path | None,
     validations: str | None,
 ) -> int:
-    """Compare runs, or JSON reports of runs, with the first of them."""
+    """Compare runs, or JSON reports of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
     form = pick_format(form, as_json, output)
@@ -88,6 +90,7 @@ def command(
         costs=costs,
         validations=validations,
         why=why,
+        across=across,
     )
     write_output(compared.render(form), output)
     return comparison_exit_code(compared.comparison)
