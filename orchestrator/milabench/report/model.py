@@ -288,7 +288,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
-    headings, is_text = ("bench", "metric", "median", "units", "n"), (True, True, False, True, False)
+    headings, is_text = ("bench", "metric", "median", "units", "processes"), (True, True, False, True, False)
     table = Table(title="other metrics", headings=headings, is_text=is_text, rows=tuple(rows))
     return (table,) if rows else ()
 

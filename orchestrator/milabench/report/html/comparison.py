@@ -226,11 +226,15 @@ def _memory(comparison: Comparison) -> list[Child]:
 
 
 def _resource_cells(comparison: Comparison, row: ComparisonRow) -> tuple[str, ...]:
-    benches = [_bench(system, row.bench) for system in comparison.systems]
+    # Of several sessions the one that overlapped least.
+    overlaps = [
+        min((b.overlap for s in system.sessions if (b := _bench(s, row.bench)) and b.overlap is not None), default=None)
+        for system in comparison.systems
+    ]
     return (
         row.bench,
         *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
-        *("" if bench is None or bench.overlap is None else f"{100 * bench.overlap:.1f}" for bench in benches),
+        *("" if overlap is None else f"{100 * overlap:.1f}" for overlap in overlaps),
         *(model.format_number(side.energy_j) for side in row.sides),
         *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
     )
@@ -289,9 +293,10 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
         children.append(note(f"Known by a report alone, without records to draw: {', '.join(lacking)}."))
     for row in comparison_text.by_ratio(comparison.rows):
         benches = [
-            (system.name, sign[system.name], bench)
+            (session.summary.run if system.later else system.name, sign[system.name], bench)
             for system in comparison.systems
-            if (bench := _bench(system, row.bench)) is not None
+            for session in system.sessions
+            if (bench := _bench(session, row.bench)) is not None
         ]
         children.append(
             foldable(
