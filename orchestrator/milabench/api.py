@@ -171,7 +171,9 @@ def compare(
     if not 0 < margin <= 1:
         raise UsageError(f"margin: expected more than 0 and at most 1, got {margin}")
     request = CompareRequest(
-        runs=tuple(fspath(run) if isinstance(run, str | PathLike) else tuple(map(fspath, run)) for run in runs),
+        runs=tuple(
+            fspath(run) if isinstance(run, str | PathLike) else tuple(fspath(each) for each in run) for run in runs
+        ),
         base=_path(base),
         margin=margin,
         per=per,
