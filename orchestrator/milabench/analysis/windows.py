@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
-from operator import rshift, sub, truediv
+from operator import add, rshift, sub, truediv
 from typing import NamedTuple
 
 from milabench.analysis.intervals import most_bounds
@@ -134,11 +134,13 @@ class Part:
 
     def host_ns(self) -> int:
         """Return the sum of their durations on the host's clock, in nanoseconds."""
+        return sum(sum(self._host_ns(indices)) for indices in self._ranges)
+
+    def _host_ns(self, indices: range) -> Sequence[int]:
         series = self.series
         if isinstance(series, Columns):
-            return sum(series.host(index) for indices in self._ranges for index in indices)
-        column = memoryview(series.lasted if series.host_ns is None else series.host_ns)
-        return sum(sum(column[indices.start : indices.stop]) for indices in self._ranges)
+            return [series.host(index) for index in indices]
+        return memoryview(series.lasted if series.host_ns is None else series.host_ns)[indices.start : indices.stop]
 
     def steps_before(self) -> int:
         """Return the number of steps of the series before the first of them."""
@@ -159,19 +161,19 @@ class Part:
         return [TimeSpan(self._begin_ns(indices), self._end_ns(indices[-1])) for indices in self._ranges]
 
     def cycles_ns(self, pauses: Sequence[TimeSpan] = ()) -> list[int] | None:
-        """Return the nanoseconds from the begin of each to that of the next, without `pauses`; None if they have no order."""
+        """Return the nanoseconds from the end of the one before each to its own, without `pauses`; None if they have no order."""
         t0_ns, cycles, spans = self.series.t0_ns, list[int](), self.spans()
         if spans is None:
             return None
         for indices, span in zip(self._ranges, spans, strict=True):
-            begins = [span.start_ns, *t0_ns[indices.start + 1 : indices.stop], span.stop_ns]
-            own = list(map(sub, begins[1:], begins))
+            bounds = [span.start_ns, *map(add, t0_ns[indices.start : indices.stop], self._host_ns(indices))]
+            own = list(map(sub, bounds[1:], bounds))
             if min(own) < 0:
                 return None
             for pause in pauses:
-                index = max(0, bisect_right(begins, pause.start_ns) - 1)
-                while index < len(own) and begins[index] < pause.stop_ns:
-                    own[index] -= max(0, min(begins[index + 1], pause.stop_ns) - max(begins[index], pause.start_ns))
+                index = max(0, bisect_right(bounds, pause.start_ns) - 1)
+                while index < len(own) and bounds[index] < pause.stop_ns:
+                    own[index] -= max(0, min(bounds[index + 1], pause.stop_ns) - max(bounds[index], pause.start_ns))
                     index += 1
             cycles += own
         return cycles

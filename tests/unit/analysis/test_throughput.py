@@ -172,6 +172,14 @@ def test_a_rhythm_is_measured_in_whole_periods() -> None:
     assert (short.period, short.doubts) == (None, ("short",))
 
 
+def test_a_window_that_begins_with_a_gap_is_cut_to_whole_periods_too() -> None:
+    """Warm-up is an epoch; then six epochs of ten steps in a second, with 0.6 s before each: 80 items in 1.6 s."""
+    warm_up = [step(1 + index / 10, 0.1, warmup=True) for index in range(10)]
+    steps = [step(2 + 1.6 * (index // 10) + 0.6 + index % 10 / 10, 0.1) for index in range(60)]
+    found = rate([asked(), window(2.0, 11.6), *warm_up, *steps])
+    assert (found.value, found.period) == (pytest.approx(50.0), 10)
+
+
 def test_the_steps_that_were_warm_up_are_counted() -> None:
     warm = [step(1.0 + 0.2 * k, 0.2, warmup=True) for k in range(10)]
     left = [step(3.0 + 0.2 * k, 0.2) for k in range(20)]
