@@ -184,13 +184,13 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
         jobs.setdefault((slot, step.repeat), []).append(result)
     for (slot, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
-            throughput = _job_throughput([member.measured for member in members])
+            throughput = job_throughput([member.measured for member in members])
             if throughput is not None and throughput.value >= SMALLEST:
                 steps = tuple(member.step.id for member in members)
                 yield ReplicateResult(steps=steps, slot=slot, repeat=repeat, throughput=throughput)
 
 
-def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
+def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     """Return the rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:

@@ -231,9 +231,9 @@ def _wall(part: Part, pauses: Sequence[Pause]) -> _Wall:
         overlap_ns = sum(_common_ns(span, pause) for span in spans)
         if overlap_ns:
             by_pause[pause.name] = by_pause.get(pause.name, 0.0) + overlap_ns / 1e9
-    merged = _merged(pauses)
-    paused_ns = sum(_common_ns(span, paused) for span in spans for paused in merged)
-    within_ns = sum(map(part.overlap_ns, merged))
+    apart = merged(pauses)
+    paused_ns = sum(_common_ns(span, paused) for span in spans for paused in apart)
+    within_ns = sum(map(part.overlap_ns, apart))
     between_ns = span_ns - part.host_ns() - (paused_ns - within_ns)
     return _Wall((span_ns - paused_ns) / 1e9, max(0, between_ns) / 1e9, paused_ns / 1e9, within_ns / 1e9, by_pause)
 
@@ -242,26 +242,26 @@ def _common_ns(span: TimeSpan, pause: Pause | TimeSpan) -> int:
     return max(0, min(span.stop_ns, pause.stop_ns) - max(span.start_ns, pause.start_ns))
 
 
-def _merged(pauses: Iterable[Pause]) -> list[TimeSpan]:
-    """Return the times of pauses, none of which overlap: one inside another counts once."""
-    merged: list[TimeSpan] = []
-    for _, start_ns, stop_ns in sorted(pauses, key=lambda pause: pause.start_ns):
-        if merged and start_ns <= merged[-1].stop_ns:
-            merged[-1] = TimeSpan(merged[-1].start_ns, max(merged[-1].stop_ns, stop_ns))
+def merged(pauses: Iterable[Pause | TimeSpan]) -> list[TimeSpan]:
+    """Return the times of pauses in order, none of which overlap: one inside another counts once."""
+    apart: list[TimeSpan] = []
+    for pause in sorted(pauses, key=lambda pause: pause.start_ns):
+        if apart and pause.start_ns <= apart[-1].stop_ns:
+            apart[-1] = TimeSpan(apart[-1].start_ns, max(apart[-1].stop_ns, pause.stop_ns))
         else:
-            merged.append(TimeSpan(start_ns, stop_ns))
-    return merged
+            apart.append(TimeSpan(pause.start_ns, pause.stop_ns))
+    return apart
 
 
 def _stalls(part: Part, pauses: Sequence[Pause]) -> Stalls:
-    cycles_ns = part.cycles_ns(_merged(pauses))
+    cycles_ns = part.cycles_ns(merged(pauses))
     if cycles_ns is None:
         return Stalls()
     return stalls(cycles_ns, part.items_of_each() if part.items_each is None else None)
 
 
 def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep | None:
-    cycles_ns = part.cycles_ns(_merged(pauses))
+    cycles_ns = part.cycles_ns(merged(pauses))
     if cycles_ns is None:
         return None
     longest = max(range(len(cycles_ns)), key=cycles_ns.__getitem__)
