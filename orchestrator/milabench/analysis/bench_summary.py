@@ -207,10 +207,12 @@ def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
         values = [throughput.value for throughput in throughputs]
         value = geometric_mean(values) if throughputs[0].basis == "metric" else math.fsum(values)
         return replace(throughputs[0], value=value, doubts=known)
+    items, step_s = math.fsum(total.items for total in totals), max(total.step_seconds for total in totals)
     slowest = max(throughputs, key=lambda throughput: max((total.seconds for total in throughput.totals), default=0.0))
     return replace(
         slowest,
-        value=math.fsum(total.items for total in totals) / max(total.seconds for total in totals),
+        value=items / max(total.seconds for total in totals),
+        steps_rate=items / step_s if slowest.steps_rate is not None and step_s > 0 else None,
         observations=sum(throughput.observations for throughput in throughputs),
         totals=tuple(totals),
         left_out=math.fsum(throughput.left_out for throughput in throughputs),

@@ -184,12 +184,14 @@ def _combined(parts: Sequence[Part], pauses: Sequence[Pause], basis: Basis) -> T
         for part, wall in zip(parts, walls, strict=True)
     ]
     items = math.fsum(total.items for total in totals)
-    if items <= 0:
+    if items <= 0 or max(total.seconds for total in totals) <= 0:  # all of it may be a pause
         return None
     index = max(range(len(totals)), key=lambda rank: totals[rank].seconds)
     slowest, part, wall = totals[index], parts[index], walls[index]
     step_s = max(total.step_seconds for total in totals)
-    spread, correlation = variation_and_lag1(part.rates(), slowest.items / slowest.step_seconds)
+    # Of one whose steps are nothing but pauses, only the time between them is left.
+    own_s = slowest.step_seconds if slowest.step_seconds > 0 else slowest.seconds
+    spread, correlation = variation_and_lag1(part.rates(), slowest.items / own_s)
     return Throughput(
         value=items / slowest.seconds,
         units=part.series.units,

@@ -12,8 +12,9 @@ from typing import Any
 
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
-from milabench.analysis.summary_model import BenchSummary, Failure, Summary, mappings
-from milabench.report.document import Entry, Table
+from milabench.analysis.steady_state import agree
+from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings
+from milabench.report.document import Entry, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
@@ -31,7 +32,7 @@ _FLAGS = {
     "--precision": "precision",
     "--budget": "budget",
 }
-_METRICS_ELSEWHERE = ("rate", "first_step")
+_METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +205,34 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
         rows.append((name, *cells, units[name], percent((most - least) / most if most > 0 else None)))
     is_text = (True, *(False for _ in nodes), True, False)
     return (Table(title="by node", headings=("bench", *nodes, "units", "apart%"), is_text=is_text, rows=tuple(rows)),)
+
+
+def window_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return what is behind the number of a launch, for those of which there is something to say; empty for none."""
+    rows = []
+    for process in (process for bench in ordered(summary.benchmarks) for process in bench.processes):
+        rate = process.throughput
+        was_longer = rate.steady is not None and rate.steady.settled_at > 0
+        is_apart = rate.steps_rate is not None and not agree(rate.steps_rate, rate.value)
+        long_step = rate.long_step
+        cells = (
+            f"{rate.warm_up_steps} of {rate.all_steps} steps" if was_longer else "",
+            "" if long_step is None else f"{long_step.lasted_s:.3g} s, {long_step.at_s:.3g} s into the window",
+            ", ".join(f"{name} {share:.1%}" for name, share in rate.pauses.items()),
+            f"{format_number(rate.steps_rate)} {rate.units}" if is_apart else "",
+            f"{rate.between_steps:.1%} of the time" if is_apart and rate.between_steps else "",
+        )
+        if any(cells):
+            rows.append((launch_name(process), *cells))
+    headings = ("launch", "warm-up", "longest step", "pauses, not in perf", "rate within steps", "between steps")
+    table = words_table("windows", headings, rows)
+    return (table.without_empty()[0],) if rows else ()
+
+
+def launch_name(process: ReplicateResult) -> str:
+    """Return the step of a launch, of a job the first one and how many more there are."""
+    others = len(process.steps) - 1
+    return process.steps[0] + (f" and {others} more" if others else "")
 
 
 def failures(summary: Summary) -> list[Entry]:

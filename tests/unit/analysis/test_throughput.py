@@ -103,6 +103,14 @@ def test_a_pause_inside_a_step_is_left_out_once_and_so_is_one_within_another() -
     assert found.pauses == {"checkpoint": pytest.approx(0.4), "upload": pytest.approx(0.2)}
 
 
+def test_a_window_that_is_nothing_but_a_pause_has_no_number() -> None:
+    events = [asked(), window(0.0, 3.0), step(1.0, 0.5), step(1.5, 0.5), pause("checkpoint", 0.0, 3.0)]
+    assert measure("b", events).throughput is None
+    # Only between its steps.
+    events = [asked(), window(0.0, 4.0), step(1.0, 0.5), step(2.0, 0.5), pause("a", 1.0, 1.5), pause("b", 2.0, 2.5)]
+    assert rate(events).value == pytest.approx(16 / 0.5)
+
+
 def test_a_pause_outside_of_the_window_changes_nothing() -> None:
     events = [step(1.0, 1.0), step(2.0, 1.0)]
     found = rate([*complete_window(), *events, pause("validation", 0.0, 0.9), pause("validation", 3.1, 9.0)])

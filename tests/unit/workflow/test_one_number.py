@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from milabench.events.model import Config, Event
+from milabench.events.model import Config, Data, Event
 from milabench.events.rundir import Run, open_run
 from tests.recorded_run import Recorded, data, record
 
@@ -166,8 +168,38 @@ def test_a_replay_of_a_recorded_run_ends_each_step_with_the_number_of_the_report
             assert re.search(rf"{re.escape(step)}: passed, {re.escape(shown(number))} .+, [\d.]+ s\n", table), step
 
 
-def test_what_the_records_say_is_what_a_window_of_two_steps_is_worth(milabench: Milabench, base: Path) -> None:
-    run = record(base, Recorded(bench="tiny", is_complete=False, events=launch(steps=12)), name="tiny")
-    bench = json.loads(milabench("report", str(run.path), "--format", "json").out)["benchmarks"][0]
-    assert (bench["validity"], bench["perf"]) == ("suspect", pytest.approx(80.0))
-    assert "short" in bench["reasons"]
+def ended_by_itself(base: Path, name: str, *, asked: int = 40) -> Run:
+    """A program that was over after two steps and 0.2 s of its window."""
+    _, *events, window = launch(steps=12)
+    assert isinstance(window, Data)
+    early = data(task="train", window={**window.data["window"], "why": "loop-end"})
+    events = [Config(step="", data={"measure": {"window_steps": asked, "window_s": 0}}), *events, early]
+    return record(base, Recorded(bench="tiny", devices=(), is_complete=False, events=tuple(events)), name=name)
+
+
+@pytest.mark.parametrize("asked", [2, 40])
+@pytest.mark.parametrize("bound", ["1 items/s", "0.5 x reference"])
+@pytest.mark.parametrize("confidence", ["none", "0.95"])
+def test_a_window_of_two_steps_is_accepted_by_no_criterion(
+    milabench: Milabench, base: Path, tmp_path: Path, bound: str, confidence: str, asked: int
+) -> None:
+    ended_by_itself(base, "tiny", asked=asked), ended_by_itself(base, "before", asked=asked)
+    criteria = f"benchmarks: {{tiny: {{minimum: {bound}, confidence: {confidence}}}}}\n"
+    (tmp_path / "a.yaml").write_text(criteria)
+    said = milabench("accept", "tiny", "--criteria", "a.yaml", "--reference", "before")
+    assert (said.code, said.out.split(":")[0]) == (8, "INCONCLUSIVE")
+    # Where even a confidence could be reached, the doubt remains.
+    assert ("its number is suspect (short)" in said.out) == (confidence == "none")
+
+
+def test_one_launch_has_no_standard_error(milabench: Milabench, base: Path) -> None:
+    run, other = ended_by_itself(base, "tiny"), ended_by_itself(base, "other")
+    (bench,) = json.loads(milabench("report", str(run.path), "--format", "json").out)["benchmarks"]
+    assert (bench["validity"], bench["reasons"], bench["perf"]) == ("suspect", ["short"], pytest.approx(80.0))
+    heading, _, row = milabench("report", str(run.path)).out.split("\n\n")[1].splitlines()
+    cells = dict(zip(map(str.strip, heading.split("|")), map(str.strip, row.split("|")), strict=True))
+    assert (cells["perf"], cells["sem%"], cells["std%"]) == ("80.00", "", "")
+    (found,) = csv.DictReader(io.StringIO(milabench("report", str(run.path), "--format", "csv").out))
+    assert (found["sem"], found["ci95_low"], found["mde"]) == ("", "", "")
+    compared = milabench("compare", str(run.path), str(other.path)).out
+    assert not re.search(r"\b0\.0+ ?%|±\d", compared), compared
