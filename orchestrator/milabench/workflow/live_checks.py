@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from milabench.analysis.step_results import ChecksOf
 
 
-READERS = ("milabench.workflow.run_checks", "milabench.workflow.summaries", "milabench.analysis.summary")
+READERS = (
+    *("milabench.workflow.run_checks", "milabench.workflow.summaries", "milabench.analysis.summary"),
+    *("milabench.analysis.rate_so_far", "milabench.report.model"),
+)
 SWITCH_S = 0.0005
 
 

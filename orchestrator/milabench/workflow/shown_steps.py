@@ -79,16 +79,18 @@ class ShownSteps:
         return texts
 
     def _number(self, members: Sequence[Step]) -> str:
-        from milabench.analysis.bench_summary import job_throughput
-        from milabench.report.model import format_number
-
         found = []
         for member in members:
             outcome, attempt = self._ended[member.id]
             measured = self._measured(member.id, attempt) if outcome == "passed" else None
             if measured is not None:
                 found.append(replace(measured, series=()))  # of millions of observations only the totals are needed
-        throughput = job_throughput(found) if len(found) == len(members) else None
+        if len(found) < len(members):
+            return ""
+        from milabench.analysis.bench_summary import job_throughput
+        from milabench.report.model import format_number
+
+        throughput = job_throughput(found)
         if throughput is None or throughput.value < SMALLEST:
             return ""
         return f"{format_number(throughput.value)} {throughput.units}".rstrip()

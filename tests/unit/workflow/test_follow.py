@@ -127,6 +127,24 @@ def test_of_an_ended_step_only_the_end_is_shown_and_of_a_running_one_its_progres
     ]
 
 
+def test_a_step_that_ends_while_it_is_watched_ends_with_its_number_and_one_before_is_not_read(
+    writer: RunWriter,
+) -> None:
+    window = record(task="train", window={"start_ns": 0, "stop_ns": 4 * 10**9, "why": "complete"})
+    for step in "ab":
+        writer.journal(started(step))
+        writer.append(step, step_record(0, warmup=True) + step_record(1) + step_record(2.5) + window)
+    writer.journal(ended("a", "passed"))
+    display = RecordingDisplay()
+    view = RunView(open_run(writer.path), display, JournalClock())
+    view.update()
+    assert ("end", "a", "passed", "", "") in display.since()
+    writer.journal(ended("b", "passed"))
+    view.update()
+    # 20 items from the end of the warm-up, at 0.5 s, to 3 s.
+    assert display.since() == [("end", "b", "passed", "", "8.0000 items/s")]
+
+
 def test_a_later_attempt_is_followed_in_its_own_file(writer: RunWriter) -> None:
     display = RecordingDisplay()
     view = RunView(open_run(writer.path), display, JournalClock())
