@@ -208,25 +208,35 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
 
 
 def window_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return what is behind the number of a launch, for those of which there is something to say; empty for none."""
-    rows = []
-    for process in (process for bench in ordered(summary.benchmarks) for process in bench.processes):
-        rate = process.throughput
-        was_longer = rate.steady is not None and rate.steady.settled_at > 0
-        is_apart = rate.steps_rate is not None and not agree(rate.steps_rate, rate.value)
-        long_step = rate.long_step
-        cells = (
-            f"{rate.warm_up_steps} of {rate.all_steps} steps" if was_longer else "",
-            "" if long_step is None else f"{long_step.lasted_s:.3g} s, {long_step.at_s:.3g} s into the window",
-            ", ".join(f"{name} {share:.1%}" for name, share in rate.pauses.items()),
-            f"{format_number(rate.steps_rate)} {rate.units}" if is_apart else "",
-            f"{rate.between_steps:.1%} of the time" if is_apart and rate.between_steps else "",
-        )
-        if any(cells):
-            rows.append((launch_name(process), *cells))
-    headings = ("launch", "warm-up", "longest step", "pauses, not in perf", "rate within steps", "between steps")
-    table = words_table("windows", headings, rows)
-    return (table.without_empty()[0],) if rows else ()
+    """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
+    cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
+    rows = [row for row in cells if any(row[1:])]
+    headings = ("bench", "warm-up", "longest step", "pauses, not in perf", "rate within steps", "between steps")
+    title = "windows: of each benchmark the launch that has the most of it"
+    return (words_table(title, headings, rows).without_empty()[0],) if rows else ()
+
+
+def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
+    rates = [process.throughput for process in processes]
+    longer = [rate for rate in rates if rate.steady is not None and rate.steady.settled_at > 0]
+    long_steps = [(step.lasted_s, step.at_s, p) for p in processes if (step := p.throughput.long_step) is not None]
+    pauses: dict[str, float] = {}
+    for rate in rates:
+        pauses |= {name: max(share, pauses.get(name, 0.0)) for name, share in rate.pauses.items()}
+    apart = [(rate.steps_rate / rate.value, rate) for rate in rates if rate.steps_rate is not None]
+    apart = [(ratio, rate) for ratio, rate in apart if not agree(ratio, 1.0)]
+    warm_up = long_step = within = between = ""
+    if longer:
+        most = max(longer, key=lambda rate: rate.warm_up_steps / max(1, rate.all_steps))
+        warm_up = f"{most.warm_up_steps} of {most.all_steps} steps"
+    if long_steps:
+        lasted_s, at_s, process = max(long_steps, key=lambda step: step[0])
+        long_step = f"{lasted_s:.3g} s, {at_s:.3g} s into the window of {launch_name(process)}"
+    if apart:
+        _, most = max(apart, key=lambda pair: pair[0])
+        within = f"{format_number(most.steps_rate)} {most.units}"
+        between = f"{most.between_steps:.1%} of the time" if most.between_steps else ""
+    return warm_up, long_step, ", ".join(f"{name} {share:.1%}" for name, share in pauses.items()), within, between
 
 
 def launch_name(process: ReplicateResult) -> str:

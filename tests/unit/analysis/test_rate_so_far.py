@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from milabench.analysis.rate_so_far import RateSoFar, sums_of
 from milabench.events.batch_decoder import decode_lines
 from milabench.events.model import Config, Data, Event
 from milabench.events.wire import encode
+from milabench.execute.agent.ring import RingReader
 
 NS = 10**9
 
@@ -120,3 +124,40 @@ def test_observations_without_a_place_follow_each_other() -> None:
 def test_what_is_no_observation_changes_nothing(data: dict[str, Any]) -> None:
     assert sums_of(Data(step="b", data=data)) == {}
     assert folded([Data(step="b", data=data)]) == {}
+
+
+def ring(path: Path, slots: Sequence[tuple[int, ...]]) -> RingReader:
+    """A file of observations as a process leaves it; see protocol.md, section 10."""
+    header = bytearray(4096)
+    meta = json.dumps({"task": "train", "units": "items/s", "rank": 2, "kind": "rate"}).encode()
+    numbers = (len(slots), len(slots), 0, 0, 0, 0, 60, 0, 0, len(slots), len(meta))
+    struct.pack_into("<8s11q", header, 0, b"MBRING01", *numbers)
+    header[512 : 512 + len(meta)] = meta
+    path.write_bytes(bytes(header) + b"".join(struct.pack("<8q", *slot) for slot in slots))
+    return RingReader(str(path), world_size=4)
+
+
+def test_the_sums_of_the_agent_are_those_of_its_records(tmp_path: Path) -> None:
+    """Warm-up, then the window; thousandths of items, a device clock, parts, and one step that took no time."""
+    warm_up, parts, thousandths = 1, 8, 4
+    slots = [
+        *((number, number * NS, NS // 2, 8, -1, 1, warm_up, -1) for number in range(3)),
+        (3, 5, 6, 7, -1, 0, parts, 0),
+        (3, 3 * NS, NS // 2, 8, NS // 4, 1, 0, 1000),
+        (4, 4 * NS, 0, 8, -1, 1, 0, -1),
+        (5, 5 * NS, NS, 1500, -1, 4, thousandths, -1),
+    ]
+    reader = ring(tmp_path / "r.ring", slots)
+    records, count = reader.drain(0.0)
+    assert count == 6
+    sums = reader.last
+    assert sums["spans"] == [[0, 2 * NS + NS // 2, 24, 1], [3 * NS, 6 * NS, 9.5, 0]]
+    assert (sums["rank"], sums["progress"]) == (2, [len(slots), 60])
+    rate = RateSoFar()
+    rate.add(sums)
+    # From the end of the warm-up at 2.5 s to 6 s.
+    assert rate.shown()["rate"] == pytest.approx(9.5 / 3.5)
+    assert folded(list(decode_lines(records, "b"))) | {"progress": sums["progress"]} == rate.shown()
+    assert reader.drain(0.0) == (b"", 0)
+    assert reader.last == {}
+    reader.close()

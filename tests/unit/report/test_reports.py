@@ -115,7 +115,7 @@ def placed(*spans: tuple[float, float], **more: Any) -> tuple[Event, ...]:
 
 
 def windows(steps: Iterable[Recorded], path: Path) -> dict[str, dict[str, str]]:
-    """The table of windows, by launch and heading; empty where there is none."""
+    """The table of windows, by benchmark and heading; empty where there is none."""
     return {
         row[0]: dict(zip(table.headings, row, strict=True))
         for table in model.window_tables(summarise(record(path, *steps)))
@@ -137,17 +137,18 @@ def test_the_table_of_windows_says_what_is_behind_a_number(tmp_path: Path) -> No
         [
             Recorded(bench="paused", events=paused),
             Recorded(bench="apart", events=apart),
+            Recorded(bench="apart", repeat=1, events=placed(*steps[:40], *((4.1 + b, s) for b, s in steps[:40]))),
             Recorded(bench="slow", events=slow),
             Recorded(bench="plain", events=placed(*steps)),
         ],
         tmp_path,
     )
-    assert "plain.D0" not in found
-    assert found["paused.D0"]["pauses, not in perf"] == "validation 14.8%"
-    assert found["paused.D0"]["longest step"] == "1.5 s, 10 s into the window"
-    assert found["apart.D0"]["rate within steps"] == "80.00 items/s"
-    assert found["apart.D0"]["between steps"] == "33.3% of the time"
-    assert found["slow.D0"]["warm-up"] == "33 of 133 steps"
+    assert "plain" not in found
+    assert found["paused"]["pauses, not in perf"] == "validation 14.8%"
+    assert found["paused"]["longest step"] == "1.5 s, 10 s into the window of paused.D0"
+    assert found["apart"]["rate within steps"] == "80.00 items/s"
+    assert found["apart"]["between steps"] == "33.3% of the time"
+    assert found["slow"]["warm-up"] == "33 of 133 steps"
 
 
 def test_all_formats_have_the_windows_and_the_old_score_its_rate(tmp_path: Path) -> None:
