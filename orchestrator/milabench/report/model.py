@@ -14,6 +14,7 @@ from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings
+from milabench.analysis.throughput import Throughput
 from milabench.report.document import Entry, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
 
@@ -219,7 +220,12 @@ def window_tables(summary: Summary) -> tuple[Table, ...]:
 def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
     rates = [process.throughput for process in processes]
     longer = [rate for rate in rates if rate.steady is not None and rate.steady.settled_at > 0]
-    long_steps = [(step.lasted_s, step.at_s, p) for p in processes if (step := p.throughput.long_step) is not None]
+    # Where a window has few steps, each holds much of it: one that is like the others is not worth naming.
+    long_steps = [
+        (step.lasted_s, step.at_s, process)
+        for process in processes
+        if (step := process.throughput.long_step) is not None and step.lasted_s > 2 * _mean_step_s(process.throughput)
+    ]
     pauses: dict[str, float] = {}
     for rate in rates:
         pauses |= {name: max(share, pauses.get(name, 0.0)) for name, share in rate.pauses.items()}
@@ -237,6 +243,11 @@ def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
         within = f"{format_number(most.steps_rate)} {most.units}"
         between = f"{most.between_steps:.1%} of the time" if most.between_steps else ""
     return warm_up, long_step, ", ".join(f"{name} {share:.1%}" for name, share in pauses.items()), within, between
+
+
+def _mean_step_s(rate: Throughput) -> float:
+    slowest = max(rate.totals, key=lambda total: total.seconds)
+    return slowest.seconds / max(1, slowest.observations)
 
 
 def launch_name(process: ReplicateResult) -> str:
