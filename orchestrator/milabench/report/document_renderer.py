@@ -64,6 +64,7 @@ def run_document(summary: Summary) -> Document:
         model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
         Value(name="score", text=model.score_line(summary)),
         Notes(lines=model.LEGEND),
+        *model.window_tables(summary),
         *_ab_blocks(summary),
         *model.node_tables(summary),
         *section("failures", model.failures(summary)),

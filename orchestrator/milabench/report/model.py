@@ -12,8 +12,10 @@ from typing import Any
 
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
-from milabench.analysis.summary_model import BenchSummary, Failure, Summary, mappings
-from milabench.report.document import Entry, Table
+from milabench.analysis.steady_state import agree
+from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings
+from milabench.analysis.throughput import Throughput
+from milabench.report.document import Entry, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
@@ -21,7 +23,7 @@ _SELECTING = ("--select", "--exclude", "--run-name")
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 _RERUN_OPTIONS = ("config_file", "system_file", "base", "max_jobs", "arch", "profile", "repeat", "precision", "budget")
-_METRICS_ELSEWHERE = ("rate", "first_step")
+_METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,54 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
         rows.append((name, *cells, units[name], percent((most - least) / most if most > 0 else None)))
     is_text = (True, *(False for _ in nodes), True, False)
     return (Table(title="by node", headings=("bench", *nodes, "units", "apart%"), is_text=is_text, rows=tuple(rows)),)
+
+
+def window_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
+    cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
+    rows = [row for row in cells if any(row[1:])]
+    headings = ("bench", "warm-up", "longest step", "pauses, not in perf", "rate within steps", "between steps")
+    title = "windows: of each benchmark the launch that has the most of it"
+    return (words_table(title, headings, rows).without_empty()[0],) if rows else ()
+
+
+def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
+    rates = [process.throughput for process in processes]
+    longer = [rate for rate in rates if rate.steady is not None and rate.steady.settled_at > 0]
+    # Where a window has few steps, each holds much of it: one that is like the others is not worth naming.
+    long_steps = [
+        (step.lasted_s, step.at_s, process)
+        for process in processes
+        if (step := process.throughput.long_step) is not None and step.lasted_s > 2 * _mean_step_s(process.throughput)
+    ]
+    pauses: dict[str, float] = {}
+    for rate in rates:
+        pauses |= {name: max(share, pauses.get(name, 0.0)) for name, share in rate.pauses.items()}
+    apart = [(rate.steps_rate / rate.value, rate) for rate in rates if rate.steps_rate is not None]
+    apart = [(ratio, rate) for ratio, rate in apart if not agree(ratio, 1.0)]
+    warm_up = long_step = within = between = ""
+    if longer:
+        most = max(longer, key=lambda rate: rate.warm_up_steps / max(1, rate.all_steps))
+        warm_up = f"{most.warm_up_steps} of {most.all_steps} steps"
+    if long_steps:
+        lasted_s, at_s, process = max(long_steps, key=lambda step: step[0])
+        long_step = f"{lasted_s:.3g} s, {at_s:.3g} s into the window of {launch_name(process)}"
+    if apart:
+        _, most = max(apart, key=lambda pair: pair[0])
+        within = f"{format_number(most.steps_rate)} {most.units}"
+        between = f"{most.between_steps:.1%} of the time" if most.between_steps else ""
+    return warm_up, long_step, ", ".join(f"{name} {share:.1%}" for name, share in pauses.items()), within, between
+
+
+def _mean_step_s(rate: Throughput) -> float:
+    slowest = max(rate.totals, key=lambda total: total.seconds)
+    return slowest.seconds / max(1, slowest.observations)
+
+
+def launch_name(process: ReplicateResult) -> str:
+    """Return the step of a launch, of a job the first one and how many more there are."""
+    others = len(process.steps) - 1
+    return process.steps[0] + (f" and {others} more" if others else "")
 
 
 def failures(summary: Summary) -> list[Entry]:

@@ -138,7 +138,7 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
     children.append(note(text))
     if summary.ab is not None:
         children += _pairs(summary.ab)
-    return [*children, *map(html_table, model.node_tables(summary))]
+    return [*children, *map(html_table, (*model.window_tables(summary), *model.node_tables(summary)))]
 
 
 def _interval(bench: BenchSummary) -> str:
