@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from milabench.analysis.compare import Comparison, System
+from milabench.analysis.host_load import busy_text
 from milabench.events.json_access import as_mapping, mappings_in
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
@@ -19,7 +20,7 @@ _MOST_VALUE = 300  # characters of a value that are shown
 
 # Keys that name a location or a time rather than a property, or that are reported elsewhere.
 _NO_PROPERTY = frozenset(
-    ("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "disk", "absent", "shm_mib")
+    ("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "runnable", "disk", "absent", "shm_mib")
 )
 _NO_PROPERTY |= {"memory_available_mib", "temperature", "processes", "serial", "definition", "tags", "url", "inherits"}
 _NO_PROPERTY |= {"pid", "boot"}
@@ -132,6 +133,7 @@ def _machine(system: System) -> dict[str, str]:
     table = _joined(
         _flat(as_mapping(node.get("details")))
         | _flat({key: value for key, value in node.items() if key not in ("devices", "details")})
+        | _flat({"busy when the run began": busy_text(node)})
         for node in nodes
     )
     if nodes:
