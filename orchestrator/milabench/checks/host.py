@@ -66,9 +66,11 @@ class ContendedCheck(Check):
 
     def verdict(self) -> Verdict:
         """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
-        window = self.context.readings.window
-        count = sum(window is None or window[0] <= time <= window[1] for time in self._time)
-        if window is None or count < LEAST_READINGS or not self._processors:
+        # Without a window the number is of the whole step.
+        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
+        start, stop = window
+        count = sum(start <= time <= stop for time in self._time)
+        if count < LEAST_READINGS or not self._processors:
             return self.passed({"readings": count})
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
@@ -86,7 +88,7 @@ class ContendedCheck(Check):
             "own": own,
             "run_delay": delay,
             "waited": waited,
-            "swapped_MiB": None if swapped is None else swapped * (window[1] - window[0]) / 2**20,
+            "swapped_MiB": None if swapped is None else swapped * (stop - start) / 2**20,
             "pressure": {name: used[name] for name in _PRESSURES},
         }
         # Of a processor at least: a program that mostly sleeps waits for each wake-up, also where nobody else is.

@@ -104,6 +104,15 @@ def test_what_lies_outside_the_window_does_not_count() -> None:
     assert (said.verdict, said.numbers["foreign"]) == ("pass", pytest.approx(0, abs=1e-9))
 
 
+def test_a_step_without_a_window_is_judged_as_a_whole() -> None:
+    check = ContendedCheck(StepContext(step="s"))
+    assert check.verdict().numbers == {"readings": 0}
+    for event in readings(20, own=1.0, foreign=0.5):
+        check.observe(event)
+    said = check.verdict()
+    assert (said.verdict, said.numbers["foreign"]) == ("warn", pytest.approx(0.5))
+
+
 def test_a_window_between_two_readings_is_not_judged_and_says_so() -> None:
     said = judged(*readings(own=1.0, foreign=3.0), stop=START + 1.9)
     assert (said.verdict, said.numbers) == ("pass", {"readings": 2})
