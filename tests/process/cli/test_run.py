@@ -10,10 +10,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.commands import ROOT, Said
+from tests.commands import OF_A_BUSY_HOST, ROOT, Said
 from tests.processes import CEILING_S, until
 
 from .conftest import HERE
@@ -37,7 +38,7 @@ def report(milabench: Callable[..., Said]) -> dict[str, object]:
     return json.loads(said.out)
 
 
-def bench(milabench: Callable[..., Said], name: str) -> dict[str, object]:
+def bench(milabench: Callable[..., Said], name: str) -> dict[str, Any]:
     (found,) = [each for each in report(milabench)["benchmarks"] if each["bench"] == name]
     return found
 
@@ -48,7 +49,7 @@ def test_a_benchmark_that_behaves_passes_and_is_reported_with_its_unit(prepared:
     found = bench(prepared, "good")
     assert (found["outcome"], found["units"], found["processes"]) == ("passed", "items/s", 1)
     assert found["perf"] > 0
-    assert found["reasons"] == ["short"]
+    assert set(found["reasons"]) - OF_A_BUSY_HOST == {"short"}
 
 
 def test_a_name_with_a_space_is_a_name(prepared: Callable[..., Said]) -> None:
