@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from milabench.errors import UsageError
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.report.registry import FORMATS
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import CompareRequest, Extent, SuiteOptions
 from milabench.workflow.session import CollectingReporter, Reporter, Session
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class PlanResult:
     estimate: PlanEstimate
 
     def __str__(self) -> str:
-        from milabench.plan.show import plan_text
+        from milabench.plan.model import plan_text
         from milabench.workflow.estimate import estimate_lines
 
         return "\n".join([plan_text(self.plan), *estimate_lines(self.estimate)])
@@ -167,16 +168,15 @@ def compare(
         raise UsageError("compare needs two or more runs, the baseline first")
     if not 0 < margin <= 1:
         raise UsageError(f"margin: expected more than 0 and at most 1, got {margin}")
-    compared = compare_runs(
-        [fspath(run) for run in runs],
-        Session(reporter or CollectingReporter()),
+    request = CompareRequest(
+        runs=tuple(fspath(run) for run in runs),
         base=_path(base),
         margin=margin,
         per=per,
         weights=weights if isinstance(weights, Mapping) else _path(weights),
         costs=_path(costs),
     )
-    return ComparisonResult(compared.comparison)
+    return ComparisonResult(compare_runs(request, Session(reporter or CollectingReporter())).comparison)
 
 
 def accept(
@@ -240,11 +240,11 @@ def plan_suite(
     from milabench.workflow.planning import expand_requests, plan_request
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env)
-    extent = Extent(profile=profile, repeat=repeat)
+    number = int(time.time()) if seed is None else seed
+    extent = Extent(profile=profile, repeat=repeat, run_name="run", seed=number)
 
     def work(session: Session) -> PlanResult:
-        number = int(time.time()) if seed is None else seed
-        requests = expand_requests(options, extent, session, run_name="run", stamp="{time}", seed=number)
+        requests = expand_requests(options, extent, session, stamp="{time}")
         if len(requests) > 1:
             raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give one without")
         budgeted = apply_budget(plan_request(requests[0]))
@@ -291,8 +291,8 @@ def run(
     from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env, query_nodes=True)
-    extent = Extent(profile=profile, repeat=repeat)
-    settings = RunSettings(run_name=run_name, seed=seed, retry=RetryPolicy(wait=wait, max_retries=max_retries))
+    extent = Extent(profile=profile, repeat=repeat, run_name=run_name, seed=seed)
+    settings = RunSettings(retry=RetryPolicy(wait=wait, max_retries=max_retries))
 
     def work(session: Session) -> RunResult:
         prepared = prepare_runs(options, extent, settings, session)

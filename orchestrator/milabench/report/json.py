@@ -27,9 +27,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     value = {
         "schema": SCHEMA,
         "comparison": {
-            "sentence": comparison.sentence,
-            "margin": comparison.margin,
-            "per": comparison.per,
+            **{name: getattr(comparison, name) for name in ("sentence", "margin", "per")},
             "warnings": list(comparison.warnings),
             "systems": [_facts(system) for system in comparison.systems],
             "excluded": [{"bench": bench, "why": why} for bench, why in comparison.excluded],

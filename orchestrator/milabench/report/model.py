@@ -21,17 +21,7 @@ from milabench.report.labels import aim_text, percents, replicates_text
 _SELECTING = ("--select", "--exclude", "--run-name")
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
-_FLAGS = {
-    "--config": "config_file",
-    "--system": "system_file",
-    "--base": "base",
-    "--max-jobs": "max_jobs",
-    "--arch": "arch",
-    "--profile": "profile",
-    "--repeat": "repeat",
-    "--precision": "precision",
-    "--budget": "budget",
-}
+_RERUN_OPTIONS = ("config_file", "system_file", "base", "max_jobs", "arch", "profile", "repeat", "precision", "budget")
 _METRICS_ELSEWHERE = ("rate", "first_step")
 
 
@@ -368,11 +358,11 @@ def rerun_line(summary: Summary, bench: str) -> str:
 def _options(options: Mapping[str, Any]) -> list[str]:
     sides = options.get("ab")
     words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
-    for flag, key in _FLAGS.items():
+    for key in _RERUN_OPTIONS:
         if key == "config_file" and words:
             continue  # the suites are those of the two sides
         if options.get(key) is not None:
-            words += [flag, str(options[key])]
+            words += [f"--{key.removesuffix('_file').replace('_', '-')}", str(options[key])]
     overrides = options.get("overrides")
     for override in overrides if isinstance(overrides, list) else ():
         words += ["--override", str(override)]

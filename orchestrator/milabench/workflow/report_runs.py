@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench.analysis.compare import Comparison, System, compare_systems
+from milabench.analysis.job_mix import costs_of
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.options import CompareRequest, ReportRequest
 from milabench.workflow.report_inputs import (
     ReportSource,
     WeightProfile,
@@ -30,52 +33,38 @@ from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.compare import Comparison, Per
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Tracing
 
 
-def render_report(
-    names: Sequence[str],
-    format_name: str,
-    session: Session,
-    *,
-    base: Path | None = None,
-    reference: str | None = None,
-    weights: Path | None = None,
-    score: str = "index",
-    validations: str | None = None,
-    store: str | None = None,
-) -> str:
-    """Return the report, in a format, on the runs of these names or paths; by default on the latest.
+def render_report(request: ReportRequest, format_name: str, session: Session) -> str:
+    """Return the report in a format.
 
-    `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
-    `compat`, the score of milabench 1.3. `store` is a results store that summaries are read from instead of records.
     Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
     another.
     """
-    if reference is not None and score == "compat":
+    if request.reference is not None and request.score == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
-    profile = read_profile(weights)
-    folder = base_folder(base)
+    profile = read_profile(request.weights)
+    folder = base_folder(request.base)
     tracing = tracing_for(format_name)
     runs: list[Run] = []
-    if store is not None:
-        require_no_records(format_name, reference, validations)
-        from milabench.workflow.results_store import stored_summaries  # few reports need a store
+    if request.from_db:
+        require_no_records(request, format_name)
+        from milabench.workflow.results_store import store_location, stored_summaries  # few reports need a store
 
-        summaries = stored_summaries(store, names)
+        summaries = stored_summaries(store_location(request.base, request.location), request.runs)
     else:
-        runs = [find_run(folder, name) for name in names] if names else [latest_run(folder)]
+        runs = [find_run(folder, name) for name in request.runs] or [latest_run(folder)]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
-        summaries = [summary_of(run, validations, course) for run, course in zip(runs, courses, strict=True)]
+        summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
     require_known_names(profile, summaries)
     if profile.weights is not None:
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
-    if score == "compat":
+    if request.score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
-        summaries = relative_summaries(runs, summaries, folder, reference, session)
+        summaries = relative_summaries(runs, summaries, folder, request.reference, session)
     traces = None if tracing is None else [tracing.of(run) for run in runs]
     return FORMATS[format_name].renderer.render(summaries, traces)
 
@@ -94,12 +83,12 @@ def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
     return Tracing()
 
 
-def require_no_records(format_name: str, reference: str | None, validations: str | None) -> None:
+def require_no_records(request: ReportRequest, format_name: str) -> None:
     """Raise UsageError for options that need a run's records, which a results store does not have."""
     needs_records = {
         "--format html": FORMATS[format_name].draws,
-        "--reference": reference is not None,
-        "--validations": validations is not None,
+        "--reference": request.reference is not None,
+        "--validations": request.validations is not None,
     }
     given = [option for option, is_given in needs_records.items() if is_given]
     if given:
@@ -167,41 +156,26 @@ class RunComparison:
         return FORMATS[format_name].renderer.render_comparison(self.comparison, self.differences, traces)
 
 
-def compare_runs(
-    names: Sequence[str],
-    session: Session,
-    *,
-    format_name: str = "text",
-    base: Path | None = None,
-    margin: float = 0.01,
-    per: Per = "system",
-    weights: Path | Mapping[str, float] | None = None,
-    costs: Path | None = None,
-    validations: str | None = None,
-    why: bool = False,
-) -> RunComparison:
-    """Compare runs, or JSON reports of runs, by name or path; `format_name` is what it will be rendered in.
+def compare_runs(request: CompareRequest, session: Session, format_name: str = "text") -> RunComparison:
+    """Compare runs; `format_name` is what the comparison will be rendered in.
 
-    `margin` is the relative difference below which nothing is called faster or slower. `per` is `system`, all instances
-    together, or `instance`. `weights` and `costs` are YAML files that replace the suite's and the system files'. `why`:
-    list what differs between the systems. Raises UsageError for fewer than two, NothingSelected, RecordError, and
+    Raises UsageError for fewer than two, NothingSelected, RecordError, and
     ConfigError for bad weights or costs.
     """
-    from milabench.analysis.compare import System, compare_systems
-    from milabench.analysis.job_mix import costs_of
     from milabench.analysis.system_diff import system_differences
 
-    if len(names) < 2:
-        raise UsageError(f"one run, '{names[0]}', cannot be compared; name two or more, the baseline first")
+    if len(request.runs) < 2:
+        raise UsageError(f"one run, '{request.runs[0]}', cannot be compared; name two or more, the baseline first")
+    weights = request.weights
     profile = WeightProfile(weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
-    tracing = tracing_for(format_name, compared=len(names))
-    folder = base_folder(base)
-    sources = tuple(find_report_source(folder, name, validations, tracing) for name in names)
+    tracing = tracing_for(format_name, compared=len(request.runs))
+    folder = base_folder(request.base)
+    sources = tuple(find_report_source(folder, name, request.validations, tracing) for name in request.runs)
     paths = [source.run.path.resolve() for source in sources if source.run is not None]
     for path in sorted({path for path in paths if paths.count(path) > 1}):
         session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
     system_names = unique_names(sources)
-    costs_by_name = read_costs(costs, system_names)
+    costs_by_name = read_costs(request.costs, system_names)
     systems = [
         System(
             name=name,
@@ -212,8 +186,10 @@ def compare_runs(
         for name, source in zip(system_names, sources, strict=True)
     ]
     require_known_names(profile, [source.summary for source in sources])
-    comparison = compare_systems(systems, margin=margin, per=per, weights=profile.weights, work=profile.work)
-    differences = system_differences(systems, comparison) if why else None
+    comparison = compare_systems(
+        systems, margin=request.margin, per=request.per, weights=profile.weights, work=profile.work
+    )
+    differences = system_differences(systems, comparison) if request.why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
 
 

@@ -20,11 +20,10 @@ from milabench.report.html.details import (
     selected_steps,
     step_timelines,
 )
-from milabench.report.html.markup import Child, Markup, el, note
+from milabench.report.html.markup import Child, Markup, el, html_table, note
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.report.html.run import device_facts
-from milabench.report.html.tables import html_table
 from milabench.report.registry import SYSTEMS_DRAWN
 
 Traced = Sequence[Sequence[Trace] | None]
