@@ -61,10 +61,10 @@ def machine_s() -> float:
     return sum(fields) / os.sysconf("SC_CLK_TCK")
 
 
-def judged(agent: Any) -> Verdict:
-    check = ContendedCheck(StepContext(step="s"))
-    for line in bytes(agent.records["s"]).splitlines():
-        check.observe(decode(line, "s"))
+def judged(agent: Any, step: str = "s") -> Verdict:
+    check = ContendedCheck(StepContext(step=step))
+    for line in bytes(agent.records[step]).splitlines():
+        check.observe(decode(line, step))
     return check.verdict()
 
 
@@ -107,3 +107,20 @@ def test_a_step_alone_is_not_contended(agent: Any, tmp_path: Path) -> None:
     if busy - numbers["own"] > 0.01 * numbers["processors"]:
         pytest.skip(f"this machine is busy: {json.dumps(numbers)}")
     assert verdict.verdict == "pass"
+
+
+def test_instances_of_a_group_are_not_foreign_to_each_other(agent: Any) -> None:
+    begin, before_s = time.monotonic(), machine_s()
+    steps = ("a", "b")
+    for step in steps:
+        loop = LOOP.replace("100", str(WINDOW_S + 1))
+        agent.start(sys.executable, "-S", "-c", loop, step=step, group="g", group_size=2, **MONITOR)
+    for step in steps:
+        assert agent.end_of(step)["outcome"] == "passed"
+    busy = (machine_s() - before_s) / (time.monotonic() - begin)
+    processors = len(os.sched_getaffinity(0))
+    numbers = [judged(agent, step).numbers for step in steps]
+    used = sum(each["own"] for each in numbers)
+    for each in numbers:
+        assert each["own"] > 0.1
+        assert each["foreign"] == pytest.approx(max(0.0, busy - used), abs=0.15 * processors)
