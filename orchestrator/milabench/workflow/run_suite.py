@@ -83,6 +83,7 @@ def execute_runs(
         for line in budgeted.lines:
             session.info(line)
         planned = budgeted.planned
+        _warn_of_busy_hosts(planned.plan, session)
         executed = execute_plan(
             planned.plan,
             planned.request.context,
@@ -100,6 +101,15 @@ def execute_runs(
         if code == INTERRUPTED:
             break
     return finished
+
+
+def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:
+    from milabench.analysis.host_load import busy_text
+
+    used = {step.node for step in plan.steps}
+    for node in plan.system["nodes"]:
+        if node["name"] in used and (busy := busy_text(node)):
+            session.warn(f"{node['name']}: {busy}; what is measured may be `contended`")
 
 
 def prepare_request(request: Request, failed: str | None = None) -> BudgetedPlan:
