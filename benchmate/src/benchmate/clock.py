@@ -5,6 +5,7 @@ The host's is time.perf_counter_ns, the clock of every `t0_ns`: on Linux it, tim
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -88,7 +89,11 @@ def device_clock() -> DeviceClock | None:
 
 
 def wait_for_devices() -> None:
-    """Wait until JAX has computed every array: it has no events, so both ends of a window wait for the device instead."""
+    """Wait until the accelerators that torch uses are idle, and until JAX has computed every array."""
+    for device in initialized_devices("cuda", "xpu", "hpu"):
+        # Should the device have failed, the program's own next call says so.
+        with contextlib.suppress(RuntimeError):
+            device.synchronize()
     for array in _live_arrays():
         if not array.is_deleted():
             array.block_until_ready()

@@ -64,6 +64,7 @@ class Observer:
         "_flags",
         "_is_closed",
         "_is_drained",
+        "_is_looping",
         "_loop",
         "_measure",
         "_measured",
@@ -71,6 +72,7 @@ class Observer:
         "_warm",
         "_window_start_ns",
         "_writer",
+        "begun",
         "count",
         "is_complete",
         "is_over",
@@ -107,6 +109,9 @@ class Observer:
         self._window_start_ns = 0
         self._loop: object | None = None
         """The loop that began last."""
+        self._is_looping = False
+        self.begun: tuple[int, int, bool] | None = None
+        """Of the loop whose iterator was made last: `count`, the time, and whether the device was marked, just before."""
         self._copied_to: object | None = None
         """The loop whose local variables hold the state of this observer; None as soon as that has changed."""
         self._is_closed = False
@@ -202,6 +207,11 @@ class Observer:
         self.until = start_ns + round(self._measure.window_s * 1e9)
         self._advance = self._at_window_end
 
+    def extend_window(self, pause_ns: int) -> None:
+        """Measure so much longer, where there is a window: a pause is no part of its seconds."""
+        if self._advance == self._at_window_end and not self.is_complete:
+            self.until += pause_ns
+
     def _at_window_end(self, end_ns: int) -> None:
         if self.stopping and self._session.runs_on(self.task, self.ring):
             self.until = end_ns + LOOK_AGAIN_NS
@@ -253,6 +263,22 @@ class Observer:
 
     # Around the loop
 
+    def begin_loop(self) -> None:
+        """Begin the first step of a loop, whose iterator is made next: to start a loader's workers is part of that step."""
+        is_marked = not self._is_looping
+        if is_marked:
+            self._writer.mark_begin()
+        self.begun = self.count, perf_counter_ns(), is_marked
+
+    def _begin_step(self) -> int:
+        """Begin the first step of a loop, now or when its iterator was made, unless another step ended since."""
+        begun, self.begun = self.begun, None
+        if begun is None or begun[0] != self.count:
+            begun = self.count, perf_counter_ns(), False
+        if not begun[2]:
+            self._writer.mark_begin()
+        return begun[1]
+
     def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
         self, iterable: Iterable[T], batch_size: BatchSize = None
     ) -> Iterator[T]:
@@ -268,8 +294,8 @@ class Observer:
         began_ns: int | None = None
         head_word, no_device_clock = HEAD, NO_DEVICE_CLOCK
         ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = self._copies(me)
-        t0_ns = clock()
-        writer.mark_begin()
+        t0_ns = self._begin_step()
+        self._is_looping = True
         try:
             for batch in iterable:
                 fetched_ns = clock()
@@ -324,6 +350,8 @@ class Observer:
             if began_ns is not None and began_ns != t0_ns:
                 self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
             raise
+        finally:
+            self._is_looping = False
         if began_ns is not None:
             self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, EPOCH_END)
         elif self.count:

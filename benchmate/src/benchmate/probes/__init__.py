@@ -6,7 +6,7 @@ Every function takes the overseer first and may be called in any phase before th
 from __future__ import annotations
 
 from benchmate.probes.library_probes import dataloader, optimizer_step, parts, trainer
-from benchmate.probes.patch_probes import argument, calls, iterable, patch, result
+from benchmate.probes.patch_probes import argument, calls, iterable, patch, pause, result
 from benchmate.probes.selector_probes import criterion, loader, loss, replace, value
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "optimizer_step",
     "parts",
     "patch",
+    "pause",
     "replace",
     "result",
     "trainer",

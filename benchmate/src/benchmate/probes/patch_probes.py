@@ -56,17 +56,24 @@ def iterable(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe the loops over what a function returns; generator functions too, and `__iter__` of a class."""
+    """Observe the loops over what a function returns; generator functions too, and `__iter__` of a class.
+
+    Where it returns an iterator, the first step of the loop includes the call, in which a loader may start its workers.
+    """
     probe = Probe(f"iterable {target}", required=required)
 
     def wrap(original: Function) -> Function:
         def replacement(*args: object, **kwargs: object) -> object:
-            result = original(*args, **kwargs)
             task_name = _task_of(probe, task, when, args, kwargs)
             if task_name is None:
-                return result
+                return original(*args, **kwargs)
+            observer = current().observer(task_name, units, stop)
+            observer.begin_loop()
+            result = original(*args, **kwargs)
             probe.fire()
-            return observe_iterable(result, current().observer(task_name, units, stop), batch_size)
+            if inspect.isgenerator(result) or not hasattr(result, "__next__"):
+                observer.begun = None  # the call has not begun to make batches
+            return observe_iterable(result, observer, batch_size)
 
         return replacement
 
@@ -154,6 +161,28 @@ def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *
             probe.fire()
             observe(result)
             return result
+
+        return replacement
+
+    _replace(ov, probe, target, wrap)
+
+
+def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) -> None:
+    """Leave each call of a function out of what is measured; the report shows `name` with its share of the time.
+
+    The function must exist, but need not be called: the window may be complete before its first call.
+    """
+    probe = Probe(f"pause {target}", required=required)
+
+    def wrap(original: Function) -> Function:
+        probe.fire()
+        if any(is_kind(original) for is_kind in (inspect.isgeneratorfunction, inspect.iscoroutinefunction)):
+            probe.failed(ProbeError(f"{target} is a generator or async: what it does happens after its call"))
+            return original
+
+        def replacement(*args: object, **kwargs: object) -> object:
+            with current().pause(name):
+                return original(*args, **kwargs)
 
         return replacement
 
