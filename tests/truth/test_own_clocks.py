@@ -123,8 +123,8 @@ class Place:
         """Those of each rank."""
         return [stamps_of(path) for path in sorted((self.base / "data" / name).glob("stamps.*.txt"))]
 
-    def records(self, name: str, rank: int) -> tuple[Mapping[str, int], list[Mapping[str, Any]]]:
-        """The window that was declared, and the observations of a rank, as they are in the file."""
+    def records(self, name: str, rank: int) -> tuple[dict[str, int], list[Mapping[str, Any]]]:
+        """The window that a rank declared, and its observations, as they are in the file."""
         (path,) = [path for path in self.folder.glob("*.data") if path.name.split(".")[0] == name]
         lines = [
             json.loads(line)["data"]
@@ -133,9 +133,11 @@ class Place:
         ]
         windows = [data["window"] for data in lines if isinstance(data.get("window"), dict) and data["task"] == "train"]
         seen = [data for data in lines if "t0_ns" in data and data["task"] == "train" and data.get("rank", 0) == rank]
-        since = min(window["start_ns"] for window in windows)
-        until = max(window["stop_ns"] for window in windows)
-        return {"since": since, "until": until}, sorted(seen, key=lambda data: data["t0_ns"])
+        seen.sort(key=lambda data: data["t0_ns"])
+        first_ns = next(data["t0_ns"] for data in seen if not data.get("warmup"))
+        # Nothing in the records says whose window it is but when it began.
+        window = min(windows, key=lambda window: abs(window["start_ns"] - first_ns))
+        return {"since": window["start_ns"], "until": window["stop_ns"]}, seen
 
     def counted(self, name: str, rank: int) -> dict[str, int]:
         """The time of the observations that are in the number: those after the warm-up that the report names."""
@@ -153,7 +155,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """All programs, run once in one environment; lightning is in no lock of ours, so it comes from the registry if it is there."""
+    """All programs, run once in one environment. lightning is in no lock of ours: it comes from the registry, if that has it."""
     folder = tmp_path_factory.mktemp("truth")
     shutil.copy(HERE / "suite.yaml", folder)
     for name, bench in LOCKS.items():
@@ -162,7 +164,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             shutil.copy(ROOT / "benchmarks" / bench / file, folder / name)
     base = folder / "base"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
-    milabench = milabench_in({**kept, "MILABENCH_BASE": str(base), "MILABENCH_WAIT": "1"})
+    milabench = milabench_in({**kept, "MILABENCH_BASE": str(base), "MILABENCH_LOCK_DIR": str(folder / "locks")})
     suite = ("--config", str(folder / "suite.yaml"))
     installed = milabench("install", *suite)
     assert installed.code == 0, installed.err

@@ -215,7 +215,7 @@ def jax():
     @jax.jit
     def step(weights, batch):
         loss = lambda w: jnp.mean((jnp.tanh(batch @ w[0]) @ w[1]) ** 2)  # noqa: E731
-        return [w - 0.001 * g for w, g in zip(weights, jax.grad(loss)(weights))]
+        return [w - 0.001 * g for w, g in zip(weights, jax.grad(loss)(weights), strict=True)]
 
     key = jax.random.key(0)
     weights = [jax.random.normal(key, (WIDTH, 1024)), jax.random.normal(key, (1024, WIDTH))]

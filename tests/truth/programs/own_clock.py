@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import pathlib
 import time
 
 
@@ -14,7 +15,7 @@ class OwnClock:
     def __init__(self):
         self.rows = []
         self.since = self.begun = time.perf_counter_ns()
-        self.path = f"stamps.{os.environ.get('RANK', '0')}.txt"
+        self.path = pathlib.Path(f"stamps.{os.environ.get('RANK', '0')}.txt").resolve()
         atexit.register(self.write)
 
     def begin(self):
@@ -24,7 +25,5 @@ class OwnClock:
         self.rows.append((self.since, time.perf_counter_ns(), items))
 
     def write(self):
-        with open(self.path, "w") as file:
-            print("begin", self.begun, file=file)
-            for since, until, items in self.rows:
-                print("pause" if items is None else items, since, until, file=file)
+        rows = (f"{'pause' if items is None else items} {since} {until}" for since, until, items in self.rows)
+        self.path.write_text("\n".join([f"begin {self.begun}", *rows]))
