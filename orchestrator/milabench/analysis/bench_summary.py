@@ -219,14 +219,13 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
 
 
 def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | None:
-    """Return the worst overlap among the replicates of a benchmark whose instances run concurrently; None for all others.
+    """Return the worst overlap among the replicates of a benchmark whose instances, or steps of one job, run concurrently.
 
-    Instances on several nodes, whose windows are those of unlike clocks, count together when they were released together.
+    Those on several nodes, whose windows are those of unlike clocks, count together when they were released together. None
+    where one step is all there is.
     """
     groups: dict[tuple[int, str], list[Window | None]] = {}
     for result in results:
-        if result.step.one_job:
-            continue
         together, ahead_s = clocks.get(result.step.id, (result.step.node, 0.0))
         window = result.measured.window
         if window is not None and window.start is not None and window.stop is not None:

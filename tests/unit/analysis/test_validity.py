@@ -52,6 +52,16 @@ def test_instances_that_did_not_measure_together_are_suspect(tmp_path: Path) -> 
     assert (bench.validity, bench.reasons) == ("suspect", ("overlap",))
 
 
+def test_the_steps_of_one_job_have_to_measure_together_too(tmp_path: Path) -> None:
+    steps = [
+        Recorded(tag=f"{n}", method="multigpu", events=(*rates(5.0, rank=n), beside(5 * n, 10 + 5 * n)))
+        for n in range(2)
+    ]
+    (bench,) = summarise(record(tmp_path, *steps)).benchmarks
+    assert bench.overlap == pytest.approx(5 / 15)
+    assert bench.reasons == ("overlap",)
+
+
 @pytest.mark.parametrize(("clocks", "share"), [({"n0": 0.0, "n1": 100.0}, 9 / 11), ({"n0": 0.0}, None)])
 def test_instances_that_were_released_together_overlap_by_one_clock(
     tmp_path: Path, clocks: dict[str, float], share: float | None
