@@ -399,6 +399,11 @@ class Observer:
         )
         self._writer.mark_begin()
 
+    def begin_step(self) -> int:
+        """Begin a step, for a loop that cannot be wrapped; return when it began."""
+        self._writer.mark_begin()
+        return perf_counter_ns()
+
     def end_step(self, last_ns: int | None, n: int | float, result: object) -> int:
         """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
 
