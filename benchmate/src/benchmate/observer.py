@@ -7,7 +7,8 @@ nothing that grows with the number of steps.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from itertools import repeat
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,7 +42,8 @@ LOOK_AGAIN_NS = 20_000_000
 """Between two looks at whether the group still needs this task as load."""
 AFTER_GO_NS = 100_000_000
 """Further warm-up after the barrier: an instance that waited there finds idle devices and cold caches."""
-COST_SAMPLES = 500
+COST_SAMPLES = 200
+CACHE_BYTES = 1 << 20
 TASKS = ("train", "validation", "inference")
 
 T = TypeVar("T")
@@ -281,7 +283,7 @@ class Observer:
 
     def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
         self, iterable: Iterable[T], batch_size: BatchSize = None
-    ) -> Iterator[T]:
+    ) -> Generator[T, None, None]:
         """Yield what `iterable` yields, observing each step: from one request for a batch to the next."""
         if self.is_complete and self.stopping:
             # The script swallowed what was to end it, or asks for another epoch of a loop that was ended.
@@ -397,6 +399,11 @@ class Observer:
         )
         self._writer.mark_begin()
 
+    def begin_step(self) -> int:
+        """Begin a step, for a loop that cannot be wrapped; return when it began."""
+        self._writer.mark_begin()
+        return perf_counter_ns()
+
     def end_step(self, last_ns: int | None, n: int | float, result: object) -> int:
         """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
 
@@ -455,11 +462,20 @@ class Observer:
         """Return the host seconds that observing took: the number of steps times the cost of one, measured now. Call it last."""
         if self.count == 0:
             return 0.0
-        steps = self.count
+        steps, writer = self.count, self._writer
+        is_direct, has_marks, lag_cost_ns = writer.direct > 0, writer.has_marks, writer.lag_cost_ns
         self.detach()  # no entry of the samples may reach the reader
+        if not is_direct:
+            writer.direct, writer.has_marks = -1, has_marks
         self.need = self.until = NEVER
-        begin_ns = perf_counter_ns()
+        loop, other_data, samples = self.iterate(repeat(None), 1), bytearray(CACHE_BYTES), []
+        next(loop)
         for _ in range(COST_SAMPLES):
-            end_ns = perf_counter_ns()
-            self.record(begin_ns, end_ns, 1, perf_counter_ns() - end_ns, 0)
-        return steps * (perf_counter_ns() - begin_ns) / COST_SAMPLES / 1e9
+            bytes(
+                other_data
+            )  # empties the caches, as a training step does: what follows takes up to four times as long
+            begin_ns = perf_counter_ns()
+            next(loop)
+            samples.append(perf_counter_ns() - begin_ns)
+        loop.close()
+        return (steps * sorted(samples)[COST_SAMPLES // 2] + lag_cost_ns) / 1e9

@@ -132,7 +132,7 @@ def calls(
     """Observe steps that end with each call of a function; `loss(result)` is observed as the loss where it is given."""
     probe = Probe(f"calls of {target}", required=required)
 
-    end_step = step_end(probe, units=units, items=items, task=task, stop=stop)
+    end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
     is_step = None if when is None else probe.guarded(when, default=False)
     loss_of = None if loss is None else probe.guarded(loss, default=None)
 
@@ -189,27 +189,31 @@ def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) 
     _replace(ov, probe, target, wrap)
 
 
-def step_end(probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> Callable[..., None]:
-    """Return a function that ends a step of a task, given the observed function's arguments and its result.
+class StepEnd:
+    """Ends a step of a task, given an observed function's arguments and its result; `items` is a number or counts by these."""
 
-    The step has the number of items that `items` is, or gives for these arguments.
-    """
+    def __init__(self, probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> None:
+        self._probe, self._units, self._task, self._stop = probe, units, task, stop
+        self._steps: Steps | None = None
 
-    def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
-        return plain_count(items(*args, **kwargs), "items") if callable(items) else items
+        def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
+            return plain_count(items(*args, **kwargs), "items") if callable(items) else items
 
-    count_items = probe.guarded(count, default=0) if callable(items) else count
-    steps: Steps | None = None
+        self._count = probe.guarded(count, default=0) if callable(items) else count
 
-    def end_step(args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
-        nonlocal steps
-        probe.fire()
+    def begin(self) -> None:
+        """Begin the first step here."""
+        self._observed().begin()
+
+    def __call__(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
+        self._probe.fire()
+        self._observed()(self._count(args, kwargs), result)
+
+    def _observed(self) -> Steps:
         # At the first call: before that, no record may show a task that was never run.
-        if steps is None:
-            steps = Steps(current().observer(task, units, stop))
-        steps(count_items(args, kwargs), result)
-
-    return end_step
+        if self._steps is None:
+            self._steps = Steps(current().observer(self._task, self._units, self._stop))
+        return self._steps
 
 
 def place_patch(ov: InstrumentHost, placed: Patch) -> None:
