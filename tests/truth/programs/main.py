@@ -218,7 +218,7 @@ def jax():
         return [w - 0.001 * g for w, g in zip(weights, jax.grad(loss)(weights), strict=True)]
 
     key = jax.random.key(0)
-    weights = [jax.random.normal(key, (WIDTH, 1024)), jax.random.normal(key, (1024, WIDTH))]
+    weights = [jax.random.normal(key, (WIDTH, 2048)), jax.random.normal(key, (2048, WIDTH))]
     clock = OwnClock()
     for batch in jax_batches():
         weights = step(weights, batch)

@@ -26,7 +26,7 @@ def instrument_program(ov):
     if name == "trainer":
         probes.trainer(ov, units="tokens/s")
     if name == "lightning":
-        probes.dataloader(ov, units="samples/s")
+        probes.lightning(ov, units="samples/s")
     if name == "jax":
         probes.iterable(ov, "__main__.jax_batches", units="samples/s")
     if name == "sklearn":
