@@ -62,7 +62,7 @@ class FakeNode:
         return self._name
 
     async def run(self, order: StepRequest, emit: Emit) -> Outcome:
-        """Carries out one step; see Executor."""
+        """Carries out one step; see AgentNode."""
         step, argv = order.step.id, order.step.argv
         self.orders.append(order)
         await asyncio.sleep(0)  # as a request to an agent, it lets others go first
@@ -116,7 +116,7 @@ class FakeNode:
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
-        """Ends a running step; see Executor."""
+        """Ends a running step; see AgentNode."""
         self.ended.append((step, grace_s))
         running = self._running.get(step)
         if running is not None and not running.how.done():
@@ -124,7 +124,7 @@ class FakeNode:
             running.how.set_result("late" if late else "done" if is_done else "killed" if grace_s == 0 else "cancelled")
 
     async def release(self, group: str) -> float | None:
-        """Lets what waits at the start barrier measure, which it does at once; see Executor."""
+        """Lets what waits at the start barrier measure, which it does at once; see AgentNode."""
         self.released.append(group)
         for running in list(self._running.values()):
             if running.order.is_spread and running.order.step.group == group:
@@ -132,7 +132,7 @@ class FakeNode:
         return 0.0
 
     async def stop(self, step: str) -> None:
-        """Ends a step that has measured; see Executor."""
+        """Ends a step that has measured; see AgentNode."""
         await self.end(step, is_done=True)
 
     def lose(self) -> None:
@@ -142,7 +142,7 @@ class FakeNode:
                 running.how.set_result("lost")
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Holds the devices' locks; see Executor."""
+        """Holds the devices' locks; see AgentNode."""
         me = f"{self._name}-{id(self)}"
         while others := [n for n in sorted(names) if self._locks.holders.get(n, me) != me]:
             holder = Holder(name=others[0], run=self._locks.holders[others[0]], pid=1)

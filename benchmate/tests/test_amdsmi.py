@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from benchmate.devices import amdsmi
-from benchmate.devices.api import DeviceLostError
-from benchmate.devices.command import CommandVendor
+from benchmate.devices.api import CommandVendor, DeviceLostError
 from benchmate.devices.detect import open_vendor
 from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmate.devices import command, nvidia
+from benchmate.devices import api, nvidia
 from benchmate.devices.api import DeviceLostError, NotAvailableError, throttle_reasons
 from benchmate.devices.detect import open_vendor, visible
 from benchmate.devices.simulated import SimulatedVendor
@@ -264,7 +264,7 @@ def put_hl_smi(folder: Path, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(reading: Reading) -> tuple[int, str, str, Sample, Survey]:
     """A device as it is read from a tool."""
-    (device,) = command.CommandVendor("any", lambda: [reading]).devices
+    (device,) = api.CommandVendor("any", lambda: [reading]).devices
     return device.index, device.uuid, device.name, device.sample(), device.survey()
 
 
@@ -338,7 +338,7 @@ def test_a_tool_is_asked_once_a_second_for_all_devices() -> None:
         asked.append(now[0])
         return [Reading(index, str(index), "x", Sample(load=len(asked) / 10)) for index in range(2)]
 
-    vendor = command.CommandVendor("hpu", rows, clock=lambda: now[0])
+    vendor = api.CommandVendor("hpu", rows, clock=lambda: now[0])
     assert [device.sample().load for device in vendor.devices] == [0.1, 0.1]
     now[0] = 1.0
     assert [device.sample().load for device in vendor.devices] == [0.2, 0.2]
@@ -348,7 +348,7 @@ def test_a_tool_is_asked_once_a_second_for_all_devices() -> None:
 def test_a_device_that_the_tool_no_longer_lists_is_lost() -> None:
     now = [0.0]
     row = Reading(0, "0", "x", Sample(load=0.5))
-    vendor = command.CommandVendor("hpu", lambda: [row] if now[0] < 1 else [], clock=lambda: now[0])
+    vendor = api.CommandVendor("hpu", lambda: [row] if now[0] < 1 else [], clock=lambda: now[0])
     now[0] = 2.0
     with pytest.raises(DeviceLostError, match="does not list it"):
         vendor.devices[0].sample()

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from milabench.errors import UsageError
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.report.registry import FORMATS
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import CompareRequest, Extent, SuiteOptions
 from milabench.workflow.session import CollectingReporter, Reporter, Session
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.compare import Comparison
+    from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.duration_estimate import PlanEstimate
     from milabench.analysis.summary_model import Summary
     from milabench.plan.model import Plan
@@ -109,7 +110,7 @@ class PlanResult:
     estimate: PlanEstimate
 
     def __str__(self) -> str:
-        from milabench.plan.show import plan_text
+        from milabench.plan.model import plan_text
         from milabench.workflow.estimate import estimate_lines
 
         return "\n".join([plan_text(self.plan), *estimate_lines(self.estimate)])
@@ -134,23 +135,25 @@ def load(run: PathOrName, *, base: PathOrName | None = None) -> RunResult:
 
 
 def compare(
-    *runs: PathOrName,
+    *runs: PathOrName | Sequence[PathOrName],
     margin: float = 0.01,
     per: Literal["system", "instance"] = "system",
     weights: Mapping[str, float] | PathOrName | None = None,
     costs: PathOrName | None = None,
     base: PathOrName | None = None,
+    across: bool = False,
     reporter: Reporter | None = None,
 ) -> ComparisonResult:
     """Compare two or more systems by their runs, with the first as the baseline; the method is that of `milabench compare`.
 
     Args:
-        runs: Runs, as `load` takes them.
+        runs: Runs, as `load` takes them, or for each system a list of its runs: sessions, whose drift the intervals then hold.
         margin: Relative difference below which nothing is called faster or slower; 0.01 is 1 %.
         per: `system` compares all instances of a benchmark together, `instance` one of them (a device, a job).
         weights: Weights by benchmark instead of the suite's, or a YAML file of them.
         costs: A YAML file of costs instead of the system files'.
         base: As in `load`.
+        across: Compare also benchmarks whose arguments differ.
         reporter: Receives the warnings, such as for a run that is compared with itself. Default: none.
 
     Raises:
@@ -167,16 +170,18 @@ def compare(
         raise UsageError("compare needs two or more runs, the baseline first")
     if not 0 < margin <= 1:
         raise UsageError(f"margin: expected more than 0 and at most 1, got {margin}")
-    compared = compare_runs(
-        [fspath(run) for run in runs],
-        Session(reporter or CollectingReporter()),
+    request = CompareRequest(
+        runs=tuple(
+            fspath(run) if isinstance(run, str | PathLike) else tuple(fspath(each) for each in run) for run in runs
+        ),
         base=_path(base),
         margin=margin,
         per=per,
         weights=weights if isinstance(weights, Mapping) else _path(weights),
         costs=_path(costs),
+        across=across,
     )
-    return ComparisonResult(compared.comparison)
+    return ComparisonResult(compare_runs(request, Session(reporter or CollectingReporter())).comparison)
 
 
 def accept(
@@ -240,11 +245,11 @@ def plan_suite(
     from milabench.workflow.planning import expand_requests, plan_request
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env)
-    extent = Extent(profile=profile, repeat=repeat)
+    number = int(time.time()) if seed is None else seed
+    extent = Extent(profile=profile, repeat=repeat, run_name="run", seed=number)
 
     def work(session: Session) -> PlanResult:
-        number = int(time.time()) if seed is None else seed
-        requests = expand_requests(options, extent, session, run_name="run", stamp="{time}", seed=number)
+        requests = expand_requests(options, extent, session, stamp="{time}")
         if len(requests) > 1:
             raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give one without")
         budgeted = apply_budget(plan_request(requests[0]))
@@ -291,8 +296,8 @@ def run(
     from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env, query_nodes=True)
-    extent = Extent(profile=profile, repeat=repeat)
-    settings = RunSettings(run_name=run_name, seed=seed, retry=RetryPolicy(wait=wait, max_retries=max_retries))
+    extent = Extent(profile=profile, repeat=repeat, run_name=run_name, seed=seed)
+    settings = RunSettings(retry=RetryPolicy(wait=wait, max_retries=max_retries))
 
     def work(session: Session) -> RunResult:
         prepared = prepare_runs(options, extent, settings, session)

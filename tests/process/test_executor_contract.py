@@ -11,19 +11,20 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.agent_client import local_node
-from milabench.execute.api import Executor, Frame, Progress, Started, StepRequest, Waiting
+from milabench.execute.agent_client import AgentNode, local_node
+from milabench.execute.api import Frame, Progress, Started, StepRequest, Waiting
 from milabench.plan.model import Step
 from tests.fake_node import FakeLocks, FakeNode
 
-Make = Callable[[], Executor]
+Node = AgentNode | FakeNode
+Make = Callable[[], Node]
 
 
 @pytest.fixture(params=["agent", "fake"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     locks = FakeLocks()
 
-    def agent() -> Executor:
+    def agent() -> Node:
         return local_node(f"contract-{time.monotonic_ns()}", locks=tmp_path / "locks")
 
     yield agent if request.param == "agent" else (lambda: FakeNode(locks=locks))
@@ -33,7 +34,7 @@ def order(*argv: str, step: str = "s") -> StepRequest:
     return StepRequest(step=Step(id=step, bench="b", phase="run", argv=argv, needs_data=False), grace_s=0.5)
 
 
-def using(make: Make, work: Callable[[Executor], Awaitable[Any]]) -> Any:
+def using(make: Make, work: Callable[[Node], Awaitable[Any]]) -> Any:
     async def run() -> Any:
         node = make()
         try:
@@ -87,7 +88,7 @@ def test_the_records_begin_with_the_start_and_end_with_the_end(make: Make) -> No
 def test_a_step_that_is_ended_is_cancelled(make: Make, grace_s: float | None) -> None:
     seen: list[Progress] = []
 
-    async def work(node: Executor) -> Any:
+    async def work(node: Node) -> Any:
         started = asyncio.Event()
         running = asyncio.create_task(
             node.run(order("sleep", "600"), lambda thing: (seen.append(thing), started.set()))
@@ -102,7 +103,7 @@ def test_a_step_that_is_ended_is_cancelled(make: Make, grace_s: float | None) ->
 
 
 def test_a_step_that_is_done_has_passed_when_it_is_ended(make: Make) -> None:
-    async def work(node: Executor) -> Any:
+    async def work(node: Node) -> Any:
         started = asyncio.Event()
         running = asyncio.create_task(node.run(order("sleep", "600"), lambda _: started.set()))
         await started.wait()
@@ -113,7 +114,7 @@ def test_a_step_that_is_done_has_passed_when_it_is_ended(make: Make) -> None:
 
 
 def test_a_step_that_is_late_has_failed_for_a_timeout(make: Make) -> None:
-    async def work(node: Executor) -> Any:
+    async def work(node: Node) -> Any:
         started = asyncio.Event()
         running = asyncio.create_task(node.run(order("sleep", "600"), lambda _: started.set()))
         await started.wait()
@@ -126,7 +127,7 @@ def test_a_step_that_is_late_has_failed_for_a_timeout(make: Make) -> None:
 
 
 def test_a_group_that_is_released_is_told_with_the_clock(make: Make) -> None:
-    async def work(node: Executor) -> Any:
+    async def work(node: Node) -> Any:
         await node.run(order("true"), lambda _: None)
         await node.stop("nothing that runs")
         return await node.release("nothing that waits")
@@ -143,7 +144,7 @@ def test_a_node_has_a_free_port(make: Make) -> None:
 def test_a_cancelled_task_ends_its_step_first(make: Make) -> None:
     seen: list[Progress] = []
 
-    async def work(node: Executor) -> None:
+    async def work(node: Node) -> None:
         started = asyncio.Event()
 
         def emit(thing: Progress) -> None:
@@ -166,7 +167,7 @@ def test_ending_what_does_not_run_is_nothing(make: Make) -> None:
 
 
 def test_a_device_that_is_held_is_told_with_its_holder(make: Make) -> None:
-    async def work(first: Executor) -> Any:
+    async def work(first: Node) -> Any:
         second = make()
         try:
             assert await first.lock(["cuda-1", "cuda-2"], wait=False, emit=print) == ()
@@ -182,7 +183,7 @@ def test_a_device_that_is_held_is_told_with_its_holder(make: Make) -> None:
 
 
 def test_a_device_that_is_waited_for_is_had_in_the_end(make: Make) -> None:
-    async def work(first: Executor) -> None:
+    async def work(first: Node) -> None:
         second, told = make(), asyncio.Event()
         try:
             await first.lock(["cuda-1"], wait=False, emit=print)
@@ -197,7 +198,7 @@ def test_a_device_that_is_waited_for_is_had_in_the_end(make: Make) -> None:
 
 
 def test_waiting_tells_for_whom(make: Make) -> None:
-    async def work(first: Executor) -> Any:
+    async def work(first: Node) -> Any:
         second, told = make(), asyncio.get_running_loop().create_future()
         try:
             await first.lock(["cuda-1"], wait=False, emit=print)

@@ -39,8 +39,10 @@ EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "sh
 EDGES = {
     "config/read.py",
     "devices/command.py",
+    "devices/locks.py",
     "facts/probe.py",
     "bench/load.py",
+    "events/atomic_write.py",
     "events/rundir.py",
     "events/replay.py",
     "bundle/signing.py",

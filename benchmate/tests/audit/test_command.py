@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmate.audit.cells import Cell, make_cells, shuffled_blocks
+from benchmate.audit.__main__ import make_cells, shuffled_blocks
+from benchmate.audit.worker import Cell
 
 MODELS = """
 import os, time

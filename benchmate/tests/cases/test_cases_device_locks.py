@@ -13,7 +13,8 @@ import pytest
 from agent import Agent
 from programs import Program
 
-from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
+from benchmate.cases.device_locks import DeviceInUseError, lock_devices, lock_names
+from benchmate.devices.vendors.locks import DeviceLocks
 
 NOBODY = pytest.fail
 QUIET = """
@@ -25,7 +26,7 @@ QUIET = """
 
 def test_a_lock_is_named_by_kind_and_uuid_and_signed_by_its_holder(tmp_path: Path) -> None:
     locks = DeviceLocks(str(tmp_path))
-    locks.take(["cuda-GPU-1"], "bench.py -f x", 0.0, NOBODY)
+    lock_devices(locks, ["cuda-GPU-1"], "bench.py -f x", 0.0, NOBODY)
     whose = json.loads((tmp_path / "cuda-GPU-1.lock").read_text())
     assert (whose["command"], whose["host"]) == ("bench.py -f x", socket.gethostname())
     locks.release()
@@ -33,21 +34,21 @@ def test_a_lock_is_named_by_kind_and_uuid_and_signed_by_its_holder(tmp_path: Pat
 
 def test_another_may_have_it_when_it_is_let_go(tmp_path: Path) -> None:
     first, second = DeviceLocks(str(tmp_path)), DeviceLocks(str(tmp_path))
-    first.take(["cuda-b", "cuda-a"], "bench.py", 0.0, NOBODY)
+    lock_devices(first, ["cuda-b", "cuda-a"], "bench.py", 0.0, NOBODY)
     with pytest.raises(
         DeviceInUseError, match=r"cuda-b is in use by bench.py \(pid \d+, user .*\); --lock wait waits for it"
     ):
-        second.take(["cuda-b"], "other.py", 0.0, NOBODY)
+        lock_devices(second, ["cuda-b"], "other.py", 0.0, NOBODY)
     first.release()
-    second.take(["cuda-b"], "other.py", 0.0, NOBODY)
+    lock_devices(second, ["cuda-b"], "other.py", 0.0, NOBODY)
     second.release()
 
 
 def test_who_waits_says_for_whom(tmp_path: Path) -> None:
     first, second, said = DeviceLocks(str(tmp_path)), DeviceLocks(str(tmp_path)), []
-    first.take(["cuda-a"], "bench.py", 0.0, NOBODY)
+    lock_devices(first, ["cuda-a"], "bench.py", 0.0, NOBODY)
     with pytest.raises(DeviceInUseError):
-        second.take(["cuda-a"], "other.py", 0.01, said.append)
+        lock_devices(second, ["cuda-a"], "other.py", 0.01, said.append)
     assert [text.partition(" (")[0] for text in said] == ["waiting for cuda-a, in use by bench.py"]
     first.release()
 
@@ -81,7 +82,7 @@ def test_a_program_holds_the_devices_that_it_sees_while_its_cases_run(
 
 def test_a_device_in_use_is_waited_for_or_an_end(program: Callable[[str], Program], tmp_path: Path) -> None:
     other = DeviceLocks(str(tmp_path / "locks"))
-    other.take(["simulated-SIM-0"], "other.py", 0.0, NOBODY)
+    lock_devices(other, ["simulated-SIM-0"], "other.py", 0.0, NOBODY)
     env = {"MILABENCH_SIMULATED_DEVICES": devices(tmp_path)}
     refused = program(QUIET).run("--lock", "fail", **env)
     assert (refused.code, refused.out) == (1, "total 1 benchmark(s) matched to pattern\n")
@@ -135,7 +136,7 @@ def test_the_agent_gets_a_main_metric_for_each_case_and_every_failure(
 
 def test_who_waits_for_a_device_can_be_interrupted(program: Callable[[str], Program], tmp_path: Path) -> None:
     other = DeviceLocks(str(tmp_path / "locks"))
-    other.take(["simulated-SIM-0"], "other.py", 0.0, NOBODY)
+    lock_devices(other, ["simulated-SIM-0"], "other.py", 0.0, NOBODY)
     running = program(QUIET).start(MILABENCH_SIMULATED_DEVICES=devices(tmp_path))
     assert running.stderr is not None
     assert running.stderr.readline().startswith("waiting for simulated-SIM-0, in use by other.py (pid ")

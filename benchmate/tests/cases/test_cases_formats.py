@@ -13,9 +13,9 @@ import pytest
 from programs import refuse
 
 from benchmate.cases.formats import FORMATS, Style
-from benchmate.cases.machine_context import google_context
 from benchmate.cases.registry import Case
 from benchmate.cases.results import CaseResult, aggregate_results, make_result
+from benchmate.machine_context import google_context
 from benchmate.supervisor import ProcessExit
 
 

@@ -144,8 +144,8 @@ def test_the_profiler_is_told_which_range_to_look_at(tmp_path):
 def test_labels_of_now_and_of_the_oldest_version_are_read():
     """D11 of the original: its analysis no longer understood its own labels."""
     new, old = parse_label("[param|torch.mm|0|0_1|2_3|measure|forward]"), parse_label("torch.mm|measure|0|1|2|forward")
-    assert (new.operator, new.id, new.stage, new.direction) == ("torch.mm", "0|0_1|2_3", "measure", "forward")
-    assert (old.operator, old.id, old.stage, old.direction) == ("torch.mm", "0|1|2", "measure", "forward")
+    assert tuple(new[key] for key in ("op", "id", "stage", "pass")) == ("torch.mm", "0|0_1|2_3", "measure", "forward")
+    assert tuple(old[key] for key in ("op", "id", "stage", "pass")) == ("torch.mm", "0|1|2", "measure", "forward")
     assert parse_label("[param|measure]") is None
 
 

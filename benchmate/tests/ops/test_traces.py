@@ -32,12 +32,11 @@ from traces import (
 from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.errors import OpsError
 from benchmate.ops.traces import cli, replay_report
-from benchmate.ops.traces.convert import predict_step, to_configuration
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import Slot, build_plan, select_calls
 from benchmate.ops.traces.record import Recorder, TraceRecording, rank_path
 from benchmate.ops.traces.schema import SCHEMAS, DeviceRef, OpaqueValue, TensorRef, read_trace, split_types
-from benchmate.ops.traces.summary import summarise_trace
+from benchmate.ops.traces.summary import predict_step, summarise_trace, to_configuration
 
 ALL = ["1.0.1", *(f"{version}-chakra.0.0.4" for version in SCHEMAS if version != "1.0.1")]
 

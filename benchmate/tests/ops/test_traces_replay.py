@@ -175,7 +175,7 @@ def test_collectives_without_their_ranks_are_skipped_with_the_way_out():
 def test_a_converted_configuration_runs_whole(tmp_path):
     from benchmate.ops import Benchmark, BenchmarkConfig
     from benchmate.ops.options import as_options
-    from benchmate.ops.traces.convert import to_configuration
+    from benchmate.ops.traces.summary import to_configuration
 
     made, left_out = to_configuration(recorded(cnn(), tmp_path / "t.json"))
     assert left_out == {}

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
-from milabench.config.problems import did_you_mean
+from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
 from milabench.config.yaml_reader import decode_text, parse_document
-from milabench.errors import ConfigError, Problem
 
 T = TypeVar("T")
 Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]
@@ -98,8 +97,7 @@ def parse_criteria(content: bytes, name: str) -> Criteria:
     root = parse_document(decode_text(content, name), SourceLocation(name, "")).root
     reader = _Reader()
     criteria = reader.criteria(root, name)
-    if reader.problems:
-        raise ConfigError(reader.problems)
+    reader.problems.raise_any()
     return criteria
 
 
@@ -107,7 +105,7 @@ class _Reader:
     """Reads located values; errors are collected, and reading continues."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems = Problems()
 
     def criteria(self, root: Located, name: str) -> Criteria:
         given = self._mapping(root, "", FILE_KEYS)
@@ -122,8 +120,8 @@ class _Reader:
             bench = self._text(node, "required")
             benches.setdefault(bench, replace(defaults, name=bench, where=str(node.mark)))
         rate = self.share(given["failure_rate"], "failure_rate") if "failure_rate" in given else None
-        if not benches and rate is None and not self.problems:
-            self._problem(root, "", "asks for nothing", "name benchmarks under 'benchmarks' or 'required'")
+        if not benches and rate is None and not self.problems.by_fact:
+            self.problems.note(root.mark, "", "asks for nothing", "name benchmarks under 'benchmarks' or 'required'")
         title = self._text(given["title"], "title") if "title" in given else ""
         return Criteria(title=title, file=name, benchmarks=tuple(benches.values()), failure_rate=rate)
 
@@ -145,8 +143,7 @@ class _Reader:
         for key, child in node.value.items():
             if known is not None and key not in known:
                 hint = did_you_mean(key, known) or f"known are {', '.join(known)}"
-                where = str(child.key or child.mark)
-                self.problems.append(Problem(where=where, path=path, what=f"unknown key {key!r}", hint=hint))
+                self.problems.note(child.key or child.mark, path, f"unknown key {key!r}", hint)
         return dict(node.value)
 
     def _list(self, node: Located, path: str) -> list[Located]:
@@ -180,7 +177,7 @@ class _Reader:
         # At one half or below, a number that misses the bound would more likely pass than not.
         if _is_number(node.value) and 0.5 < node.value < 1:
             return float(node.value)
-        self._problem(node, path, f"expected a number between 0.5 and 1, or none; got {display_value(node)}")
+        self.problems.note(node.mark, path, f"expected a number between 0.5 and 1, or none; got {display_value(node)}")
         return None
 
     def bound(self, node: Located, path: str) -> Bound | None:
@@ -190,21 +187,20 @@ class _Reader:
             return self._expected(node, path, "such as '800 items/s' or '1.2 x reference'", None)
         rest = match["rest"].strip()
         if not rest:
-            self._problem(node, path, f"{display_value(node)} has no unit", "write '800 items/s' or '1.2 x reference'")
+            self.problems.note(
+                node.mark, path, f"{display_value(node)} has no unit", "write '800 items/s' or '1.2 x reference'"
+            )
             return None
         is_relative = _REFERENCE.match(rest) is not None
         if not is_relative and "reference" in rest:
-            self._problem(node, path, f"cannot be read: {display_value(node)}", "write '1.2 x reference'")
+            self.problems.note(node.mark, path, f"cannot be read: {display_value(node)}", "write '1.2 x reference'")
         units = "" if is_relative else rest
         return Bound(value=float(match["number"]), units=units, is_relative=is_relative, where=str(node.mark))
 
     def _expected(self, node: Located, path: str, what: str, instead: T) -> T:
         """Note that a value is not what was expected; return the one that stands for it until the end of the file."""
-        self._problem(node, path, f"expected {what}, got {display_value(node)}")
+        self.problems.note(node.mark, path, f"expected {what}, got {display_value(node)}")
         return instead
-
-    def _problem(self, node: Located, path: str, what: str, hint: str = "") -> None:
-        self.problems.append(Problem(where=str(node.mark), path=path, what=what, hint=hint))
 
 
 def _is_number(value: Any) -> bool:

@@ -22,7 +22,6 @@ _LEAST_RHYTHM = 3  # of two intervals it cannot be said that they are alike by i
 _JITTER = 0.02  # of a period, or one step: a checkpoint every so many seconds falls now before, now after a step
 _ALIKE = 3.0  # how many times as long as the shortest the longest of a rhythm may be
 _LARGEST = 4  # so many of the largest stalls may be none of a rhythm
-_BLOCKS = 10_000  # longer series are looked at as sums of neighbours: a stall that matters is longer than such a block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +66,15 @@ def stalls(cycles: Sequence[float], items: Sequence[float] | None = None) -> Sta
 
     A step is long only when it is long for its items, too: a large batch is no stall.
     """
-    size = math.ceil(len(cycles) / _BLOCKS) or 1
-    durations = [math.fsum(cycles[start : start + size]) for start in range(0, len(cycles), size)]
-    excess = _excess(durations)
+    excess = _excess(cycles)
     if items is not None and any(excess):
-        worked = [math.fsum(items[start : start + size]) for start in range(0, len(items), size)]
-        mean = math.fsum(worked) / len(worked)
-        per_item = [d * mean / n if n > 0 else d for d, n in zip(durations, worked, strict=True)]
-        excess = list(map(min, excess, _excess(per_item)))
-    events = [
-        Stall(start=start * size, stop=min(stop * size, len(cycles)), excess=math.fsum(excess[start:stop]))
-        for start, stop in _runs(excess)
-    ]
-    total = math.fsum(durations)
-    regular = _regular(events, size)
+        mean = math.fsum(items) / len(items)
+        excess = list(
+            map(min, excess, _excess([t * mean / n if n > 0 else t for t, n in zip(cycles, items, strict=True)]))
+        )
+    events = [Stall(start=start, stop=stop, excess=math.fsum(excess[start:stop])) for start, stop in _runs(excess)]
+    total = math.fsum(cycles)
+    regular = _regular(events)
     single = [event for event in events if event not in regular]
     usual = median([event.excess for event in regular]) if regular else 0.0
     unexpected = [event.excess for event in single] + [event.excess - usual for event in regular]
@@ -106,14 +100,14 @@ def _runs(excess: Sequence[float]) -> list[tuple[int, int]]:
     return list(zip(bounds[::2], bounds[1::2], strict=True))
 
 
-def _regular(events: Sequence[Stall], size: int) -> Sequence[Stall]:
+def _regular(events: Sequence[Stall]) -> Sequence[Stall]:
     """Return the longest stalls that are alike and come at regular steps, in order; none where there is no such rhythm."""
     largest = sorted((event.excess for event in events), reverse=True)[:_LARGEST]
     for most in largest:
         alike = [event for event in events if most / _ALIKE <= event.excess <= most]
         distances = [later.start - earlier.start for earlier, later in pairwise(alike)]
         mean = math.fsum(distances) / max(1, len(distances))
-        if len(alike) >= _LEAST_RHYTHM and all(abs(d - mean) <= max(size, _JITTER * mean) for d in distances):
+        if len(alike) >= _LEAST_RHYTHM and all(abs(d - mean) <= max(1, _JITTER * mean) for d in distances):
             return alike
     return []
 

@@ -154,11 +154,12 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
     steady = None if durations is None else steadiness(durations)
     if steady is not None and steady.settled_at:
         parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
-    standing = _stalls(slowest, pauses)
+    cycles = slowest.cycles(_merged(pauses))
+    standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items)
     rhythm = standing.rhythm
     whole = rhythm.whole_periods() if rhythm is not None and is_complete else None
-    if whole is not None:
-        span = slowest.cut(*whole)
+    if whole is not None and cycles is not None:
+        span = TimeSpan(*(cycles.begins_ns[number] for number in whole))
         parts = [part for each in parts if len(part := each.within(span))]
     return _Counted(
         parts=parts, steady=steady, is_stalled=standing.is_stalled, period=rhythm.period if rhythm and whole else None
@@ -253,21 +254,20 @@ def _merged(pauses: Iterable[Pause]) -> list[TimeSpan]:
     return merged
 
 
-def _stalls(part: Part, pauses: Sequence[Pause]) -> Stalls:
-    cycles_ns = part.cycles_ns(_merged(pauses))
-    if cycles_ns is None:
-        return Stalls()
-    return stalls(cycles_ns, part.items_of_each() if part.items_each is None else None)
-
-
 def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep | None:
-    cycles_ns = part.cycles_ns(_merged(pauses))
-    if cycles_ns is None:
+    cycles = part.cycles(_merged(pauses))
+    if cycles is None:
         return None
-    longest = max(range(len(cycles_ns)), key=cycles_ns.__getitem__)
-    if cycles_ns[longest] <= _LONG_STEP * window_s * 1e9:
+    index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
+    if cycles.size > 1:  # the longest of those in it: nearly all of its time, where there is a step worth naming
+        within = part.within(TimeSpan(cycles.begins_ns[index], cycles.begins_ns[index] + cycles.ns[index]))
+        cycles, begin_ns = within.cycles(_merged(pauses)) or cycles, cycles.begins_ns[0]
+        index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
+    else:
+        begin_ns = cycles.begins_ns[0]
+    if cycles.ns[index] <= _LONG_STEP * window_s * 1e9:
         return None
-    return LongStep(at_s=sum(cycles_ns[:longest]) / 1e9, lasted_s=cycles_ns[longest] / 1e9)
+    return LongStep(at_s=(cycles.begins_ns[index] - begin_ns) / 1e9, lasted_s=cycles.ns[index] / 1e9)
 
 
 def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[str, Any]) -> bool:

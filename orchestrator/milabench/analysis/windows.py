@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, repeat
 from operator import rshift, sub, truediv
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from milabench.analysis.series import Columns, Runs, Series
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _SORTED = 50_000  # up to so many values are sorted for a quantile; more are counted in buckets first
 _BUCKETS = 1 << 16
+_CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,19 @@ def later_half(series: Series) -> Part:
     return Part(series, [range((length + 1) // 2, length)])
 
 
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Times from the begin of a step to that of the next, in ns, or of `size` steps where there are very many.
+
+    `begins_ns` is when each began; `items` what was done in each, None where every step does as much.
+    """
+
+    size: int
+    ns: list[int] = field(default_factory=list)
+    begins_ns: list[int] = field(default_factory=list)
+    items: list[float] | None = None
+
+
 class Part:
     """Some observations of one rank, in order: ranges of the indices of its series, from `start_ns` on."""
 
@@ -111,10 +125,6 @@ class Part:
             return self._lasted() if self.items_each > 0 else None
         n = array("d", self._entries(self.series.n))
         return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted(), n))
-
-    def items_of_each(self) -> Sequence[float]:
-        """Return the number of items of each."""
-        return array("d", self._entries(self.series.n))
 
     def rates(self) -> Iterable[float]:
         """Return the rate of each entry, items a second."""
@@ -158,13 +168,16 @@ class Part:
             return None
         return [TimeSpan(self._begin_ns(indices), self._end_ns(indices[-1])) for indices in self._ranges]
 
-    def cycles_ns(self, pauses: Sequence[TimeSpan] = ()) -> list[int] | None:
-        """Return the nanoseconds from the begin of each to that of the next, without `pauses`; None if they have no order."""
-        t0_ns, cycles, spans = self.series.t0_ns, list[int](), self.spans()
+    def cycles(self, pauses: Sequence[TimeSpan] = ()) -> Cycles | None:
+        """Return the times from the begin of each to that of the next, without `pauses`; None if they have no order."""
+        t0_ns, spans = self.series.t0_ns, self.spans()
         if spans is None:
             return None
+        size = math.ceil(len(self) / _CYCLES) or 1
+        cycles = Cycles(size=size, items=None if self.items_each is not None else [])
         for indices, span in zip(self._ranges, spans, strict=True):
-            begins = [span.start_ns, *t0_ns[indices.start + 1 : indices.stop], span.stop_ns]
+            starts = range(indices.start, indices.stop, size)
+            begins = [span.start_ns, *t0_ns[indices.start + size : indices.stop : size], span.stop_ns]
             own = list(map(sub, begins[1:], begins))
             if min(own) < 0:
                 return None
@@ -173,7 +186,11 @@ class Part:
                 while index < len(own) and begins[index] < pause.stop_ns:
                     own[index] -= max(0, min(begins[index + 1], pause.stop_ns) - max(begins[index], pause.start_ns))
                     index += 1
-            cycles += own
+            cycles.ns.extend(own)
+            cycles.begins_ns.extend(begins[:-1])
+            if cycles.items is not None:
+                stops = [*starts[1:], indices.stop]
+                cycles.items.extend(math.fsum(self.series.n[i:j]) for i, j in zip(starts, stops, strict=True))
         return cycles
 
     def overlap_ns(self, span: TimeSpan) -> int:
@@ -190,10 +207,6 @@ class Part:
                 common += max(0, min(begin_ns + series.host(index), span.stop_ns) - max(begin_ns, span.start_ns))
         return common
 
-    def cut(self, first: int, last: int) -> TimeSpan:
-        """Return the time from the begin of one of them to that of another, by their numbers in the part."""
-        return TimeSpan(self.series.t0_ns[self._index(first)], self.series.t0_ns[self._index(last)])
-
     def within(self, span: TimeSpan) -> Part:
         """Return those that begin in a span."""
         t0_ns, ranges = self.series.t0_ns, []
@@ -202,13 +215,6 @@ class Part:
             if inside:
                 ranges.append(range(inside[0], inside[-1] + 1))
         return Part(self.series, ranges, self._start_ns)
-
-    def _index(self, number: int) -> int:
-        for indices in self._ranges:
-            if number < len(indices):
-                return indices[number]
-            number -= len(indices)
-        raise IndexError(number)
 
     def _begin_ns(self, indices: range) -> int:
         first_ns = self.series.t0_ns[indices.start]

@@ -104,11 +104,11 @@ def run_command_line() -> int:
 
     try:
         code = verbs.main(prog_name=PROGRAM, standalone_mode=False)
-    except MilabenchError as error:
+    except (MilabenchError, OSError) as error:
         if "--traceback" in sys.argv:
             raise
-        click.echo(f"error: {error}", err=True)
-        return error.exit_code
+        click.echo(f"error: {error if isinstance(error, MilabenchError) else _output_error(error)}", err=True)
+        return error.exit_code if isinstance(error, MilabenchError) else NOT_WRITTEN
     except click.ClickException as error:
         text = error.format_message()
         # A group of verbs without a verb: click's message is then the help.
@@ -116,9 +116,4 @@ def run_command_line() -> int:
         return error.exit_code
     except click.Abort:
         raise InterruptRequested from None
-    except OSError as error:
-        if "--traceback" in sys.argv:
-            raise
-        click.echo(f"error: {_output_error(error)}", err=True)
-        return NOT_WRITTEN
     return code if isinstance(code, int) else 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.formats import format_options, pick_format, write_output
+from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option
 from milabench.errors import DONE, UsageError
 from milabench.report.registry import FORMATS
@@ -27,9 +27,7 @@ def command(
     base: Path | None,
     criteria: Path | None,
     reference: str | None,
-    form: str | None,
-    as_json: bool,
-    output: Path | None,
+    destination: Destination,
     print_schema: bool,
 ) -> int:
     """Check a run, by default the latest, against acceptance criteria. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE."""
@@ -42,9 +40,9 @@ def command(
 
     if criteria is None:
         raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
-    form = pick_format(form, as_json, output)
+    renderer = FORMATS[destination.format].renderer
     acceptance = accept_run(run, base, criteria, reference)
-    write_output(FORMATS[form].renderer.render_acceptance(acceptance), output)
-    if output is not None:
+    destination.write(renderer.render_acceptance(acceptance))
+    if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
     return EXIT_CODES[acceptance.verdict]

@@ -9,7 +9,6 @@ import click
 
 from milabench.cli.options import base_option, file_option
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 
 
 @click.command("baseline")
@@ -17,11 +16,10 @@ from milabench.errors import DONE
 @base_option
 @file_option("-o", "--output", required=True, help="The baseline's file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the baseline as JSON too.")
-def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: bool) -> int:
+def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: bool) -> None:
     """Compute what is expected of nodes and devices like those of these runs."""
     from milabench.workflow.fleet import compute_baseline
 
     expected = compute_baseline(runs, base, output, terminal_session())
     if as_json:
         click.echo(json.dumps(expected.to_json(), indent=1))
-    return DONE

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
-from milabench.cli.formats import format_options, pick_format, write_output
-from milabench.cli.options import base_option, file_option, validations_option
+from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import base_option, collected_as, file_option, validations_option
 from milabench.cli.terminal import terminal_session
-
-if TYPE_CHECKING:
-    from milabench.analysis.compare import Per
+from milabench.workflow.options import CompareRequest
 
 
 def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -51,8 +46,9 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     show_default=True,
     help="Compare all instances together, or one of them (a device, a job).",
 )
+@click.option("--across", is_flag=True, help="Compare also benchmarks whose arguments differ.")
 @file_option(
-    "--weights", metavar="FILE", help="Weights by benchmark, and declared work, instead of the suite's (YAML)."
+    "--weights", metavar="FILE", help="Weights by benchmark, and declared work, instead of the suites' (YAML)."
 )
 @file_option(
     "--costs",
@@ -60,34 +56,11 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="Price, years, power_W, pue, electricity, currency, for all or by system (YAML), instead of the system files'.",
 )
 @validations_option
-def command(
-    runs: tuple[str, ...],
-    base: Path | None,
-    form: str | None,
-    as_json: bool,
-    output: Path | None,
-    why: bool,
-    margin: float,
-    per: Per,
-    weights: Path | None,
-    costs: Path | None,
-    validations: str | None,
-) -> int:
-    """Compare runs, or JSON reports of runs, with the first of them."""
+@collected_as("request", CompareRequest)
+def command(request: CompareRequest, destination: Destination) -> int:
+    """Compare runs, or JSON reports of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
-    form = pick_format(form, as_json, output)
-    compared = compare_runs(
-        runs,
-        terminal_session(),
-        format_name=form,
-        base=base,
-        margin=margin,
-        per=per,
-        weights=weights,
-        costs=costs,
-        validations=validations,
-        why=why,
-    )
-    write_output(compared.render(form), output)
+    compared = compare_runs(request, terminal_session(), destination.format)
+    destination.write(compared.render(destination.format))
     return comparison_exit_code(compared.comparison)

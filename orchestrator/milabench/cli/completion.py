@@ -29,7 +29,7 @@ _MAX_FILES = 100
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-def command(shell: str) -> int:
+def command(shell: str) -> None:
     """Print a shell's completion script for commands, options and benchmark names; its first line says where to save it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
@@ -40,7 +40,6 @@ def command(shell: str) -> int:
     # Not the class's own `source`: that of bash starts a bash only to learn its version.
     script = ShellComplete.source(completion_class(verbs, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE"))
     click.echo(f"# {_INSTALL[shell]}\n{script}", nl=False)
-    return 0
 
 
 _INSTALL = {

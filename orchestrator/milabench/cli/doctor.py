@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import click
 
@@ -23,7 +22,8 @@ def command(options: SuiteOptions, as_json: bool) -> int:
     findings = diagnose(options, terminal_session())
     bad = sum(finding.state == "bad" for finding in findings)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "findings": [asdict(finding) for finding in findings]}, indent=1))
+        values = [{"what": finding.what, "state": finding.state, "says": finding.says} for finding in findings]
+        click.echo(json.dumps({"schema": 1, "findings": values}, indent=1))
     else:
         width = max(len(finding.what) for finding in findings)
         for finding in findings:

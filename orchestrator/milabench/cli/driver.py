@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from milabench.cli.options import base_option, display_option, seconds_of, wait_option
+from milabench.cli.options import base_option, collected_as, display_option, seconds_of, wait_option
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
-from milabench.workflow.task_driver import CONFIG, RESULT
+from milabench.workflow.task_driver import CONFIG, RESULT, TaskOptions, run_task
 
 
 @click.command("driver")
@@ -46,25 +45,14 @@ from milabench.workflow.task_driver import CONFIG, RESULT
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON too.")
 @display_option
+@collected_as("options", TaskOptions)
 def command(
-    data_set: str | None,
-    result: Path,
-    base: Path | None,
-    wait: bool,
-    as_json: bool,
-    display: str,
-    epochs: int | None,
-    kvstore: str | None,
-    dtype: str | None,
-    **task: Any,
+    options: TaskOptions, data_set: str | None, result: Path, base: Path | None, wait: bool, as_json: bool, display: str
 ) -> int:
     """Run a task of a .cfg file and write the metrics found in its log to a JSON file."""
-    from milabench.workflow.task_driver import TaskOptions, run_task
-
     session = terminal_session(display)
     if data_set is not None:
         session.warn(f"--data-set {data_set}: nothing is downloaded; the command finds its data itself")
-    options = TaskOptions(**task, edits={"epochs": epochs, "kvstore": kvstore, "dtype": dtype})
     finished = run_task(options, result, base, session, wait=wait)
     if finished.exit_code != DONE:
         return finished.exit_code

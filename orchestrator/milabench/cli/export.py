@@ -16,7 +16,7 @@ from milabench.errors import UsageError
 @file_option("-o", "--output", required=True, help="The file: NAME.parquet.")
 def command(runs: tuple[str, ...], base: Path | None, output: Path) -> None:
     """Write the results of runs to a Parquet file. Default: the latest run."""
-    from milabench.history.parquet import write
+    from milabench.history.rows import write
     from milabench.workflow.results_store import run_rows
     from milabench.workflow.summaries import resolve_runs
 

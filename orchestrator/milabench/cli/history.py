@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from milabench.cli.options import base_option, db_option, json_option
+from milabench.history.trend import Trend
 from milabench.workflow.results_store import COLUMNS, benchmark_trends, store_location
-
-if TYPE_CHECKING:
-    from milabench.history.trend import Trend
 
 
 @click.command("history")

@@ -72,30 +72,20 @@ def selections(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     return [before + comma + word for word in selectors(ctx) if word.startswith(last)]
 
 
+# Each can be given as a variable too, MILABENCH_<OPTION>, which `verbs.with_variables` adds.
 base_option = click.option(
-    "--base",
-    type=click.Path(path_type=Path),
-    envvar="MILABENCH_BASE",
-    help="Folder for environments, data and runs. Default: ./results.",
+    "--base", type=click.Path(path_type=Path), help="Folder for environments, data and runs. Default: ./results."
 )
 db_option = click.option(
-    "--db",
-    "location",
-    metavar="PATH|postgresql://...",
-    envvar="MILABENCH_DB",
-    help=f"The results store. Default: {STORE} in the base.",
+    "--db", "location", metavar="PATH|postgresql://...", help=f"The results store. Default: {STORE} in the base."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 wait_option = click.option(
-    "--wait",
-    is_flag=True,
-    envvar="MILABENCH_WAIT",
-    help="Wait while another run measures on these devices, instead of failing.",
+    "--wait", is_flag=True, help="Wait while another run measures on these devices, instead of failing."
 )
 current_env_option = click.option(
     "--use-current-env",
     is_flag=True,
-    envvar="MILABENCH_USE_CURRENT_ENV",
     help="Use the active interpreter as every benchmark's environment; install nothing.",
 )
 
@@ -112,15 +102,10 @@ _SUITE = (
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
-        envvar="MILABENCH_CONFIG",
         help="Suite file. Default: config/standard.yaml.",
     ),
     click.option(
-        "--system",
-        "system_file",
-        type=click.Path(path_type=Path),
-        envvar="MILABENCH_SYSTEM",
-        help="System file: nodes, accelerators, folders.",
+        "--system", "system_file", type=click.Path(path_type=Path), help="System file: nodes, accelerators, folders."
     ),
     base_option,
     click.option(
@@ -136,17 +121,12 @@ _SUITE = (
 _SELECTION = (
     click.option(
         "--select",
-        envvar="MILABENCH_SELECT",
         shell_complete=selections,
         metavar="EXPR",
         help="Names, globs, groups or tags; comma lists, or and/or/not.",
     ),
     click.option(
-        "--exclude",
-        envvar="MILABENCH_EXCLUDE",
-        shell_complete=selections,
-        metavar="EXPR",
-        help="Benchmarks to leave out, in the same language.",
+        "--exclude", shell_complete=selections, metavar="EXPR", help="Benchmarks to leave out, in the same language."
     ),
 )
 
@@ -173,15 +153,11 @@ _ASK = (
 )
 
 
-def with_options(function: Verb, options: Sequence[Decorator]) -> Verb:
-    """Give a verb these options, in the order in which its help lists them."""
-    for option in reversed(options):
-        function = option(function)
-    return function
+def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decorator], **defaults: Any) -> Verb:
+    """Give a verb these options, in the order in which its help lists them.
 
-
-def _gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decorator], **defaults: Any) -> Verb:
-    """Give a verb these options; its function receives those that are fields of `kind` as one `parameter: kind`."""
+    Its function receives those that are fields of `kind` as one `parameter: kind`.
+    """
     names = [field.name for field in fields(kind)]
 
     @functools.wraps(function)
@@ -189,7 +165,16 @@ def _gathered(function: Verb, parameter: str, kind: type, options: Sequence[Deco
         given = {name: values.pop(name) for name in names if name in values}
         return function(**{parameter: kind(**{**defaults, **given})}, **values)
 
-    return with_options(collected, options)
+    verb: Verb = collected
+    for option in reversed(options):
+        verb = option(verb)
+    return verb
+
+
+def collected_as(parameter: str, kind: type) -> Decorator:
+    """Let a verb's function receive those of its parameters that are fields of `kind` as one `parameter: kind`."""
+    # Stands last, next to the function: what other decorators have collected may be a field of `kind` too.
+    return lambda function: gathered(function, parameter, kind, ())
 
 
 # `suite_options`, `plan_options` and `retry_options` import what takes 5 ms: verbs without these options do not wait for it.
@@ -212,7 +197,7 @@ def suite_options(
     )
     wanted = (*_SUITE, arch, *(_SELECTION if selection else ()), *((current_env_option,) if environment else ()))
     wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
-    return lambda function: _gathered(function, "options", SuiteOptions, wanted, ask_nodes=reach)
+    return lambda function: gathered(function, "options", SuiteOptions, wanted, ask_nodes=reach)
 
 
 display_option = click.option(
@@ -220,7 +205,6 @@ display_option = click.option(
     type=click.Choice(["auto", "live", "plain", "none"]),
     default="auto",
     show_default=True,
-    envvar="MILABENCH_DISPLAY",
     help="How to show progress: a table that is redrawn, lines, or nothing. auto: a table on a terminal.",
 )
 
@@ -275,13 +259,12 @@ def plan_options(function: Verb) -> Verb:
             help="Measure two suites in turn, in pairs, and compare them pair by pair. Default: five pairs.",
         ),
     )
-    return _gathered(checked, "extent", Extent, options)
+    return gathered(checked, "extent", Extent, options)
 
 
 validations_option = click.option(
     "--validations",
     metavar="all|none|NAME,...",
-    envvar="MILABENCH_VALIDATIONS",
     help="Checks of the measurements. Default: all; for a recorded run, those requested when it ran.",
 )
 
@@ -293,22 +276,16 @@ _RETRY = (
         type=click.IntRange(0),
         default=0,
         show_default=True,
-        envvar="MILABENCH_MAX_RETRIES",
         help="Immediate retries of a failed step; every attempt is kept.",
     ),
     click.option(
-        "--maxfail",
-        "max_failures",
-        type=click.IntRange(1),
-        envvar="MILABENCH_MAXFAIL",
-        metavar="N",
-        help="Start no more steps after N failures.",
+        "--maxfail", "max_failures", type=click.IntRange(1), metavar="N", help="Start no more steps after N failures."
     ),
 )
 
 
 def retry_options(function: Verb) -> Verb:
     """Give a verb the options on failures and held devices; its function receives them as one `retry: RetryPolicy`."""
-    from milabench.workflow.options import RetryPolicy
+    from milabench.execute.retry_policy import RetryPolicy
 
-    return _gathered(function, "retry", RetryPolicy, _RETRY)
+    return gathered(function, "retry", RetryPolicy, _RETRY)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,16 +15,14 @@ from milabench.cli.terminal import terminal_session
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.workflow.session import Session
+from milabench.workflow.session import Session
 
 
 @click.command("plan")
 @click.argument("phase", type=click.Choice(["install", "prepare", "run"]))
 @suite_options(environment=True, ask=True)
 @plan_options
-@click.option("--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run.")
+@click.option("--run-name", default="run", help="Name of the run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
 @json_option
 @click.option(
@@ -34,20 +32,18 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Show the differences from this plan, or from the plan in a run's manifest.json.",
 )
-def command(
-    options: SuiteOptions, extent: Extent, phase: str, run_name: str, seed: int, as_json: bool, other: Path | None
-) -> None:
+def command(options: SuiteOptions, extent: Extent, phase: str, as_json: bool, other: Path | None) -> None:
     """Show what install, prepare or run would do."""
-    from milabench.plan.show import plan_text
+    from milabench.plan.model import plan_text
     from milabench.workflow.context import read_context
 
     session = terminal_session()
     if phase == "run":
-        print_requests(options, extent, session, run_name=run_name, seed=seed, as_json=as_json, other=other)
+        print_requests(options, extent, session, as_json=as_json, other=other)
         return
     if extent.ab is not None:
         raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
-    context = read_context(options, session, extent, run_name=run_name, seed=seed)
+    context = read_context(options, session, extent)
     if phase == "prepare":
         from milabench.workflow.preflight import pending_preparations
 
@@ -73,22 +69,15 @@ class PlanOutput:
 
 
 def print_requests(
-    options: SuiteOptions,
-    extent: Extent,
-    session: Session,
-    *,
-    run_name: str,
-    seed: int,
-    as_json: bool,
-    other: Path | None = None,
+    options: SuiteOptions, extent: Extent, session: Session, *, as_json: bool, other: Path | None = None
 ) -> None:
     """Print what would be run, and its estimated duration; see `print_plans`."""
-    from milabench.plan.show import plan_text
+    from milabench.plan.model import plan_text
     from milabench.workflow.estimate import apply_budget, estimate_lines
     from milabench.workflow.planning import expand_requests, plan_request
 
     outputs = []
-    for request in expand_requests(options, extent, session, run_name=run_name, stamp="{time}", seed=seed):
+    for request in expand_requests(options, extent, session, stamp="{time}"):
         budgeted = apply_budget(plan_request(request))
         plan, estimate = budgeted.planned.plan, budgeted.estimate
         value = {**plan.to_json(), "estimate": estimate.to_json()}

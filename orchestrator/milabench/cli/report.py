@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from milabench.cli.formats import format_options, pick_format, write_output
-from milabench.cli.options import base_option, db_option, file_option, validations_option
+from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import base_option, collected_as, db_option, file_option, validations_option
 from milabench.cli.terminal import terminal_session
+from milabench.workflow.options import ReportRequest
 
 
 @click.command("report")
@@ -35,36 +34,9 @@ from milabench.cli.terminal import terminal_session
     help="Report from the results store instead of records (docs/reference/results-store.md).",
 )
 @db_option
-def command(
-    runs: tuple[str, ...],
-    base: Path | None,
-    form: str | None,
-    as_json: bool,
-    output: Path | None,
-    reference: str | None,
-    weights: Path | None,
-    score: str,
-    validations: str | None,
-    from_db: bool,
-    location: str | None,
-) -> None:
+@collected_as("request", ReportRequest)
+def command(request: ReportRequest, destination: Destination) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
     from milabench.workflow.report_runs import render_report
 
-    store = None
-    if from_db:
-        from milabench.workflow.results_store import store_location
-
-        store = store_location(base, location)
-    text = render_report(
-        runs,
-        pick_format(form, as_json, output),
-        terminal_session(),
-        base=base,
-        reference=reference,
-        weights=weights,
-        score=score,
-        validations=validations,
-        store=store,
-    )
-    write_output(text, output)
+    destination.write(render_report(request, destination.format, terminal_session()))

@@ -10,7 +10,7 @@ import click
 from milabench.cli.options import base_option, detach_option, display_option, retry_options
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
-from milabench.workflow.options import RetryPolicy
+from milabench.execute.retry_policy import RetryPolicy
 
 
 @click.command("resume")
@@ -38,11 +38,8 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
         code = attach_to_run(resumed, holder, session)
         if code is not None:
             return code
+    from milabench.workflow.detach import run_detachable
     from milabench.workflow.resume_run import resume_run
 
     work = partial(resume_run, resumed.path, session, force=force, retry=retry)
-    if detach:
-        from milabench.workflow.detach import run_detached
-
-        return run_detached("resume", work, session)
-    return work()
+    return run_detachable("resume", work, session, detach=detach)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from milabench.cli.options import (
+    collected_as,
     detach_option,
     display_option,
+    file_option,
     is_on_command_line,
     plan_options,
     retry_options,
@@ -19,7 +20,8 @@ from milabench.cli.options import (
 )
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.run_suite import RunSettings
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
@@ -28,9 +30,7 @@ if TYPE_CHECKING:
 @click.command("run")
 @suite_options(environment=True, reach=True)
 @plan_options
-@click.option(
-    "--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run; the time is added to it."
-)
+@click.option("--run-name", default="run", help="Name of the run; the time is added to it.")
 @click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
 @click.option(
     "--failed",
@@ -43,32 +43,28 @@ if TYPE_CHECKING:
 @validations_option
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
-@click.option(
+@file_option(
     "--sizer-save",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="MILABENCH_SIZER_SAVE",
+    "save_sizes",
     help="Add the batch sizes of the run, with their memory and rate, to this file of observations.",
 )
 @detach_option
 @display_option
+@collected_as("settings", RunSettings)
 def command(
     options: SuiteOptions,
     extent: Extent,
-    run_name: str,
-    seed: int | None,
-    failed: str | None,
-    retry: RetryPolicy,
-    validations: str | None,
+    settings: RunSettings,
     dry_run: bool,
     as_json: bool,
-    sizer_save: Path | None,
     detach: bool,
     display: str,
 ) -> int:
     """Run and measure the selected benchmarks."""
-    from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+    from milabench.workflow.detach import run_detachable
+    from milabench.workflow.run_suite import execute_runs, prepare_runs
 
-    if not run_name:
+    if not extent.run_name:
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
     session = terminal_session(display)
     if dry_run:
@@ -78,27 +74,15 @@ def command(
             raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")
         # A dry run reaches no other machine.
         options = replace(options, ask_nodes=False)
-        print_requests(options, extent, session, run_name=run_name, seed=seed or 0, as_json=as_json)
+        print_requests(options, extent, session, as_json=as_json)
         return DONE
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")
-    if sizer_save is not None and extent.ab is not None:
+    if settings.save_sizes is not None and extent.ab is not None:
         raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
-    settings = RunSettings(
-        run_name=run_name,
-        seed=seed,
-        failed=failed,
-        validations=validations or "all",
-        save_sizes=sizer_save,
-        retry=retry,
-    )
     prepared = prepare_runs(options, extent, settings, session)
 
-    def execute(handover: DetachHandover | None = None) -> int:
+    def execute(handover: DetachHandover | None) -> int:
         return max(code for _, code in execute_runs(prepared, session, handover))
 
-    if detach:
-        from milabench.workflow.detach import run_detached
-
-        return run_detached("run", execute, session)
-    return execute()
+    return run_detachable("run", execute, session, detach=detach)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
-from milabench.cli.options import benchmark_names, display_option, file_option, json_option, suite_options, wait_option
+from milabench.cli.options import (
+    benchmark_names,
+    collected_as,
+    display_option,
+    file_option,
+    json_option,
+    suite_options,
+    wait_option,
+)
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE, STEPS_FAILED
-from milabench.workflow.options import SuiteOptions
+from milabench.workflow.options import SizeRequest, SuiteOptions
 
 
 @click.command("size")
@@ -22,21 +29,13 @@ from milabench.workflow.options import SuiteOptions
 @wait_option
 @json_option
 @display_option
-def command(
-    options: SuiteOptions,
-    bench: str,
-    least: int,
-    most: int | None,
-    save: Path | None,
-    wait: bool,
-    as_json: bool,
-    display: str,
-) -> int:
+@collected_as("request", SizeRequest)
+def command(options: SuiteOptions, request: SizeRequest, as_json: bool, display: str) -> int:
     """Find the largest batch size of BENCH that fits: double, then bisect, by running it."""
     from milabench.workflow.size_search import find_batch_size
 
     session = terminal_session(display)
-    search = find_batch_size(options, bench, session, least=least, most=most, save=save, wait=wait)
+    search = find_batch_size(options, request, session)
     if search.failure:
         return search.failure
     largest = search.largest

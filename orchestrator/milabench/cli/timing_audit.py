@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
-from milabench.cli.options import base_option, current_env_option, json_option, wait_option
+from milabench.cli.options import base_option, collected_as, current_env_option, json_option, wait_option
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE, STEPS_FAILED
+from milabench.workflow.options import AuditRequest
 
 
 @click.command("timing-audit")
@@ -31,25 +31,16 @@ from milabench.errors import DONE, STEPS_FAILED
 @current_env_option
 @wait_option
 @json_option
-def command(
-    from_run: str | None,
-    base: Path | None,
-    use_current_env: bool,
-    wait: bool,
-    as_json: bool,
-    shuffle: bool,
-    **factors: Any,
-) -> int:
+@collected_as("request", AuditRequest)
+def command(from_run: str | None, request: AuditRequest, as_json: bool, **factors: Any) -> int:
     """Show how the method of timing a model's call changes the result."""
     from milabench.workflow.timing_audit import read_audit, run_audit
 
     if from_run is None:
         given = {name: value for name, value in factors.items() if value is not None}
-        audit, code = run_audit(
-            given, base, terminal_session(), shuffle=shuffle, use_current_env=use_current_env, wait=wait
-        )
+        audit, code = run_audit(given, request, terminal_session())
     else:
-        audit, code = read_audit(from_run, base), DONE
+        audit, code = read_audit(from_run, request.base), DONE
     if as_json:
         click.echo(json.dumps(asdict(audit), indent=2))
     else:

@@ -18,8 +18,8 @@ from milabench.config.source_map import (
     Mark,
     SourceLocation,
     display_value,
-    mapping_at,
-    scalar,
+    located,
+    plain,
     settled,
 )
 from milabench.config.yaml_reader import parse_document
@@ -82,18 +82,10 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
     if not _KEYS.match(left) or len(keys) > 60:
         raise ConfigError(Problem(str(mark), "", "its keys cannot be read", hint))
     document = parse_document(value, source, whole=False)
-    value_node = _placed(document.root, mark)
+    # Its places are columns of the value, which nobody can find in a shell: the option is the place of all of it.
+    value_node = located(plain(document.root), mark)
     warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
     return Override(keys=keys, value=value_node, warnings=warnings)
-
-
-def _placed(node: Located, mark: Mark) -> Located:
-    value = node.value
-    if type(value) is dict:
-        return mapping_at({key: _placed(child, mark) for key, child in value.items()}, mark)
-    if type(value) is list:
-        return Located([_placed(child, mark) for child in value], mark, flags=node.flags)
-    return scalar(value, mark)
 
 
 def fold(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,12 +34,7 @@ Declared = Callable[[Path], frozenset[str] | None]
 """Return the extra keys that the benchfile in a folder declares; None where there is no benchfile to ask."""
 
 _DEFAULT_DIRS: Final = {
-    "base": "{milabench_base}",
-    "venv": "{milabench_venv}",
-    "data": "{milabench_data}",
-    "runs": "{milabench_runs}",
-    "extra": "{milabench_extra}",
-    "cache": "{milabench_cache}",
+    name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")
 }
 _ALLOWED: Final = {
     "name": ("name of a node", re.compile(r"\w[\w.@:-]*")),
@@ -71,7 +66,7 @@ def parse_suite(
     interpolator = Interpolator(_with_arch(system_node, arch_node, arch), env)
     problems.extend(interpolator.system_problems)
     system = parse_system(interpolator.system, parser, arch_is_given=arch_node is not None)
-    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks=tasks, env=env)
+    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks, env)
     parsed = {name: benchmark_parser.parse(name, node) for name, node in folded.benchmarks.items()}
     benchmark_parser.check_templates(folded.templates)
     profile: Profile = parser.parse(PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
@@ -96,29 +91,18 @@ def _with_arch(system: Located, given: Located | None, arch: str) -> Located:
     return Located({**system.value, "arch": built_in(arch)}, system.mark, system.replaced, system.flags)
 
 
+@dataclass(slots=True)
 class _BenchmarkParser:
     """Resolves and parses benchmarks one after the other."""
 
-    def __init__(
-        self,
-        parser: ValueParser,
-        interpolator: Interpolator,
-        arch: str,
-        declared: Declared | None,
-        *,
-        tasks: Tasks,
-        env: Mapping[str, str],
-    ) -> None:
-        self.warnings = Problems()
-        self._parser = parser
-        self._interpolator = interpolator
-        self._declared = declared
-        self._declared_in: dict[Path, frozenset[str] | None] = {}
-        self._variant = built_in(arch)
-        self._dirs = {key: built_in(text) for key, text in _DEFAULT_DIRS.items()}
-        self._run_name = built_in("{run_name}")
-        self._tasks = tasks
-        self._env = env
+    parser: ValueParser
+    interpolator: Interpolator
+    arch: str
+    declared: Declared | None
+    tasks: Tasks
+    env: Mapping[str, str]
+    warnings: Problems = field(default_factory=Problems)
+    declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
 
     def parse(self, name: str, node: Located) -> BenchmarkConfig | None:
         """Return the benchmark as a value; None where it is left out, with the problem or the warning noted."""
@@ -135,12 +119,12 @@ class _BenchmarkParser:
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)
-        values.setdefault("install_variant", self._variant.value)
+        values.setdefault("install_variant", self.arch)
         for key, text in (("", name), ("group", group), ("install_group", values["install_group"])):
             if not _is_name(text):
                 what = f"{text!r} cannot be a name: files and folders are named after it"
                 path = f"{name}.{key}" if key else name
-                self._parser.reject(node.value.get(key, node), path, what, "leave out /, leading dots and line ends")
+                self.parser.reject(node.value.get(key, node), path, what, "leave out /, leading dots and line ends")
                 return None
         options = values.pop("options")
         config: BenchmarkConfig = BENCHMARK.build(values, name=name, options=options, origin=Origins(node))
@@ -153,7 +137,7 @@ class _BenchmarkParser:
         # Few suites have drivers: what reads their files is imported for those that do.
         from milabench.config.driver import with_task
 
-        merged = with_task(name, node, self._parser, self._tasks, self._env)
+        merged = with_task(name, node, self.parser, self.tasks, self.env)
         if merged is None:
             return None
         resolved, task = merged
@@ -165,11 +149,11 @@ class _BenchmarkParser:
         job = node.value.get("job")
         if job is not None and job.value is not None:
             what = "matrix and job are expanded where they are written, and are not inherited"
-            self._parser.reject(job, f"{name}.job", what, "write them in this benchmark")
+            self.parser.reject(job, f"{name}.job", what, "write them in this benchmark")
             return False
         if job is None and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
             what = "a matrix needs a job, whose keys its values are put into"
-            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} beside it")
+            self.parser.reject(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} beside it")
             return False
         return True
 
@@ -180,7 +164,7 @@ class _BenchmarkParser:
         for metric, keys in metrics.items():
             if metric not in known:
                 what = "the key 'pattern' is missing"
-                self._parser.reject(keys, f"{name}.metrics.{metric}", what, did_you_mean(metric, known))
+                self.parser.reject(keys, f"{name}.metrics.{metric}", what, did_you_mean(metric, known))
                 return False
         return True
 
@@ -200,20 +184,20 @@ class _BenchmarkParser:
         group = own.get("group")
         group_node = group if group is not None and group.value is not None else name_node
         defaults = {
-            "run_name": self._run_name,
+            "run_name": built_in("{run_name}"),
             "name": name_node,
             "group": group_node,
             "install_group": group_node,
-            "install_variant": self._variant,
+            "install_variant": built_in(self.arch),
             "num_machines": built_in(1),
         }
         dirs = own.get("dirs")
         own_dirs = dirs.value if dirs is not None and type(dirs.value) is dict else {}
-        children = {**own, "dirs": Located({**self._dirs, **own_dirs}, node.mark, flags=node.flags)}
+        children = {**own, "dirs": Located({**_DEFAULT_DIRS, **own_dirs}, node.mark, flags=node.flags)}
         root = Located(children, node.mark, flags=node.flags)
-        resolved, problems = self._interpolator.benchmark(name, root, defaults)
-        self._parser.problems.extend(problems)
-        self._parser.unresolved.update(problem.where for problem in problems)
+        resolved, problems = self.interpolator.benchmark(name, root, defaults)
+        self.parser.problems.extend(problems)
+        self.parser.unresolved.update(problem.where for problem in problems)
         values = dict(resolved.value)
         if dirs is None:
             values.pop("dirs", None)
@@ -233,12 +217,12 @@ class _BenchmarkParser:
             known = BENCHMARK.keys.get(key) if key != "task" else None
             if known is not None:
                 if child.value is not None:
-                    values[key] = self._parser.parse(known.kind, child, f"{name}.{key}")
+                    values[key] = self.parser.parse(known.kind, child, f"{name}.{key}")
                     is_valid = is_valid and values[key] is not INVALID
             elif key == "name":
                 if child.value != name:
                     what = f"a benchmark is named by its key, {name!r}, not by 'name'"
-                    self._parser.reject(child, f"{name}.name", what, "remove it")
+                    self.parser.reject(child, f"{name}.name", what, "remove it")
                     is_valid = False
             elif key != "job":
                 extra[key] = child
@@ -255,8 +239,8 @@ class _BenchmarkParser:
         folder = None
         if has_program and "definition" in node.value:
             kind = BENCHMARK.keys["definition"].kind
-            folder = self._parser.parse(kind, node.value["definition"], f"{name}.definition")
-        declared = self._declared_by(folder) if self._declared is not None else frozenset()
+            folder = self.parser.parse(kind, node.value["definition"], f"{name}.definition")
+        declared = self._declared_by(folder) if self.declared is not None else frozenset()
         if has_program and "definition" not in node.value and node.value.keys() & {"command", "driver"}:
             declared = frozenset()  # a command has no benchfile
         if declared is not None and key in declared:
@@ -267,17 +251,17 @@ class _BenchmarkParser:
             return True
         known = [*BENCHMARK.keys, *(declared or ())]
         hint = did_you_mean(key, known) or "`milabench config schema` lists the keys"
-        self._parser.reject(child, name, f"unknown key {key!r}", hint, child.key)
+        self.parser.reject(child, name, f"unknown key {key!r}", hint, child.key)
         return False
 
     def _declared_by(self, folder: Any) -> frozenset[str] | None:
-        if not isinstance(folder, Path) or self._declared is None:
+        if not isinstance(folder, Path) or self.declared is None:
             return None
-        if folder not in self._declared_in:
-            self._declared_in[folder] = None
+        if folder not in self.declared_in:
+            self.declared_in[folder] = None
             with suppress(ConfigError):  # a benchfile's own problems are reported by whoever loads it
-                self._declared_in[folder] = self._declared(folder)
-        return self._declared_in[folder]
+                self.declared_in[folder] = self.declared(folder)
+        return self.declared_in[folder]
 
 
 def _has(node: Located, key: str) -> bool:

@@ -204,7 +204,7 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
     origin = origins.get(rest)
     if origin is None:
         if rest in values:
-            return (f"{key} = {_inline(values[rest])}", "  built-in default")
+            return (f"{key} = {_flow(values[rest])}", "  built-in default")
         hint = did_you_mean(rest, [*origins, *values])
         raise ConfigError(f"{key!r} is not set" + (f"; {hint}" if hint else ""))
     lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
@@ -213,7 +213,7 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
         lines.append(
             f"  written as {shown_scalar(origin.interpolated)}, in which {references or '${...}'} was resolved"
         )
-    lines.extend(f"  replaces {_inline(value)}, set at {where}" for where, value in origin.replaced)
+    lines.extend(f"  replaces {_flow(value)}, set at {where}" for where, value in origin.replaced)
     return tuple(lines)
 
 
@@ -234,12 +234,8 @@ def _at(values: Mapping[str, Any], dotted: str) -> str:
                 return "(not set)"
             here = here[int(index)]
         else:
-            return _inline(here)
-    return _inline(here)
-
-
-def _inline(value: Any) -> str:
-    return _flow(_data(value))
+            return _flow(here)
+    return _flow(here)
 
 
 def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:

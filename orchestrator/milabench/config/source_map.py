@@ -286,23 +286,15 @@ def _appended(low: Located, high: Located) -> Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a value comes from.
+    """Where a value comes from: `where` is `file:line:column`, an option or a built-in default.
 
     `replaced`: place and value of everything that it replaced, nearest first. `interpolated`: its text before
-    `${...}` was resolved, None where there was nothing to resolve. Line 0: not a place in a file but an option or a
-    built-in default.
+    `${...}` was resolved, None where there was nothing to resolve.
     """
 
-    file: str
-    line: int
-    column: int
+    where: str
     replaced: tuple[tuple[str, Any], ...] = ()
     interpolated: str | None = None
-
-    @property
-    def where(self) -> str:
-        """`file:line:column`, or the option."""
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 class Origins(Mapping[str, Origin]):
@@ -321,7 +313,9 @@ class Origins(Mapping[str, Origin]):
         return self._by_key
 
     def __getitem__(self, key: str) -> Origin:
-        return origin_of(self._nodes()[key])
+        node = self._nodes()[key]
+        replaced = tuple((str(old.mark), _replaced_value(old)) for old in node.replaced)
+        return Origin(where=str(node.mark), replaced=replaced, interpolated=node.raw)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes())
@@ -341,18 +335,6 @@ class Origins(Mapping[str, Origin]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Origins:
         return self
-
-
-def origin_of(node: Located) -> Origin:
-    """Return the origin of one located value."""
-    mark: Mark = node.mark
-    return Origin(
-        file=mark.source.name,
-        line=mark.line,
-        column=mark.column,
-        replaced=tuple((str(old.mark), _replaced_value(old)) for old in node.replaced),
-        interpolated=node.raw,
-    )
 
 
 def _replaced_value(node: Located) -> Any:

@@ -17,23 +17,12 @@ from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, Mark, SourceLocation, mapping_at, scalar
 from milabench.errors import ConfigError, Problem
 
-METHODS: Final[Mapping[str, str]] = {
-    "average": "mean",
-    "last": "last",
-    "total": "sum",
-    "p50": "p50",
-    "p90": "p90",
-    "average_aggregate": "mean",
-    "min": "min",
-    "max": "max",
-    "median": "median",
-    "std": "std",
-    "first": "first",
-    "count": "count",
-    "p95": "p95",
-    "p99": "p99",
-    "harmonic": "harmonic",
-}
+_REDUCTIONS: Final = {"average": "mean", "total": "sum", "average_aggregate": "mean"}
+_METHODS: Final = (
+    *("average", "last", "total", "p50", "p90", "average_aggregate", "min", "max", "median", "std", "first", "count"),
+    *("p95", "p99", "harmonic"),
+)
+METHODS: Final = {method: _REDUCTIONS.get(method, method) for method in _METHODS}
 """The compute methods of a task file, and the `reduce` of a suite that each is."""
 WORKERS: Final = "DEEPLEARNING_WORKERS_COUNT"
 """The variable that says by how many `total` is divided, and `average_aggregate` multiplied."""

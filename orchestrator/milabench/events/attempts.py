@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 from milabench.events.model import OutcomeName
+from milabench.events.numbers import finite_number
 
 _OUTCOMES = get_args(OutcomeName)
 
@@ -63,7 +64,7 @@ def last_word(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
 
 
 def _attempt(step: str, number: int, entry: dict[str, Any]) -> Attempt:
-    began, ended = (_seconds(entry.pop(state, None)) for state in ("started", "ended"))
+    began, ended = (finite_number(entry.pop(state, None)) for state in ("started", "ended"))
     outcome = entry.get("outcome")
     return Attempt(
         step=step,
@@ -73,7 +74,3 @@ def _attempt(step: str, number: int, entry: dict[str, Any]) -> Attempt:
         outcome=cast("OutcomeName | None", outcome if outcome in _OUTCOMES else None),
         entry=entry,
     )
-
-
-def _seconds(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

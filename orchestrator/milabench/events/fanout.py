@@ -28,8 +28,3 @@ class Fanout(Generic[T]):
                 del self._sinks[name]
                 with suppress(Exception):
                     self._warn(f"{name}: dropped, the run goes on: {type(error).__name__}: {error}")
-
-    @property
-    def sinks(self) -> tuple[str, ...]:
-        """The names of the sinks that are still fed."""
-        return tuple(self._sinks)

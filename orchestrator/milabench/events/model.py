@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Pipe = Literal["stdout", "stderr", "data"] | None
+VerdictName = Literal["pass", "warn", "fail"]
 OutcomeName = Literal["passed", "failed", "skipped", "cancelled", "missing"]
 Why = Literal[
     "exit",
@@ -110,7 +111,7 @@ class Verdict(Recorded):
     """What a check found."""
 
     check: str
-    verdict: Literal["pass", "warn", "fail"]
+    verdict: VerdictName
     numbers: Mapping[str, Any]
     message: str = ""
 
@@ -126,12 +127,13 @@ class Stop(Recorded):
 class End(Recorded):
     """The step attempt is over; exactly one, last, also when the process was killed."""
 
+    # In the order in which the keys stand in a record.
+    command: tuple[str, ...] = ()
+    time: float | None = None
+    return_code: int | None = None
     outcome: OutcomeName
     why: Why | None = None
     detail: str = ""
-    return_code: int | None = None
-    time: float | None = None
-    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

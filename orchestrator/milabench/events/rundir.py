@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote
 
 from milabench.errors import NothingSelected, RecordError
+from milabench.events.atomic_write import replace_file
 from milabench.events.model import Event, Line, Other
 from milabench.events.wire import decode, dump, parse_object, parse_string
 
@@ -141,11 +142,11 @@ class RunWriter:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write `manifest.json` at once and durably; `schema` is added."""
-        _replace(self.path / MANIFEST, {"schema": SCHEMA, **manifest})
+        replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **manifest}) + b"\n")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json` at once and durably."""
-        _replace(self.path / SUMMARY, summary)
+        replace_file(self.path / SUMMARY, dump(summary) + b"\n")
 
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Append one change of state, durable when this returns; `t` is added when the entry has none."""
@@ -246,24 +247,6 @@ def _ends_a_line(path: Path, size: int) -> bool:
     with path.open("rb") as file:
         file.seek(size - 1)
         return file.read(1) == b"\n"
-
-
-def _replace(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON so that a reader, also after a power cut, finds the old file or the new one and nothing between."""
-    draft = path.with_name(f"{path.name}.tmp")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "wb") as file:
-        file.write(dump(value) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    # Synced before it gets its name: else a power cut may leave the name on an empty file (ext4, delayed allocation).
-    draft.replace(path)
-    # A new name is durable only when its folder is, too (fsync(2)).
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _bytes_of(text: str) -> bytes:

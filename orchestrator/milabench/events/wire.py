@@ -1,8 +1,8 @@
 """One line of a `.data` file <-> one Event; docs/reference/protocol.md, section 4, and the lines that milabench 1.3 wrote.
 
-`_KINDS` says once how each kind of record looks; decoding and encoding both follow it. The standard library's parser is
-used because records may hold what strict parsers refuse (NaN, lone surrogates) and because it needs no import at start-up;
-the millions of observations of a run are read by `batch_decoder`.
+The fields of an event say once how its record looks; decoding and encoding both follow `_KINDS`, which is made from them.
+The standard library's parser is used because records may hold what strict parsers refuse (NaN, lone surrogates) and because
+it needs no import at start-up; the millions of observations of a run are read by `batch_decoder`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args
 
 from milabench.events import model
-from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Why
+from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Recorded, VerdictName, Why
 
 _RECORD_KEYS = frozenset(("event", "data", "pipe", "t"))
-# Tuples, not sets: what is looked up in them may be any JSON value, hashable or not.
-_OUTCOMES = get_args(OutcomeName)
-_WHYS = (None, *get_args(Why))
-_VERDICTS = ("pass", "warn", "fail")
 _PIPES = ("stdout", "stderr", "data", None)
 
 
@@ -28,16 +24,22 @@ class NotARecordError(ValueError):
     """A line that is JSON but no record; a torn line is a plain ValueError of the decoder."""
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_argv(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+# By the annotation of an event's field: which values of its key are understood. Of tuples, not sets: what is looked up in
+# them may be any JSON value, hashable or not.
+_ACCEPTS: Mapping[Any, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "Mapping[str, Any]": lambda value: isinstance(value, dict),
+    "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(word, str) for word in value),
+    "float | None": lambda value: value is None or _is_number(value),
+    "int | None": lambda value: value is None or (_is_number(value) and isinstance(value, int)),
+    "VerdictName": lambda value: value in get_args(VerdictName),
+    "OutcomeName": lambda value: value in get_args(OutcomeName),
+    "Why | None": lambda value: value is None or value in get_args(Why),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,12 @@ class _Key:
     """One key of a payload: the event's attribute that holds it, and which values are understood.
 
     A value that is not understood stays among the unknown keys. A key that is neither required nor in the payload leaves the
-    attribute at its default. `is_optional` keys are not written while they say nothing.
+    attribute at its default.
     """
 
     attribute: str
-    accepts: Callable[[Any], bool] = _is_text
-    is_required: bool = False
-    is_optional: bool = False
+    accepts: Callable[[Any], bool]
+    is_required: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,50 +64,36 @@ class _Kind:
 
     event: type[Event]
     pipe: Pipe
-    keys: Mapping[str, _Key] = field(default_factory=dict)
+    keys: Mapping[str, _Key]
 
 
+def _kind(event: type[Event], pipe: Pipe) -> _Kind:
+    """Return a kind whose payload has the keys that the fields of its event declare, in their order."""
+    own = [spec for spec in fields(event) if spec.name not in ("data", *(common.name for common in fields(Recorded)))]
+    keys = {
+        # An end of milabench 1.3 has its return code only: see `_complete_end`.
+        _NAMES.get(spec.name, spec.name): _Key(
+            spec.name, _ACCEPTS[spec.type], spec.default is MISSING and event is not End
+        )
+        for spec in own
+    }
+    return _Kind(event, pipe, keys)
+
+
+# A key that is not called as its attribute, and the keys that are not written while they say nothing.
+_NAMES = {"text": "message"}
+_OMITTED = ("why", "detail")
 _KINDS: Mapping[str, _Kind] = {
-    "config": _Kind(model.Config, None),
-    "meta": _Kind(model.Meta, None),
-    "start": _Kind(model.Start, None),
-    "data": _Kind(model.Data, "data"),
-    "phase": _Kind(model.Phase, "data", {"name": _Key("name", is_required=True)}),
-    "message": _Kind(model.Message, "data", {"message": _Key("text", is_required=True)}),
-    "error": _Kind(
-        model.Error,
-        "data",
-        {
-            "type": _Key("type", is_required=True),
-            "message": _Key("message", is_required=True),
-            "trace": _Key("trace"),
-        },
-    ),
-    "verdict": _Kind(
-        model.Verdict,
-        "data",
-        {
-            "check": _Key("check", is_required=True),
-            "verdict": _Key("verdict", lambda value: value in _VERDICTS, is_required=True),
-            "numbers": _Key("numbers", lambda value: isinstance(value, dict)),
-            "message": _Key("message"),
-        },
-    ),
-    "stop": _Kind(model.Stop, "data", {"reason": _Key("reason", is_required=True)}),
-    "end": _Kind(
-        End,
-        None,
-        {
-            "command": _Key("command", _is_argv),
-            "time": _Key("time", lambda value: value is None or _is_number(value)),
-            "return_code": _Key(
-                "return_code", lambda value: value is None or (_is_number(value) and isinstance(value, int))
-            ),
-            "outcome": _Key("outcome", lambda value: value in _OUTCOMES),
-            "why": _Key("why", lambda value: value in _WHYS, is_optional=True),
-            "detail": _Key("detail", is_optional=True),
-        },
-    ),
+    "config": _kind(model.Config, None),
+    "meta": _kind(model.Meta, None),
+    "start": _kind(model.Start, None),
+    "data": _kind(model.Data, "data"),
+    "phase": _kind(model.Phase, "data"),
+    "message": _kind(model.Message, "data"),
+    "error": _kind(model.Error, "data"),
+    "verdict": _kind(model.Verdict, "data"),
+    "stop": _kind(model.Stop, "data"),
+    "end": _kind(End, None),
 }
 _KIND_OF: Mapping[type[Event], str] = {kind.event: name for name, kind in _KINDS.items()}
 
@@ -219,8 +206,8 @@ def _kind_payload_pipe(event: Event) -> tuple[str, Any, Pipe]:
         case _:
             name = _KIND_OF[type(event)]
             kind = _KINDS[name]
-            values = {key: getattr(event, spec.attribute) for key, spec in kind.keys.items()}
-            return name, {key: v for key, v in values.items() if v or not kind.keys[key].is_optional}, kind.pipe
+            values = {name: getattr(event, key.attribute) for name, key in kind.keys.items()}
+            return name, {key: v for key, v in values.items() if v or key not in _OMITTED}, kind.pipe
 
 
 def dump(record: Mapping[str, Any]) -> bytes:

@@ -85,13 +85,11 @@ async def start_agent(
     channel = await connection.start(boot_line(words, marker=marker, python=python))
     try:
         await asyncio.wait_for(_greet(name, channel, python), BOOT_S)
-    except TimeoutError:
+    except BaseException as error:
         channel.writer.close()
-        raise Unreachable(
-            f"{name}: its shell printed nothing within {BOOT_S:g} s; does it wait for input at login?"
-        ) from None
-    except BaseException:
-        channel.writer.close()
+        if isinstance(error, TimeoutError):
+            what = f"its shell printed nothing within {BOOT_S:g} s; does it wait for input at login?"
+            raise Unreachable(f"{name}: {what}") from None
         raise
     return channel
 

@@ -25,6 +25,10 @@ LEAVE_S = 15.0
 NOTHING_LEFT = "no leftover processes"
 
 
+OnWaiting = Callable[[Sequence[Mapping[str, Any]]], object]
+"""What is called with the holders of what a request waits for."""
+
+
 class LostError(Exception):
     """The agent is gone; the text says how."""
 
@@ -70,8 +74,7 @@ class AgentLink:
         self._writer = writer
         self._how_it_ended = describe_end
         self._numbers = 0
-        self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
-        self._waiting: dict[int, Callable[[Sequence[Mapping[str, Any]]], object]] = {}
+        self._requests: dict[int, tuple[asyncio.Future[Mapping[str, Any]], OnWaiting]] = {}
         self._steps: dict[str, _Watched] = {}
         self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         """What the agent reports about itself; LostError when it ended instead."""
@@ -85,7 +88,7 @@ class AgentLink:
         fields: Mapping[str, object] | None = None,
         *,
         within_s: float | None = ANSWER_S,
-        waiting: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _: None,
+        waiting: OnWaiting = lambda _: None,
     ) -> Mapping[str, Any]:
         """Return the reply to a request, `{"ok", ...}`; until then `waiting` is called with who holds what it asks for.
 
@@ -96,8 +99,7 @@ class AgentLink:
         self._numbers += 1
         number = self._numbers
         future = asyncio.get_running_loop().create_future()
-        self._replies[number] = future
-        self._waiting[number] = waiting
+        self._requests[number] = future, waiting
         try:
             self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
             with contextlib.suppress(OSError):  # the reader notices the loss and reports more about it
@@ -107,8 +109,7 @@ class AgentLink:
             self._writer.close()  # an agent that does not answer must not continue: this ends its lease
             raise LostError(f"the agent did not answer '{verb}' within {within_s:g} s") from None
         finally:
-            self._replies.pop(number, None)
-            self._waiting.pop(number, None)
+            self._requests.pop(number, None)
 
     async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
         """Send a start request; return its reply and the watched step."""
@@ -169,13 +170,12 @@ class AgentLink:
                     watched.ended.set_result(json.loads(payload))
             case "reply":
                 reply = json.loads(payload)
-                future = self._replies.get(reply["id"])
-                if future is not None and not future.done():
+                if reply["id"] in self._requests and not (future := self._requests[reply["id"]][0]).done():
                     future.set_result(reply)
             case "waiting":
                 message = json.loads(payload)
-                if message["id"] in self._waiting:
-                    self._waiting[message["id"]](message["holders"])
+                if message["id"] in self._requests:
+                    self._requests[message["id"]][1](message["holders"])
             case "hello":
                 if not self.hello.done():
                     self.hello.set_result(json.loads(payload))
@@ -187,7 +187,8 @@ class AgentLink:
         if self._beating is not None:
             self._beating.cancel()
         lost = LostError(how)
-        for future in (self.hello, *self._replies.values(), *(watched.ended for watched in self._steps.values())):
+        replies = (future for future, _ in self._requests.values())
+        for future in (self.hello, *replies, *(watched.ended for watched in self._steps.values())):
             if not future.done():
                 future.set_exception(lost)
                 future.exception()  # a waiter sees it; an abandoned future must not cause a warning
@@ -195,9 +196,10 @@ class AgentLink:
 
 
 class AgentNode:
-    """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
+    """Runs steps on one node, by its agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
-    A lost link is reopened for the next step. `own_values` are the names of values that the agent knows better than a request.
+    `name` is the node's in the plan. A lost link is reopened for the next step. `own_values` are the names of values that the
+    agent knows better than a request.
     """
 
     def __init__(
@@ -217,7 +219,10 @@ class AgentNode:
         self._locks: tuple[str, ...] = ()
 
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
-        """Execute one step; see Executor."""
+        """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
+
+        Cancelling the task first ends the step in order: TERM, then KILL. A lost node is an outcome, not an exception.
+        """
         step, link = request.step.id, None
         try:
             link = await self.open()
@@ -241,17 +246,24 @@ class AgentNode:
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
-        """End a running step; see Executor."""
+        """End a running step; a grace of 0 kills at once. No-op when it is not running.
+
+        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout
+        when `late` says what it was too late for.
+        """
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
         await self._request_if_alive("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
 
     async def release(self, group: str) -> float | None:
-        """Release a group at the start barrier; see Executor."""
+        """Release the steps of a group from the start barrier, and those that reach it later.
+
+        Return the time on the node's clock, in unix seconds; None when the node cannot be asked.
+        """
         reply = await self._request_if_alive("release", {"group": group})
         return float(reply["t"]) if reply is not None and reply.get("ok") else None
 
     async def stop(self, step: str) -> None:
-        """Stop a step that has done its work; see Executor."""
+        """Tell a step that its load is no longer needed. No-op when it is not running."""
         await self._request_if_alive("stop", {"step": step, "reason": "all of the group have their observations"})
 
     async def _request_if_alive(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
@@ -263,14 +275,17 @@ class AgentNode:
         return None
 
     async def port(self) -> int | None:
-        """Return a port that is free on the node; see Executor."""
+        """Return a port that is free on the node now; None when the node cannot be asked."""
         try:
             return int((await (await self.open()).request("port"))["port"])
         except (LostError, Unreachable, KeyError):
             return None
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Hold the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
+        """Hold the devices' locks until `close`; without `wait` return the current holders instead.
+
+        Raises Unreachable when the node cannot be asked.
+        """
         if not names:
             return ()
 
@@ -355,7 +370,7 @@ class AgentNode:
 
 
 def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None) -> AgentNode:
-    """Return the local machine as an Executor. `run_id` marks every process of the run, so it must be unique."""
+    """Return the local machine as a node. `run_id` marks every process of the run, so it must be unique."""
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
     async def open_link() -> AgentLink:
@@ -425,30 +440,24 @@ async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | Non
         return None, process.returncode
 
 
+# What an agent is told of a step as it stands; the names are those of the protocol (docs/reference/protocol.md).
+_OF_STEP = ("argv", "env", "secret_env", "config", "timeout_s", "max_silence_s", "needs_data", "end_argv")
+_OF_REQUEST = ("grace_s", "group_size", "is_spread", "makedirs", "marks")
+
+
 def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:
     step = request.step
     return {
-        "argv": list(step.argv),
-        "env": dict(step.env),
-        "secret_env": list(step.secret_env),
+        **{name: getattr(step, name) for name in _OF_STEP},
+        **{name: getattr(request, name) for name in _OF_REQUEST},
         "cwd": step.cwd or None,
-        "config": dict(step.config),
-        "timeout_s": step.timeout_s,
-        "max_silence_s": step.max_silence_s,
-        "grace_s": request.grace_s,
-        "needs_data": step.needs_data,
         "group": step.group or step.id,
-        "group_size": request.group_size,
-        "is_spread": request.is_spread,
-        "makedirs": list(request.makedirs),
-        "marks": list(request.marks),
-        "end_argv": list(step.end_argv),
         "ready": _readiness(step.config),
         "values": {name: value for name, value in request.values.items() if name not in own_values},
         "barrier_s": _barrier_s(step.config),
         "monitor": {
-            "argv": list(step.monitor),
-            "about": {"devices": list(step.devices), "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
+            "argv": step.monitor,
+            "about": {"devices": step.devices, "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
         },
     }
 
@@ -477,11 +486,6 @@ def _outcome(ended: Mapping[str, Any]) -> Outcome:
 
 
 def _holder(entry: Mapping[str, Any]) -> Holder:
-    return Holder(
-        name=str(entry.get("name") or ""),
-        run=str(entry.get("run") or ""),
-        pid=int(entry.get("pid") or 0),
-        host=str(entry.get("host") or ""),
-        user=str(entry.get("user") or ""),
-        since=float(entry.get("since") or 0.0),
-    )
+    # The lock file may be of another version, or torn.
+    kinds = {"name": str, "run": str, "pid": int, "host": str, "user": str, "since": float}
+    return Holder(**{name: kind(entry.get(name) or kind()) for name, kind in kinds.items()})

@@ -1,10 +1,10 @@
-"""The interfaces of an execution: step requests, outcomes, progress events, Executor and Recorder."""
+"""The interfaces of an execution: step requests, outcomes and progress events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from milabench.events.model import Why
 from milabench.plan.model import Step
@@ -15,7 +15,7 @@ class StepRequest:
     """A step with what is only known when it is executed; nothing here changes what is measured.
 
     `values` replace `@name` in command, environment and folders. `group_size` is how many steps pass the start barrier
-    together on its node; `is_spread`: they wait for steps on other nodes too, until `Executor.release`. `marks` are files
+    together on its node; `is_spread`: they wait for steps on other nodes too, until `AgentNode.release`. `marks` are files
     that say, once it has passed, that it need not be done again.
     """
 
@@ -125,62 +125,3 @@ class Notice:
 
 Progress = Frame | Started | ServerReady | BarrierEvent | Ended | Waiting | Notice
 Emit = Callable[[Progress], object]
-
-
-class Executor(Protocol):
-    """Runs steps on one node: its agent, or a fake of it."""
-
-    name: str
-    """The node's name in the plan."""
-
-    async def run(self, request: StepRequest, emit: Emit) -> Outcome:
-        """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
-
-        Cancelling the task first ends the step in order: TERM, then KILL. A lost node is an outcome, not an exception.
-        """
-
-    async def end(
-        self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
-    ) -> None:
-        """End a running step; a grace of 0 kills at once. No-op when it is not running.
-
-        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout
-        when `late` says what it was too late for.
-        """
-
-    async def release(self, group: str) -> float | None:
-        """Release the steps of a group from the start barrier, and those that reach it later.
-
-        Return the time on the node's clock, in unix seconds; None when the node cannot be asked.
-        """
-
-    async def stop(self, step: str) -> None:
-        """Tell a step that its load is no longer needed. No-op when it is not running."""
-
-    async def port(self) -> int | None:
-        """Return a port that is free on the node now; None when the node cannot be asked."""
-
-    async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Hold the devices' locks until `close`; without `wait` return the current holders instead."""
-
-    async def cpu_s(self) -> float:
-        """Return the CPU seconds that supervision has used so far."""
-
-    async def close(self) -> None:
-        """End what runs and release all resources."""
-
-
-class Recorder(Protocol):
-    """Where records go; events.rundir.RunWriter is one. Every method may raise OSError."""
-
-    def journal(self, entry: Mapping[str, Any]) -> None:
-        """Append one change of state, durably."""
-
-    def append(self, stem: str, payload: bytes) -> None:
-        """Append whole records."""
-
-    def append_lines(self, stem: str, payload: bytes) -> None:
-        """Append `line` records, and their text to the files that people read."""
-
-    def finish(self, stem: str) -> None:
-        """Make the records of an ended step durable."""

@@ -14,23 +14,23 @@ from typing import Any, Literal
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.events.rundir import attempt_stem
+from milabench.events.rundir import RunWriter, attempt_stem
+from milabench.execute.agent_client import AgentNode
 from milabench.execute.api import (
     BarrierEvent,
     Emit,
     Ended,
-    Executor,
     Frame,
     Holder,
     Notice,
     Outcome,
     Progress,
-    Recorder,
     ServerReady,
     Started,
     StepRequest,
 )
 from milabench.execute.interrupts import interrupts
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.start_barrier import GroupBarrier, group_barrier
 from milabench.plan.container import names_in
 from milabench.plan.model import Plan, Step
@@ -42,14 +42,10 @@ INTERRUPTED = "the run was interrupted"
 class ExecutionSettings:
     """Settings of an execution that are not part of the plan.
 
-    `values` replace `@name` (`@run`: the run directory). `makedirs` are folders that a step needs, `marks` files to create
-    when it has passed. `preamble` returns the records, as whole lines, with which a step's file begins.
+    `values` replace `@name` (`@run`: the run directory). `makedirs` are folders that a step needs. `preamble` returns the
+    records, as whole lines, with which a step's file begins.
 
-    `locks` are the names of the devices' locks, by node; without `wait`, a device in use is an error.
-
-    `prior_attempts` counts earlier attempts at steps, `passed` names steps that passed in them. A group with a failed step
-    is retried up to `max_retries` times as a whole: its steps are measured concurrently. After `max_failures` failed
-    steps nothing more is started.
+    `locks` are the names of the devices' locks, by node.
 
     `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
     None. `missing_data` returns what a passed step should have recorded and did not, given the stem of its files; empty
@@ -58,15 +54,10 @@ class ExecutionSettings:
 
     values: Mapping[str, str] = field(default_factory=dict)
     makedirs: Callable[[Step], tuple[str, ...]] = lambda _: ()
-    marks: Callable[[Step], tuple[str, ...]] = lambda _: ()
     preamble: Callable[[Step], bytes] = lambda _: b""
     locks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    wait: bool = False
     grace_s: float = 5.0
-    prior_attempts: Mapping[str, int] = field(default_factory=dict)
-    passed: frozenset[str] = frozenset()
-    max_retries: int = 0
-    max_failures: int | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     extend_plan: Callable[[], Plan | None] | None = None
     missing_data: Callable[[Step, str], str] = lambda _step, _stem: ""
 
@@ -109,8 +100,8 @@ class ExecutionResult:
 
 async def execute(
     plan: Plan,
-    executors: Mapping[str, Executor],
-    recorder: Recorder,
+    executors: Mapping[str, AgentNode],
+    recorder: RunWriter,
     progress: Callable[[Progress], object],
     settings: ExecutionSettings | None = None,
 ) -> ExecutionResult:
@@ -132,8 +123,8 @@ class Engine:
     def __init__(
         self,
         plan: Plan,
-        executors: Mapping[str, Executor],
-        recorder: Recorder,
+        executors: Mapping[str, AgentNode],
+        recorder: RunWriter,
         progress: Callable[[Progress], object],
         settings: ExecutionSettings,
     ) -> None:
@@ -142,10 +133,11 @@ class Engine:
         self._recorder = recorder
         self._progress = progress
         self._settings = settings
-        self._outcomes: dict[str, Outcome] = dict.fromkeys(settings.passed, Outcome("passed"))
+        self._retry = settings.retry
+        self._outcomes: dict[str, Outcome] = dict.fromkeys(settings.retry.passed, Outcome("passed"))
         self._attempts: dict[str, int] = {}
         self._ended: dict[str, Outcome] = {}  # of the group that runs
-        self._running: dict[str, Executor] = {}
+        self._running: dict[str, AgentNode] = {}
         self._unrecorded: dict[str, OSError] = {}
         self._has_complained = False
         self._interrupts = 0
@@ -221,7 +213,7 @@ class Engine:
     async def _lock_all(self) -> None:
         for name in sorted(self._settings.locks):
             holders = await self._executors[name].lock(
-                self._settings.locks[name], wait=self._settings.wait, emit=self._progress
+                self._settings.locks[name], wait=self._retry.wait, emit=self._progress
             )
             if holders:
                 raise Unreachable(f"{name}: {holder_text(holders[0])}; use --wait to wait for it to end")
@@ -232,9 +224,9 @@ class Engine:
     async def _try_group(self, group: Sequence[Step]) -> bool:
         """Run a group, and again while a step fails and may be retried; return whether any step was started."""
         was_started = False
-        for tries_left in range(self._settings.max_retries, -1, -1):
+        for tries_left in range(self._retry.max_retries, -1, -1):
             for step in group:
-                self._attempts[step.id] = self._attempts.get(step.id, self._settings.prior_attempts.get(step.id, 0)) + 1
+                self._attempts[step.id] = self._attempts.get(step.id, self._retry.attempts.get(step.id, 0)) + 1
             was_started = await self._run_group(group) or was_started
             failed = [step.id for step in group if self._ended[step.id].name == "failed"]
             if not failed or not tries_left or self._interrupts or any(step in self._unrecorded for step in failed):
@@ -285,11 +277,11 @@ class Engine:
 
     def _before_start(self, step: Step) -> Outcome | None:
         """Return the outcome of a step that will not be started, else None."""
-        limit = self._settings.max_failures
+        limit = self._retry.max_failures
         if self._interrupts:
             return Outcome("cancelled", INTERRUPTED)
         # A retry goes on although the failure that it repeats was the last one allowed.
-        is_retry = self._attempts[step.id] > self._settings.prior_attempts.get(step.id, 0) + 1
+        is_retry = self._attempts[step.id] > self._retry.attempts.get(step.id, 0) + 1
         failures = sum(outcome.name == "failed" for outcome in self._outcomes.values())
         if limit is not None and failures >= limit and not is_retry:
             return Outcome("cancelled", f"not started after {limit} failures")
@@ -318,7 +310,7 @@ class Engine:
             is_spread=self._barrier is not None and step.id in self._barrier.nodes,
             values={**settings.values, **names_in(step, self._attempts[step.id]), **values},
             makedirs=settings.makedirs(step),
-            marks=settings.marks(step),
+            marks=(marker,) if (marker := self._retry.markers.get(step.id)) else (),
             grace_s=settings.grace_s,
         )
         if preamble := settings.preamble(step):

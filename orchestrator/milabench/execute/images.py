@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
-from milabench.plan.image import Image, in_one_line
+from milabench.plan.container import Image, in_one_line
 
 
 def missing_images(images: Iterable[Image]) -> list[str]:

@@ -187,21 +187,8 @@ def wakeup_sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def run_deferring_signals(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return what `asyncio.run(main())` returns; signals are deferred from before the loop exists until it is closed."""
-    import asyncio
-
-    with interrupts().deferred(), asyncio.Runner() as runner:
-        return _run(runner, main)
-
-
-def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `main()` in the runner's loop, which wakes up for every signal."""
-    with wakeup_sockets() as (reader, _):
-        loop = runner.get_loop()
-        loop.add_reader(reader, reader.recv, WAKEUP_BYTES)
-        try:
-            return runner.run(main())
-        finally:
-            loop.remove_reader(reader)
+    with interrupts().deferred(), contextlib.closing(ReusableLoop()) as loop:
+        return loop.run(main)
 
 
 class ReusableLoop:
@@ -211,12 +198,17 @@ class ReusableLoop:
         self._runner: asyncio.Runner | None = None
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `main()` returns; the first call creates the loop."""
+        """Return what `main()` returns; the first call creates the loop, which wakes up for every signal."""
         import asyncio
 
-        with interrupts().deferred():
+        with interrupts().deferred(), wakeup_sockets() as (reader, _):
             self._runner = self._runner or asyncio.Runner()
-            return _run(self._runner, main)
+            loop = self._runner.get_loop()
+            loop.add_reader(reader, reader.recv, WAKEUP_BYTES)
+            try:
+                return self._runner.run(main())
+            finally:
+                loop.remove_reader(reader)
 
     def close(self) -> None:
         """End the loop, if there is one; the next `run` makes a new one."""

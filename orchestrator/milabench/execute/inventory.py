@@ -17,7 +17,7 @@ from milabench.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
     from milabench.bench.api import Source
-    from milabench.plan.dirs import Dirs
+    from milabench.plan.context import Dirs
     from milabench.plan.requirements import RequirementFile
     from milabench.plan.venvs import VenvSpec
 
@@ -72,7 +72,7 @@ def source_folder(dirs: Dirs, source: Source) -> Path:
 
 def is_fetched(dirs: Dirs, source: Source) -> bool:
     """Return whether the program was unpacked completely from this file or revision."""
-    from milabench.plan.install import source_json
+    from milabench.plan.venvs import source_json
 
     is_same = _read_marker(source_marker(dirs, source)) == source_json(source)
     return is_same and source_folder(dirs, source).is_dir()

@@ -19,8 +19,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.locks import user_name
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
-from milabench.execute.agent.procfs import read_process, read_text, user_name
+from milabench.execute.agent.procfs import read_process, read_text
 
 BASE_LOCK = ".milabench.lock"
 RUN_LOCK = "orchestrator.lock"
@@ -172,31 +173,21 @@ def _hold(
 
 def holder_of(path: Path) -> Orchestrator | None:
     """Return the orchestrator that executes the run in a directory now; None without one."""
-    try:
-        fd = os.open(path / RUN_LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        holder = _orchestrator_in(fd)
+    with contextlib.suppress(OSError), (path / RUN_LOCK).open("rb") as lock:
+        holder = _orchestrator_in(lock.fileno())
         if holder is not None and holder.is_local:
             return holder if holder.is_alive else None
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return holder
-        return None
-    finally:
-        os.close(fd)
+    return None
 
 
 def wait_for_release(path: Path) -> None:
     """Block until the run directory is no longer held; nothing polls."""
-    with contextlib.suppress(OSError):
-        fd = os.open(path / RUN_LOCK, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH)
-        finally:
-            os.close(fd)
+    with contextlib.suppress(OSError), (path / RUN_LOCK).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 def _lock_run(fd: int) -> bool:

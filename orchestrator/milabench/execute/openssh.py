@@ -11,7 +11,7 @@ from pathlib import Path
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_client import Reader, Writer
-from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address
+from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address, last_line
 
 PERSIST_S = 30  # a master without a session outlives us for so long
 FAILED = 255  # of ssh itself, not of the command
@@ -38,7 +38,7 @@ class OpensshChannel:
 
     def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
-        return _last_line(self._words)
+        return last_line(self._words.read_bytes()) if self._words.exists() else ""
 
 
 class OpensshConnection:
@@ -158,15 +158,7 @@ def _why(words: Path, address: Address) -> str:
         return f"its host key is not in {file}; add it, or record the current one with --accept-new-host-keys"
     if "Permission denied" in text:
         return "no key was accepted; set one with system.sshkey, or load it into an ssh agent"
-    return _last_line(words) or "ssh failed without an error message"
-
-
-def _last_line(path: Path) -> str:
-    try:
-        lines = path.read_text(errors="backslashreplace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1][:300] if lines else ""
+    return last_line(words.read_bytes()) or "ssh failed without an error message"
 
 
 async def _quiet(*words: str) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
+from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.package_indexes import indexes, mask, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
@@ -115,9 +116,7 @@ def _pin(
 def _write(path: Path, text: str, unverified: str) -> Pinned:
     has_changed = not path.is_file() or path.read_text() != text
     if has_changed:
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_text(text)
-        fresh.replace(path)
+        replace_file(path, text.encode())
     return Pinned(
         path=path, has_changed=has_changed, packages=len(parse_requirements(text).pins), unverified=unverified
     )

@@ -97,7 +97,7 @@ def node_marker(marker: str, node: str) -> str:
 
 
 def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease_s: float = LEASE_S) -> AgentNode:
-    """Return a machine as an Executor; `marker` is the run's. Leftovers of a lost agent are killed before the next one starts."""
+    """Return a machine as a node; `marker` is the run's. Leftovers of a lost agent are killed before the next one starts."""
     own = node_marker(marker, machine.name)
     is_first = True
 
@@ -121,7 +121,7 @@ def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease
 
 
 def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:
-    """Return a machine as an Executor of commands that belong to no run."""
+    """Return a machine as a node for commands that belong to no run."""
     return remote_node(machine, f"{purpose}-{os.getpid()}-{os.urandom(4).hex()}")
 
 

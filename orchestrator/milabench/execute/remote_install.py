@@ -18,7 +18,7 @@ from milabench.execute.api import Frame, Progress
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.execute.venv import InstallOptions, find_uv, install_venvs, raise_failures
-from milabench.plan.dirs import Dirs
+from milabench.plan.context import Dirs
 from milabench.plan.venvs import VenvSpec
 
 PACKAGE = Path(__file__).resolve().parent.parent

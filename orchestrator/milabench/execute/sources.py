@@ -12,48 +12,41 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
 from milabench.execute.thread_map import thread_map
-from milabench.execute.venv import Installed, Report, hold_lock, make_folder
-from milabench.plan.dirs import Dirs
-from milabench.plan.install import source_json
+from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
+from milabench.plan.context import Dirs
+from milabench.plan.venvs import source_json
 
 if TYPE_CHECKING:
     from unearth import Link, Package, PackageFinder
     from unearth.fetchers import Fetcher, PyPIClient
 
 _T = TypeVar("_T")
-_Ts = TypeVarTuple("_Ts")
 _BLOCK = 1 << 20
 _PAUSES_S = (0.3, 1.0, 2.0)
 
 
 def fetch_sources(
-    sources: Sequence[Source],
-    dirs: Dirs,
-    *,
-    environ: Mapping[str, str],
-    report: Report,
-    pip: Mapping[str, str] | None = None,
-    jobs: int = 4,
-    force: bool = False,
+    sources: Sequence[Source], dirs: Dirs, options: InstallOptions, report: Report
 ) -> tuple[Installed, ...]:
     """Make every source ready; one that fails does not keep the others from being fetched.
 
-    `pip` are pip's settings (None asks pip, when something is to be fetched); `force` unpacks existing ones again,
-    from the archive in the cache when its hash is right. Raises EnvironmentFailed when the base folder cannot be
-    written.
+    With `force`, existing ones are unpacked again, from the archive in the cache when its hash is right. Raises
+    EnvironmentFailed when the base folder cannot be written.
     """
+    environ, force = options.environ, options.force
     if not force and all(is_fetched(dirs, source) for source in sources):
         return tuple(Installed(name=source.folder) for source in sources)
     make_folder(Path(dirs.code))
-    where = indexes(pip if pip is not None else pip_settings(environ), environ)
+    where = indexes(options.pip if options.pip is not None else pip_settings(environ), environ)
 
     def outcome(source: Source) -> Installed:
         is_new = force or not is_fetched(dirs, source)
@@ -67,7 +60,7 @@ def fetch_sources(
             report(f"{source.folder}: ready")
         return Installed(name=source.folder, is_new=is_new)
 
-    return thread_map(outcome, sources, jobs=jobs)
+    return thread_map(outcome, sources, jobs=options.jobs)
 
 
 def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], *, force: bool) -> None:
@@ -159,7 +152,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
                 silent.append(mask(index))
             elif link.filename == source.file:
                 try:
-                    _patiently(_copy, link, client, into)
+                    _patiently(partial(_copy, link, client, into))
                 except (httpx2.HTTPError, OSError) as error:
                     raise EnvironmentFailed(f"{label}: fetching it from {link.redacted} failed: {error}") from None
                 return
@@ -232,7 +225,7 @@ def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[s
             trusted_hosts=where.trusted_hosts,
         )
         try:
-            for package in _patiently(_listed, finder, project):
+            for package in _patiently(partial(_listed, finder, project)):
                 yield location, package.link
         except (httpx2.HTTPError, OSError, ValueError) as error:
             yield location, error
@@ -242,16 +235,16 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
     return list(finder.find_all_packages(project, allow_yanked=True))
 
 
-def _patiently(ask: Callable[[*_Ts], _T], *arguments: *_Ts) -> _T:
+def _patiently(ask: Callable[[], _T]) -> _T:
     """Retry the request when the network fails for a moment."""
     import httpx2
 
     for pause_s in _PAUSES_S:
         try:
-            return ask(*arguments)
+            return ask()
         except httpx2.TransportError:
             time.sleep(pause_s)
-    return ask(*arguments)
+    return ask()
 
 
 def _sha256(link: Link) -> str | None:

@@ -107,6 +107,12 @@ class SshWriter:
             self._writer.write_eof()
 
 
+def last_line(output: bytes) -> str:
+    """Return the last line of a program's output, cut to what a message can hold."""
+    lines = output.decode("utf-8", "backslashreplace").strip().splitlines()
+    return lines[-1][:300] if lines else ""
+
+
 class SshChannel:
     """A command over a connection of asyncssh."""
 
@@ -138,8 +144,7 @@ class SshChannel:
 
     def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
-        lines = self._words.decode("utf-8", "backslashreplace").strip().splitlines()
-        return lines[-1][:300] if lines else ""
+        return last_line(self._words)
 
 
 class SshConnection:

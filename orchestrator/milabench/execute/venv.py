@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import TextIO
 
 from milabench.errors import EnvironmentFailed
+from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
 from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
 from milabench.execute.thread_map import thread_map
-from milabench.plan.dirs import Dirs
+from milabench.plan.context import Dirs
+from milabench.plan.requirements import render_requirements
 from milabench.plan.venvs import VenvSpec
 
 PROBE_S = 3.0
@@ -141,21 +143,17 @@ def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        while not _lock(descriptor):  # a thread in a blocking lock cannot be interrupted
-            if not waits():
-                raise EnvironmentFailed("another process is building it")
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # not waited for in the kernel: a thread in a blocking lock cannot be interrupted
+                if not waits():
+                    raise EnvironmentFailed("another process is building it") from None
             time.sleep(WAIT_S)
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class _Work:
@@ -298,7 +296,7 @@ class _Build:
         self._say(f"creating: python {spec.python}")
         self._run([installer.create(spec, python, str(folder))])
         requirements = folder / ".requirements.txt"
-        text = spec.requirements_text()
+        text = render_requirements(spec.lock)
         if not spec.is_pinned:
             # Locks contain the instruments' dependencies; a handwritten file does not.
             text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))
@@ -497,14 +495,4 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
         "installer": installer,
         "made": time.time(),
     }
-    fresh = folder / f"{COMPLETE}.new"
-    with fresh.open("w") as file:
-        json.dump(marker, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / COMPLETE)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_file(folder / COMPLETE, json.dumps(marker, indent=1).encode())

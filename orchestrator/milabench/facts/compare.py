@@ -19,9 +19,9 @@ MEMORY_SHARE = 0.05  # installed memory of equal machines is reported a little d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFinding:
-    """One thing looked at on a node, or (`node` empty) between nodes: fine, worth knowing, or in the way of a run."""
+    """One thing looked at on a node, or (`node` empty) here or between nodes: fine, worth knowing, or in the way of a run."""
 
-    node: str
+    node: str = ""
     what: str
     state: Literal["ok", "note", "bad"]
     says: str

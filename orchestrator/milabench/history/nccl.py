@@ -15,11 +15,10 @@ from milabench.events import wire
 from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Event, Message, Meta, Start
 from milabench.events.numbers import finite_number
-from milabench.history.importer import ForeignRun, ForeignStep, digest_of_pieces
+from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 
 FORMAT = "nccl-tests"
 _CASES = ("out_of_place", "in_place")
-_EPOCH = datetime.fromtimestamp(0, tz=UTC)
 MAX_BYTES = 256 * 2**20
 # Which one depends on the version of the tests.
 _TIMES = ("%Y-%m-%d %H:%M:%S", "%Y%m%d %H:%M:%S", "%a %b %d %H:%M:%S %Y")
@@ -69,7 +68,7 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
     kept = [(file, json.dumps({**value, "env": []}, sort_keys=True).encode()) for file, value in files]
     run = ForeignRun(
         name=source.stem if source.is_file() else source.name,
-        when=min((_when(value.get("start_time")) for _, value in files), default=_EPOCH),
+        when=min((_when(value.get("start_time")) for _, value in files), default=at(None)),
         format=FORMAT,
         origin=origin,
         version=FORMAT,
@@ -174,4 +173,4 @@ def _when(value: Any) -> datetime:
             return datetime.strptime(str(value), form).replace(tzinfo=UTC)
         except ValueError:
             continue
-    return _EPOCH
+    return at(None)

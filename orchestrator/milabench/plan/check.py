@@ -9,8 +9,7 @@ from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.errors import Problem
 from milabench.facts.model import Node
 from milabench.plan.container import container_of
-from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, benchmark_on
-from milabench.plan.dirs import Dirs
+from milabench.plan.context import COMMAND, Dirs, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.launchers import launcher_of, launcher_words
 from milabench.plan.method import RANKS, placements
 from milabench.plan.placeholders import names_for
@@ -53,6 +52,5 @@ def _check_benchmark(config: BenchmarkConfig, context: PlanContext, problems: Pr
     with problems.taking():
         container_of(config, context.system)
     for placement in placements(config, facts)[:1]:
-        options, own_options = context.system.options, rendered.launcher_options
         with problems.taking():
-            launcher_words(config, placement, facts, options=options, own_options=own_options, env={})
+            launcher_words(bench, placement, rendered.launcher_options, env={})

@@ -1,4 +1,4 @@
-"""What a plan is made from: selected benchmarks with their declarations, and everything else that it depends on."""
+"""What a plan is made from: selected benchmarks with their declarations, and the folders and all else that it depends on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,47 @@ from pathlib import Path, PurePath
 
 from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
+from milabench.errors import ConfigError
 from milabench.facts.model import Node, SystemFacts
-from milabench.plan.dirs import Dirs
-from milabench.plan.group import Instruments
 from milabench.plan.profile import Profile
 from milabench.plan.sizing import Sizer
+
+_FOLDERS = ("venv", "code", "data", "runs", "extra", "cache")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dirs:
+    """Absolute paths of everything milabench writes."""
+
+    base: str
+    venv: str
+    code: str
+    data: str
+    cache: str
+    extra: str
+    runs: str
+
+    def environment(self) -> dict[str, str]:
+        """Return `MILABENCH_DIR_*` and the caches of the frameworks, all below this base."""
+        return {
+            **{f"MILABENCH_DIR_{name.upper()}": getattr(self, name) for name in _FOLDERS},
+            "XDG_CACHE_HOME": self.cache,
+            "TORCH_HOME": f"{self.cache}/torch",
+            "HF_HOME": f"{self.cache}/huggingface",
+        }
+
+
+def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
+    """Return the folders under `base`; `overrides` (the system file's `dirs`) move single ones elsewhere.
+
+    Raises ConfigError for `runs`.
+    """
+    if "runs" in overrides:
+        raise ConfigError(
+            "system.dirs.runs: runs stay below the base, where every verb looks for them; choose it with --base"
+        )
+    return Dirs(base=base, **{name: str(PurePath(base, overrides.get(name, name))) for name in _FOLDERS})
+
 
 # The program of a benchmark that is only a `command`: nothing of ours runs in it, and nothing is prepared for it.
 COMMAND = Benchmark(voirfile=None, prepare=None)
@@ -25,6 +61,14 @@ class ResolvedBenchmark:
     config: BenchmarkConfig
     folder: str
     declared: Benchmark | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """The sources of the instruments on the machine that commands are given on, and an interpreter for them there."""
+
+    python: str
+    folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,10 +28,6 @@ class FieldChange:
     old: Any
     new: Any
 
-    def to_json(self) -> dict[str, Any]:
-        """Return `{"field", "old", "new"}`."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionDiff:
@@ -51,7 +47,7 @@ class SectionDiff:
         return {
             "added": list(self.added),
             "removed": list(self.removed),
-            "changed": {name: [change.to_json() for change in changes] for name, changes in self.changed},
+            "changed": {name: [asdict(change) for change in changes] for name, changes in self.changed},
             "reordered": self.is_reordered,
         }
 
@@ -73,7 +69,7 @@ class PlanDiff:
             "schema": SCHEMA,
             "equal": not self,
             "phase": list(self.phase),
-            "system": [change.to_json() for change in self.system],
+            "system": [asdict(change) for change in self.system],
             **{section.name: section.to_json() for section in self.sections},
         }
 

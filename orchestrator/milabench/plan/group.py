@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError, Problem
-from milabench.facts.model import Arch
+from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import is_client_server, method_of
 
 BARRIER_S = 600.0
@@ -42,40 +41,27 @@ _FROM_SOURCES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruments:
-    """The sources of the instruments on the machine that commands are given on, and an interpreter for them there."""
-
-    python: str
-    folder: str
-
-
-def monitor_command(
-    venv: str,
-    arch: Arch,
-    options: Mapping[str, Any],
-    *,
-    is_locked: bool,
-    python: str | None = None,
-    instruments: Instruments | None = None,
-) -> tuple[str, ...]:
+def monitor_command(bench: NodeBenchmark) -> tuple[str, ...]:
     """Return the command that watches a group, from the environment of its steps; empty when it is not wanted.
 
     Steps without an environment are watched by what `instruments` names, where there is something.
 
     `system.options.monitor: false` switches it off; `system.options.simulated_devices` names a file of scripted readings.
-    `is_locked`: the environment was installed from locks, against which it can be compared.
     """
+    context, venv = bench.context, bench.venv
+    options = context.system.options
+    instruments = context.instruments if bench.node.local else None
     if options.get("monitor") is False or not (venv or instruments):
         return ()
     simulated = options.get("simulated_devices")
-    arguments = ("--arch", arch, *(("--simulated", str(simulated)) if simulated else ()))
+    arguments = ("--arch", context.facts.arch, *(("--simulated", str(simulated)) if simulated else ()))
     if not venv and instruments is not None:
         words = (instruments.python, "-I", "-c", _FROM_SOURCES, instruments.folder)
         return (*words, *arguments, "--host-period", str(COMMAND_PERIOD_S))
     return (
-        python or f"{venv}/bin/python",
+        context.current_python or f"{venv}/bin/python",
         *("-I", "-m", "benchmate.monitors"),
         *arguments,
-        *(("--packages",) if is_locked else ()),
+        # An environment that was installed from locks can be compared with them; the current one has none.
+        *(("--packages",) if context.current_env is None else ()),
     )

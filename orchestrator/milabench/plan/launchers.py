@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from milabench.config.schema import BenchmarkConfig, SystemConfig
+from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Arch, Node, SystemFacts
+from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, Placement, is_client_server, method_of, nodes_of
 
 LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, MPIRUN)
@@ -24,14 +24,6 @@ _OTHER_WAYS = {"cpu", "multi-gpu", "tpu", "use-deepspeed", "use-fsdp", "use-mega
 _INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launcher:
-    """What stands before the interpreter, and between it and the program."""
-
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-
-
 def launcher_of(config: BenchmarkConfig) -> str:
     """Return `plan.launcher`; else torchrun where one program uses many devices, unless it is a server with its client."""
     if config.plan.launcher is not None:
@@ -40,50 +32,43 @@ def launcher_of(config: BenchmarkConfig) -> str:
 
 
 def launcher_words(
-    config: BenchmarkConfig,
-    placement: Placement,
-    facts: SystemFacts,
-    *,
-    options: Mapping[str, Any],
-    own_options: Mapping[str, Any],
-    env: Mapping[str, str],
-) -> Launcher:
-    """Return the launcher's part of the command line, empty without one.
+    bench: NodeBenchmark, placement: Placement, own_options: Mapping[str, Any], env: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what stands before the interpreter, and between it and the program; both empty without a launcher.
 
-    `options` are those of the system file (`torchrun: {port: ...}`); `own_options`, the rendered further keys of `plan`, win
-    over what follows from the placement; `env` is the step's, of which mpirun hands on the names. Raises ConfigError for a
-    launcher that is not known, or that does not go with the method.
+    `own_options`, the rendered further keys of `plan`, win over what follows from the placement; `env` is the step's, of which
+    mpirun hands on the names. Raises ConfigError for a launcher that is not known, or that does not go with the method.
     """
+    config, facts, options = bench.config, bench.context.facts, bench.context.system.options
     nodes, rank = _job(config, placement, facts)
     match launcher_of(config):
         case "none":
-            return Launcher()
+            return (), ()
         case "torchrun":
             words = _words(_torchrun(config, nodes, rank, options), own_options)
-            return Launcher(after=("-m", "torch.distributed.run", *words))
+            return (), ("-m", "torch.distributed.run", *words)
         case "accelerate":
             words = _words(_accelerate(config, nodes, rank, facts.arch, options), own_options)
-            return Launcher(after=("-m", "accelerate.commands.launch", *words))
+            return (), ("-m", "accelerate.commands.launch", *words)
         case "ranks" | "mpirun" as launcher if not method_of(config).is_one_job:
             what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
             raise config.error("plan.launcher", what, f"use the method {' or '.join(ONE_JOB_METHODS)}")
         case "ranks":
-            return Launcher()
+            return (), ()
         case "mpirun":
-            return Launcher(before=("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"))
+            return ("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"), ()
         case other:
             raise config.error("plan.launcher", f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 
 
-def rank_environment(
-    config: BenchmarkConfig, placement: Placement, facts: SystemFacts, options: Mapping[str, Any]
-) -> dict[str, str]:
+def rank_environment(bench: NodeBenchmark, placement: Placement) -> dict[str, str]:
     """Return the variables of torch's `env://` that no launcher sets; empty for launchers that set all of them."""
-    launcher = launcher_of(config)
+    launcher = launcher_of(bench.config)
     if launcher not in (RANKS, MPIRUN):
         return {}
-    nodes, rank = _job(config, placement, facts)
-    master = {"MASTER_ADDR": nodes[0].ip, "MASTER_PORT": str(_port(launcher, options))}
+    nodes, rank = _job(bench.config, placement, bench.context.facts)
+    port = _port(launcher, bench.context.system.options)
+    master = {"MASTER_ADDR": nodes[0].ip, "MASTER_PORT": str(port)}
     if launcher == MPIRUN:
         return master
     ranks = [(node.name, device.index) for node in nodes for device in node.devices]
@@ -98,13 +83,14 @@ def rank_environment(
     }
 
 
-def network_environment(config: BenchmarkConfig, placement: Placement, system: SystemConfig) -> dict[str, str]:
+def network_environment(bench: NodeBenchmark, placement: Placement) -> dict[str, str]:
     """Return the network interface of a job over several nodes: the node's `interface`, else `system.options.network.interface`.
 
     Without either the libraries choose one themselves, by the name of the machine.
     """
-    if not method_of(config).spans_nodes:
+    if not method_of(bench.config).spans_nodes:
         return {}
+    system = bench.context.system
     own = next((node.extra.get("interface") for node in system.nodes if node.name == placement.node.name), None)
     network = system.options.get("network")
     interface = own or (network.get("interface") if isinstance(network, Mapping) else None)

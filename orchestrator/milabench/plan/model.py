@@ -1,9 +1,10 @@
-"""The plan: everything that will be done, as one frozen value; its JSON form is protocol.md, section 6."""
+"""The plan: everything that will be done, as one frozen value, and as text; its JSON form is protocol.md, section 6."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
@@ -57,17 +58,14 @@ class Step:
         """sha256 over everything that decides what this step does; of secrets only the names."""
         return digest({key: value for key, value in self._public().items() if key not in _NOT_HASHED})
 
-    @property
-    def public_env(self) -> dict[str, str]:
-        """The variables that may be shown and kept: all but the secrets."""
-        return {name: value for name, value in self.env.items() if name not in self.secret_env}
-
     def to_json(self) -> dict[str, Any]:
         """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
         return {**self._public(), "hash": self.hash}
 
     def _public(self) -> dict[str, Any]:
-        return {key.name: self.public_env if key.name == "env" else getattr(self, key.name) for key in fields(self)}
+        # Secrets are shown and kept nowhere: plans go into records, and those to other people.
+        env = {name: value for name, value in self.env.items() if name not in self.secret_env}
+        return {**{key.name: getattr(self, key.name) for key in fields(self)}, "env": env}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +74,6 @@ class SkippedBench:
 
     bench: str
     why: str
-
-    def to_json(self) -> dict[str, str]:
-        """Return `{"bench", "why"}`."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +91,7 @@ class Plan:
     @property
     def hash(self) -> str:
         """sha256 over the steps' hashes and the skipped benchmarks."""
-        return digest([[step.hash for step in self.steps], [skip.to_json() for skip in self.skipped]])
+        return digest([[step.hash for step in self.steps], [asdict(skip) for skip in self.skipped]])
 
     def groups(self) -> tuple[tuple[Step, ...], ...]:
         """Return the steps that run together, group by group, in order."""
@@ -114,7 +108,7 @@ class Plan:
             "phase": self.phase,
             "system": dict(self.system),
             "steps": [step.to_json() for step in self.steps],
-            "skipped": [skip.to_json() for skip in self.skipped],
+            "skipped": [asdict(skip) for skip in self.skipped],
         }
 
 
@@ -139,3 +133,35 @@ def digest(value: Any) -> str:
     # Kept in records: any change here makes every old plan look like another one.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plan_text(plan: Plan) -> str:
+    """Return each step with its command line, working folder, limits and the variables that are set."""
+    lines = [f"{plan.phase} plan {plan.hash[:12]}: {len(plan.steps)} steps"]
+    for group in plan.groups():
+        lines.append("")
+        if len(group) > 1:
+            lines.append(f"together: {', '.join(step.id for step in group)}")
+        for step in group:
+            lines += _step_lines(step)
+    if plan.skipped:
+        lines += ["", "skipped:", *(f"  {skip.bench}: {skip.why}" for skip in plan.skipped)]
+    return "\n".join(lines) + "\n"
+
+
+def _step_lines(step: Step) -> list[str]:
+    limits = [f"{step.timeout_s:g} s" if step.timeout_s is not None else "no time limit"]
+    if step.max_silence_s is not None:
+        limits.append(f"{step.max_silence_s:g} s of silence")
+    devices = ",".join(map(str, step.devices))
+    env = " ".join(
+        f"{name}={'(secret)' if name in step.secret_env else shlex.quote(value)}"
+        for name, value in sorted(step.env.items())
+    )
+    return [
+        f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",
+        *([f"  in the container {step.container}"] if step.container is not None else []),
+        f"  cd {shlex.quote(step.cwd)}",
+        f"  {shlex.join(step.argv)}",
+        f"  {env}",
+    ]

@@ -76,12 +76,8 @@ def system_names(context: PlanContext, node: Node) -> dict[str, Any]:
         "nodes": [
             {
                 **(context.system.nodes[rank].extra if rank < len(context.system.nodes) else {}),
-                "name": peer.name,
-                "ip": peer.ip,
+                **{key: getattr(peer, key) for key in ("name", "ip", "hostname", "port", "user", "main")},
                 "hostname": peer.hostname or peer.ip,
-                "port": peer.port,
-                "user": peer.user,
-                "main": peer.main,
             }
             for rank, peer in enumerate(context.facts.nodes)
         ],

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from milabench.config import expr
 from milabench.config.kinds import Argument
-from milabench.config.problems import UnplacedProblem, did_you_mean
+from milabench.config.problems import Problems, UnplacedProblem, did_you_mean
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
 from milabench.errors import ConfigError, Problem
@@ -67,7 +67,7 @@ def render_benchmark(
     sizes = tuple(renderer.batch_sizes)
     env = {name: renderer.text(text, f"env.{name}") for name, text in bench.env.items()}
     if is_preparation:
-        renderer.raise_any()
+        renderer.problems.raise_any()
         return RenderedBenchmark(arguments=arguments, env=env)
     rendered = RenderedBenchmark(
         arguments=arguments,
@@ -77,7 +77,7 @@ def render_benchmark(
         ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
         batch_sizes=sizes,
     )
-    renderer.raise_any()
+    renderer.problems.raise_any()
     return rendered
 
 
@@ -85,7 +85,7 @@ def render_text(text: str, names: Mapping[str, Any]) -> str:
     """Render any text. Raises ConfigError for a placeholder that cannot be resolved."""
     renderer = _Renderer(None, names)
     rendered = renderer.text(text, "")
-    renderer.raise_any()
+    renderer.problems.raise_any()
     return rendered
 
 
@@ -143,12 +143,7 @@ class _Renderer:
         self.batch_sizes: dict[int, None] = {}
         self._bench = bench
         self._names = names
-        self._problems: list[Problem] = []
-
-    def raise_any(self) -> None:
-        """Raise ConfigError with every problem noted, if there is any."""
-        if self._problems:
-            raise ConfigError(self._problems)
+        self.problems = Problems()
 
     def text(self, text: str, key: str) -> str:
         """Return a text rendered, or as it is after noting the problem; `key` is the benchmark's key that it stands under."""
@@ -164,7 +159,7 @@ class _Renderer:
         # Where a text stands is looked up only now: for most texts nobody asks.
         where = self._bench.origin.where(key) if self._bench is not None else ""
         path = f"{self._bench.name}.{key}" if self._bench is not None else ""
-        self._problems += [replace(problem, where=where, path=path) for problem in problems]
+        self.problems.extend(replace(problem, where=where, path=path) for problem in problems)
 
     def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Return the arguments under one of the keys that have some.

@@ -115,14 +115,7 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         config=_step_config(process, rendered, instances, server),
         # What a command prints is read from its log afterwards; a server is there for its client.
         needs_data=not is_server and not config.command,
-        monitor=monitor_command(
-            bench.venv,
-            context.facts.arch,
-            context.system.options,
-            python=context.current_python,
-            is_locked=context.current_env is None,
-            instruments=context.instruments if placement.node.local else None,
-        ),
+        monitor=monitor_command(bench),
     )
     return containerized(step, bench, _visible_devices(config, placement))
 
@@ -141,13 +134,12 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
 
 def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int) -> dict[str, str]:
     bench, placement = process.bench, process.placement
-    config, context = bench.config, bench.context
-    visible = _visible_devices(config, placement)
+    visible = _visible_devices(bench.config, placement)
     return {
         **program_environment(bench, rendered.env),
-        **placed_environment(placement, arch=context.facts.arch, threads=threads, visible=visible),
-        **rank_environment(config, placement, context.facts, context.system.options),
-        **network_environment(config, placement, context.system),
+        **placed_environment(placement, arch=bench.context.facts.arch, threads=threads, visible=visible),
+        **rank_environment(bench, placement),
+        **network_environment(bench, placement),
         **rendered.env,
     }
 
@@ -160,7 +152,7 @@ def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[
 def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return interpreter, launcher, our runner and the program; the program's own arguments follow."""
     bench = process.bench
-    config, declared, context = bench.config, bench.declared, bench.context
+    config, declared = bench.config, bench.declared
     if config.command:
         words = rendered.command
         # Arguments follow the shell's own name, as the parameters of its line.
@@ -172,15 +164,8 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
         program = ("-m", "benchmate.run", "--voirfile", voirfile, *paths, *program)
     if process.role == "client":
         return (bench.python, *program)
-    launcher = launcher_words(
-        config,
-        process.placement,
-        context.facts,
-        options=context.system.options,
-        own_options=rendered.launcher_options,
-        env=env,
-    )
-    return (*launcher.before, bench.python, *launcher.after, *program)
+    before, after = launcher_words(bench, process.placement, rendered.launcher_options, env)
+    return (*before, bench.python, *after, *program)
 
 
 def _program(bench: NodeBenchmark) -> tuple[str, ...]:
@@ -205,9 +190,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
     """Return what the process finds in the file at MILABENCH_BENCH_CONFIG."""
     config, profile = bench.config, bench.context.profile
     return {
-        "name": config.name,
-        "group": config.group,
-        "install_group": config.install_group,
+        **{key: getattr(config, key) for key in ("name", "group", "install_group")},
         "tags": list(config.tags),
         "weight": config.weight,
         "argv": list(arguments),

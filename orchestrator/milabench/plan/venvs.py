@@ -1,13 +1,15 @@
-"""Which virtual environments a suite needs, and what shapes each of them: a pure value with a digest."""
+"""What `milabench install` is going to do: environments, each a pure value with a digest, sources to fetch, images."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from milabench.bench.api import Git, Source
 from milabench.errors import ConfigError, Problem
-from milabench.plan.model import digest
+from milabench.plan.container import Image
+from milabench.plan.model import SCHEMA, SkippedBench, digest
 from milabench.plan.requirements import (
     Lock,
     RequirementFile,
@@ -15,7 +17,6 @@ from milabench.plan.requirements import (
     disagreements,
     merge_locks,
     parse_requirements,
-    render_requirements,
 )
 
 # Raise it when the way in which environments are built changes so that old ones must not be taken for new ones.
@@ -116,10 +117,6 @@ class VenvSpec:
             return None
         local = next((pin.version.partition("+")[2] for pin in torch if pin.version and "+" in pin.version), None)
         return local or ("cpu" if self.is_for_cpu else None)
-
-    def requirements_text(self) -> str:
-        """Return the merged requirement file that the installer is given."""
-        return render_requirements(self.lock)
 
     def to_json(self) -> dict[str, Any]:
         """Return the environment as `milabench plan install --json` prints it."""
@@ -235,3 +232,39 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
 
 def _problem(where: str, what: str) -> Problem:
     return Problem(where, "", what, "let them agree with `milabench pin`, or give one of them another install_group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallPlan:
+    """Everything an install makes ready, each thing once, in the order of the suite."""
+
+    venvs: tuple[VenvSpec, ...]
+    sources: tuple[Source, ...]
+    images: tuple[Image, ...] = ()
+    skipped: tuple[SkippedBench, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """sha256 over what is made ready."""
+        images = [[image.to_json() for image in self.images]] if self.images else []
+        return digest([[venv.digest for venv in self.venvs], [source_json(source) for source in self.sources], *images])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as `milabench plan install --json` prints it."""
+        return {
+            "schema": SCHEMA,
+            "hash": self.hash,
+            "phase": "install",
+            "venvs": [venv.to_json() for venv in self.venvs],
+            "sources": [source_json(source) for source in self.sources],
+            "images": [image.to_json() for image in self.images],
+            "skipped": [asdict(skip) for skip in self.skipped],
+        }
+
+
+def source_json(source: Source) -> dict[str, str]:
+    """Return a source in words; `folder` is where it lies under base/code."""
+    if isinstance(source, Git):
+        return {"git": source.url, "rev": source.rev, "folder": source.folder}
+    origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
+    return {**origin, "folder": source.folder}

@@ -20,17 +20,7 @@ from milabench.report.labels import aim_text, percents, replicates_text
 _SELECTING = ("--select", "--exclude", "--run-name")
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
-_FLAGS = {
-    "--config": "config_file",
-    "--system": "system_file",
-    "--base": "base",
-    "--max-jobs": "max_jobs",
-    "--arch": "arch",
-    "--profile": "profile",
-    "--repeat": "repeat",
-    "--precision": "precision",
-    "--budget": "budget",
-}
+_RERUN_OPTIONS = ("config_file", "system_file", "base", "max_jobs", "arch", "profile", "repeat", "precision", "budget")
 _METRICS_ELSEWHERE = ("rate", "first_step")
 
 
@@ -80,7 +70,7 @@ def not_passed(bench: BenchSummary) -> int:
 COLUMNS: tuple[Column, ...] = (
     Column(heading="bench", cell=lambda b: b.bench, is_text=True),
     Column(heading="fail", cell=lambda b: str(not_passed(b))),
-    Column(heading="n", cell=lambda b: str(len(b.processes))),
+    Column(heading="processes", cell=lambda b: str(len(b.processes))),
     Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
     Column(heading="perf", cell=lambda b: format_number(b.perf)),
     Column(heading="units", cell=lambda b: b.units, is_text=True),
@@ -100,7 +90,7 @@ OPTIONAL = ("mde%", "ratio")
 """Columns that are only shown where some benchmark has something in them."""
 
 LEGEND = (
-    "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
+    "fail: steps that did not pass; perf: rate of one instance (a device, a job), geometric mean over processes",
     "sem%: over launches (from 3 on); std%: over processes; within%: between the steps of a process; peak_memory in MiB;"
     " first_step in s",
     "mde%: the difference that two runs like this one would find in 80 of 100 cases",
@@ -288,7 +278,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
-    headings, is_text = ("bench", "metric", "median", "units", "n"), (True, True, False, True, False)
+    headings, is_text = ("bench", "metric", "median", "units", "processes"), (True, True, False, True, False)
     table = Table(title="other metrics", headings=headings, is_text=is_text, rows=tuple(rows))
     return (table,) if rows else ()
 
@@ -386,11 +376,11 @@ def rerun_line(summary: Summary, bench: str) -> str:
 def _options(options: Mapping[str, Any]) -> list[str]:
     sides = options.get("ab")
     words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
-    for flag, key in _FLAGS.items():
+    for key in _RERUN_OPTIONS:
         if key == "config_file" and words:
             continue  # the suites are those of the two sides
         if options.get(key) is not None:
-            words += [flag, str(options[key])]
+            words += [f"--{key.removesuffix('_file').replace('_', '-')}", str(options[key])]
     overrides = options.get("overrides")
     for override in overrides if isinstance(overrides, list) else ():
         words += ["--override", str(override)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,9 +15,7 @@ from milabench.workflow.options import Extent, SuiteOptions
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
-    from milabench.plan.context import PlanContext, ResolvedBenchmark
-    from milabench.plan.dirs import Dirs
-    from milabench.plan.group import Instruments
+    from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
     from milabench.workflow.session import Session
 
 ALL_DEFAULTS = Extent()
@@ -71,18 +68,12 @@ def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_context(
-    options: SuiteOptions,
-    session: Session,
-    extent: Extent = ALL_DEFAULTS,
-    *,
-    run_name: str = "",
-    seed: int = 0,
-    environ: Mapping[str, str] = os.environ,
-    warn: bool = True,
+    options: SuiteOptions, session: Session, extent: Extent = ALL_DEFAULTS, *, warn: bool = True
 ) -> CommandContext:
     """Read suite, system, this machine and, where `options` say so, the other nodes.
 
-    Of `extent` only `repeat` and `profile` matter. Raises ConfigError, NothingSelected and Unreachable.
+    Of `extent`, precision, budget and the suites of an A/B run do not matter here. Raises ConfigError, NothingSelected and
+    Unreachable.
     """
     from milabench.facts.probe import this_machine
 
@@ -95,7 +86,7 @@ def read_context(
 
     machine = probe.answer()
     detected = machine.devices[0].arch if machine.devices else "cpu"
-    suite, selected = read_suite_only(options, environ, detected_arch=detected)
+    suite, selected = read_suite_only(options, detected_arch=detected)
     if warn:
         for warning in suite.warnings:
             session.warn(str(warning))
@@ -113,9 +104,9 @@ def read_context(
         system=suite.system,
         dirs=suite_dirs(options, suite),
         profile=PROFILES[profile],
-        run_name=run_name,
+        run_name=extent.run_name,
         repeats=extent.repeat,
-        seed=seed,
+        seed=extent.seed or 0,
         current_env=sys.prefix if options.use_current_env else None,
         current_python=sys.executable if options.use_current_env else None,
         sizer=read_sizer(suite.system, facts),
@@ -149,41 +140,34 @@ def read_single_context(
 
 def instruments() -> Instruments | None:
     """Return what measures a command that has no environment: the instruments' sources in this checkout, if it is one."""
-    from milabench.plan.group import Instruments
+    from milabench.plan.context import Instruments
 
     folder = ROOT / "benchmate" / "src"
     return Instruments(python=sys.executable, folder=str(folder)) if folder.is_dir() else None
 
 
-def read_suite_only(
-    options: SuiteOptions, environ: Mapping[str, str] = os.environ, *, detected_arch: str = "cpu"
-) -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
+def read_suite_only(options: SuiteOptions, *, detected_arch: str = "cpu") -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
     """Return the suite and what is selected of it, without asking the machine what it is."""
     from milabench.config.select import select
 
-    suite = read_whole_suite(options, environ, detected_arch=detected_arch, settings=settings_overrides(environ))
+    suite = read_whole_suite(options, detected_arch=detected_arch, settings=settings_overrides(options.environ))
     return suite, select(suite, options.select, options.exclude)
 
 
 def read_whole_suite(
-    options: SuiteOptions,
-    environ: Mapping[str, str] = os.environ,
-    *,
-    detected_arch: str = "cpu",
-    settings: Mapping[str, str] | None = None,
+    options: SuiteOptions, *, detected_arch: str = "cpu", settings: Mapping[str, str] | None = None
 ) -> Suite:
     """Return the suite. Raises ConfigError with everything that is wrong in it."""
     from milabench.config.matrix import MAX_JOBS
     from milabench.config.read import read_suite
 
-    arch = (
-        () if options.arch is None else (f"system.arch={options.arch}",)
-    )  # the command line wins over the system file
+    # The command line wins over the system file.
+    arch = () if options.arch is None else (f"system.arch={options.arch}",)
     return read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
         overrides=(*options.overrides, *arch),
-        env=environ,
+        env=options.environ,
         detected_arch=detected_arch,
         declared=declared_options,
         max_jobs=options.max_jobs or MAX_JOBS,
@@ -193,7 +177,7 @@ def read_whole_suite(
 
 def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
     """Return the folders under the base, with those that the system file moves elsewhere."""
-    from milabench.plan.dirs import dirs_under
+    from milabench.plan.context import dirs_under
 
     return dirs_under(str(base_folder(options.base)), suite.system.dirs)
 

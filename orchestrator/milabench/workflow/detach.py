@@ -9,8 +9,13 @@ from milabench.execute.detach import DetachedProcess, DetachHandover, fork_detac
 from milabench.workflow.session import Session
 
 
-def run_detached(verb: str, work: Callable[[DetachHandover], int], session: Session) -> int:
-    """Return the exit code of `work`, which runs without the terminal; in the terminal, 0 once its run has begun."""
+def run_detachable(verb: str, work: Callable[[DetachHandover | None], int], session: Session, *, detach: bool) -> int:
+    """Return the exit code of `work`.
+
+    `detach`: it runs without the terminal; in the terminal, return 0 once its run has begun.
+    """
+    if not detach:
+        return work(None)
     session.close()  # connections to nodes, and the loop in which they live, can belong to one process only
     process = fork_detached()
     if isinstance(process, DetachHandover):

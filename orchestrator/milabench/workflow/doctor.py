@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from milabench.config.schema import SystemConfig
 from milabench.errors import UsageError
@@ -28,84 +28,70 @@ from milabench.workflow.session import Session
 LOW_DISK_GIB = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was checked: fine, worth knowing, or preventing a run."""
-
-    what: str
-    state: Literal["ok", "note", "bad"]
-    says: str
-
-
-def diagnose(options: SuiteOptions, session: Session) -> list[Finding]:
+def diagnose(options: SuiteOptions, session: Session) -> list[NodeFinding]:
     """Check machine, base and suite. Raises ConfigError and NothingSelected for a suite that cannot be read."""
     findings = [*check_machine(this_machine().answer()), *check_base(base_folder(options.base))]
     return [*findings, *check_suite(read_context(options, session))]
 
 
-def check_machine(node: Node) -> Iterator[Finding]:
+def check_machine(node: Node) -> Iterator[NodeFinding]:
     """Check the processor, memory, accelerators and tools of this machine."""
-    yield Finding(what="system", state="ok", says=f"{node.hostname}: {node.os}, kernel {node.kernel}")
-    yield Finding(what="processor", state="ok", says=f"{node.cpu_model or 'unknown'}, {node.cpu_count} usable")
-    yield Finding(what="memory", state="ok", says=f"{node.memory_mib / 1024:.1f} GiB")
+    yield NodeFinding(what="system", state="ok", says=f"{node.hostname}: {node.os}, kernel {node.kernel}")
+    yield NodeFinding(what="processor", state="ok", says=f"{node.cpu_model or 'unknown'}, {node.cpu_count} usable")
+    yield NodeFinding(what="memory", state="ok", says=f"{node.memory_mib / 1024:.1f} GiB")
     for device in node.devices:
         says = f"{device.name}, {device.memory_mib / 1024:.0f} GiB, {device.uuid}"
-        yield Finding(what=f"{device.arch} {device.index}", state="ok", says=says)
+        yield NodeFinding(what=f"{device.arch} {device.index}", state="ok", says=says)
     if not node.devices:
         reason = node.details.get("absent", {}).get("devices")
         why = f" ({reason})" if reason else ""
-        yield Finding(what="accelerator", state="note", says=f"none found{why}: benchmarks run on the processor")
+        yield NodeFinding(what="accelerator", state="note", says=f"none found{why}: benchmarks run on the processor")
     for device in node.details.get("lost") or ():
-        yield Finding(
-            what=f"{device['arch']} {device['index']}",
-            state="bad",
-            says=f"does not answer: {device['lost']}; reset it or reboot, or hide it with the visible-devices variable",
-        )
+        says = f"does not answer: {device['lost']}; reset it or reboot, or hide it with the visible-devices variable"
+        yield NodeFinding(what=f"{device['arch']} {device['index']}", state="bad", says=says)
     for variable, value in (node.details.get("hidden_by") or {}).items():
-        yield Finding(what=variable, state="note", says=f"{value!r} selects among the accelerators of this machine")
+        yield NodeFinding(what=variable, state="note", says=f"{value!r} selects among the accelerators of this machine")
     load = node.details.get("load") or [0.0]
     busy = load[0] > max(1.0, 0.5 * node.cpu_count)
-    yield Finding(
-        what="load",
-        state="note" if busy else "ok",
-        says=f"{load[0]:.2f} runnable on average over a minute{': measurements now will be noisy' if busy else ''}",
-    )
-    for tool, why in (
-        ("uv", "environments are made with pip, which takes longer"),
-        ("git", "programs from git cannot be fetched"),
-    ):
+    noisy = ": measurements now will be noisy" if busy else ""
+    says = f"{load[0]:.2f} runnable on average over a minute{noisy}"
+    yield NodeFinding(what="load", state="note" if busy else "ok", says=says)
+    needs = {"uv": "environments are made with pip, which takes longer", "git": "programs from git cannot be fetched"}
+    for tool, why in needs.items():
         # In an environment that is not activated, uv is beside the interpreter and not on PATH.
         path = shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
-        yield Finding(what=tool, state="ok" if path else "note", says="found" if path else f"not found: {why}")
+        yield NodeFinding(what=tool, state="ok" if path else "note", says="found" if path else f"not found: {why}")
 
 
-def check_base(folder: Path) -> Iterator[Finding]:
+def check_base(folder: Path) -> Iterator[NodeFinding]:
     """Check whether the base can be written to and how much room it has."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     writable = os.access(existing, os.W_OK)
     problem = "" if writable else f": {existing} is not writable"
-    yield Finding(what="base", state="ok" if writable else "bad", says=f"{folder}{problem}")
+    yield NodeFinding(what="base", state="ok" if writable else "bad", says=f"{folder}{problem}")
     free = shutil.disk_usage(existing).free / 2**30
-    yield Finding(what="disk", state="ok" if free > LOW_DISK_GIB else "bad", says=f"{free:.0f} GiB free")
+    yield NodeFinding(what="disk", state="ok" if free > LOW_DISK_GIB else "bad", says=f"{free:.0f} GiB free")
 
 
-def check_suite(context: CommandContext) -> Iterator[Finding]:
+def check_suite(context: CommandContext) -> Iterator[NodeFinding]:
     """Check which of the selected benchmarks could run now, and what the others lack."""
     plan = plan_run(context.benches, context.plan_context)
     names = {step.bench for step in plan.steps}
-    yield Finding(what="suite", state="ok", says=f"{context.suite_file}: {len(names)} benchmarks can be placed here")
+    yield NodeFinding(
+        what="suite", state="ok", says=f"{context.suite_file}: {len(names)} benchmarks can be placed here"
+    )
     for skip in plan.skipped:
-        yield Finding(what=skip.bench, state="note", says=f"skipped: {skip.why}")
+        yield NodeFinding(what=skip.bench, state="note", says=f"skipped: {skip.why}")
     environments = missing_environments(context)
     yield _completeness("environments", environments, "milabench install makes them")
     if not environments:
         yield _completeness("data", missing_preparations(context, plan), "milabench prepare makes it")
 
 
-def _completeness(what: str, missing: tuple[str, ...], hint: str) -> Finding:
+def _completeness(what: str, missing: tuple[str, ...], hint: str) -> NodeFinding:
     if not missing:
-        return Finding(what=what, state="ok", says="complete")
-    return Finding(what=what, state="bad", says=f"missing: {', '.join(missing)}; {hint}")
+        return NodeFinding(what=what, state="ok", says="complete")
+    return NodeFinding(what=what, state="bad", says=f"missing: {', '.join(missing)}; {hint}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,9 @@ from milabench.workflow.context import CommandContext
 from milabench.workflow.files import ROOT, display_path
 
 if TYPE_CHECKING:
-    from milabench.plan.image import Image
-    from milabench.plan.install import InstallPlan
+    from milabench.plan.container import Image
     from milabench.plan.requirements import RequirementFile
-    from milabench.plan.venvs import VenvRequest
+    from milabench.plan.venvs import InstallPlan, VenvRequest
 
 BENCHMATE = ROOT / "benchmate"
 CONSTRAINTS = ROOT / "constraints"
@@ -29,19 +28,18 @@ CONSTRAINTS = ROOT / "constraints"
 
 def decide_install(context: CommandContext) -> InstallPlan:
     """Return the environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradictory."""
-    from milabench.plan.install import plan_install
+    from milabench.plan.venvs import InstallPlan, plan_venvs
 
     require_files(context)
-    return plan_install(
+    venvs = plan_venvs(
         venv_requests(context),
-        sources(context),
         benchmate=benchmate_digest(BENCHMATE),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         platform=f"{sys.platform}-{platform.machine()}",
         selected={bench.config.name for bench in context.benches},
-        images=images(context),
-        skipped=unfetched_benches(context),
     )
+    skipped = tuple(unfetched_benches(context))
+    return InstallPlan(venvs=venvs, sources=sources(context), images=images(context), skipped=skipped)
 
 
 def unfetched_benches(context: CommandContext) -> list[SkippedBench]:
@@ -63,9 +61,10 @@ def require_files(context: CommandContext) -> None:
         raise ConfigError(problems)
 
 
-def sources(context: CommandContext) -> dict[str, Source | None]:
-    """Return the source of each selected benchmark's program; None for one in the benchmark's own folder."""
-    return {bench.config.name: bench.declared.source for bench in context.benches if bench.declared is not None}
+def sources(context: CommandContext) -> tuple[Source, ...]:
+    """Return the sources of the selected benchmarks' programs, each once; one in a benchmark's own folder has none."""
+    declared = (bench.declared.source for bench in context.benches if bench.declared is not None)
+    return tuple(dict.fromkeys(source for source in declared if source is not None))
 
 
 def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ...]:
@@ -73,8 +72,7 @@ def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ..
 
     Raises ConfigError for a container without one.
     """
-    from milabench.plan.container import container_of
-    from milabench.plan.image import image_of
+    from milabench.plan.container import container_of, image_of
 
     folder = context.dirs.cache if cache is None else cache
     containers = (container_of(bench.config, context.system) for bench in context.benches)

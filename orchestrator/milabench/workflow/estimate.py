@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations, spans
-from milabench.analysis.replicates import PILOT, Pilot, PrecisionTarget, Replicates, replicates, within
+from milabench.analysis.replicates import PILOT, Pilot, Replicates, replicates, within
 from milabench.errors import UsageError
 from milabench.events.rundir import Run, open_run, recent_runs
 from milabench.plan.model import Step
@@ -166,16 +166,10 @@ def after_pilot(request: Request) -> ExtendPlan | None:
         numbers = replicates(pilots, precision=precision, budget_s=left_s)
         plan = plan_request(request.repeated(PILOT, {name: number.planned for name, number in numbers.items()})).plan
         manifest = {"replicates": {name: number.to_json() for name, number in numbers.items()}}
-        return PlanExtension(plan=plan, manifest=manifest, messages=tuple(replicate_decision_lines(numbers, target)))
+        decided = (f"{name}: {replicates_text(numbers[name].to_json(), target.to_json())}" for name in sorted(numbers))
+        return PlanExtension(plan=plan, manifest=manifest, messages=tuple(decided))
 
     return extend
-
-
-def replicate_decision_lines(numbers: Mapping[str, Replicates], target: PrecisionTarget) -> list[str]:
-    """Return the decision for a person, a line for each benchmark."""
-    return [
-        f"{name}: {replicates_text(number.to_json(), target.to_json())}" for name, number in sorted(numbers.items())
-    ]
 
 
 def pilots_of(run: Run) -> tuple[dict[str, Pilot], float]:

@@ -19,23 +19,15 @@ from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Line, Meta
-from milabench.events.rundir import RunWriter, create_run, open_run, stems
+from milabench.events.rundir import RunWriter, create_run, open_run, read_batches, stems
 from milabench.events.wire import encode
 from milabench.execute.agent_client import AgentNode, local_node
-from milabench.execute.api import (
-    BarrierEvent,
-    Ended,
-    Frame,
-    Notice,
-    Progress,
-    ServerReady,
-    Started,
-    Waiting,
-)
+from milabench.execute.api import BarrierEvent, Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text
 from milabench.execute.interrupts import interrupts, run_deferring_signals
 from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.remote_host import remote_node
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
@@ -43,7 +35,6 @@ from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.node_query import node_addresses
-from milabench.workflow.options import RetryPolicy
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
@@ -172,14 +163,9 @@ def continue_plan(
         settings = ExecutionSettings(
             values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
             makedirs=_folders,
-            marks=lambda step: (retry.markers[step.id],) if step.id in retry.markers else (),
             locks=_device_locks(whole, context) if plan.phase == "run" else {},
-            wait=retry.wait,
             preamble=lambda step: _preamble(step, context, description),
-            prior_attempts=retry.attempts,
-            passed=retry.passed,
-            max_retries=retry.max_retries,
-            max_failures=retry.max_failures,
+            retry=retry,
             extend_plan=more,
             missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
         )
@@ -242,7 +228,6 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
     if not config.get("metrics"):
         return ""
     from milabench.analysis.log_metrics import LogFold, metrics_of
-    from milabench.events.rundir import read_batches
 
     fold = LogFold(metrics_of(config))
     with contextlib.suppress(RecordError):

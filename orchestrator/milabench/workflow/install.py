@@ -26,8 +26,8 @@ from milabench.execute.sources import fetch_sources, release
 from milabench.execute.venv import InstallOptions, Report, benchmate_requirements, install_venvs, raise_failures
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
-from milabench.plan.install import InstallPlan
 from milabench.plan.pin import PinInput, pin_specs
+from milabench.plan.venvs import InstallPlan
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.options import SuiteOptions
@@ -44,16 +44,18 @@ def install(
     """
     context = read_context(options, session)
     require_healthy(context)
-    if any(bench.declared is None for bench in context.benches):
-        fetch_definitions(context)
-        context = read_context(options, session)
-    install_images(context, refetch=force or update)
-    if options.use_current_env:
-        check_active_environment(context)
-        return
     how = InstallOptions(
         benchmate=str(environments.BENCHMATE), environ=dict(os.environ), jobs=jobs, force=force, update=update
     )
+    # --force is for the environments: neither a definition nor a program beside the active interpreter is fetched again.
+    unforced = replace(how, force=False)
+    if any(bench.declared is None for bench in context.benches):
+        fetch_definitions(context, unforced)
+        context = read_context(options, session)
+    install_images(context, refetch=force or update)
+    if options.use_current_env:
+        check_active_environment(context, unforced)
+        return
     plan = environments.decide_install(context)
     # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
@@ -63,21 +65,20 @@ def install(
     install_on_nodes(plan, context, how)
 
 
-def fetch_definitions(context: CommandContext) -> None:
+def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
     """Fetch the benchmarks' folders that are missing. Raises EnvironmentFailed with a line for each that cannot be."""
-    environ = dict(os.environ)
     wanted: list[Source] = []
     for bench in context.benches:
         match bench.config.definition:
             case GitDefinition(url=url, rev=rev, branch=branch) if bench.declared is None:
                 wanted.append(Git(url, rev or branch or "HEAD"))
             case PyPIDefinition(project=project, version=version) if bench.declared is None:
-                wanted.append(release(project, version, environ=environ))
+                wanted.append(release(project, version, environ=how.environ))
             case _:
                 pass
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
         report = progress_report(context.session)
-        raise_failures(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, environ=environ, report=report))
+        raise_failures(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, report))
 
 
 def progress_report(session: Session) -> Report:
@@ -120,7 +121,7 @@ def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOpti
         return
     with hold_base(Path(dirs.base), "install", say=session.note):
         began, report = time.monotonic(), progress_report(session)
-        fetched = fetch_sources(plan.sources, dirs, environ=how.environ, report=report, jobs=how.jobs, force=how.force)
+        fetched = fetch_sources(plan.sources, dirs, how, report)
         built = install_venvs(plan.venvs, dirs, how, report)
     for venv in built:
         for note in venv.notes:
@@ -176,7 +177,7 @@ def install_summary(plan: InstallPlan) -> str:
     return f"{len(plan.venvs)} environments and {len(plan.sources)} programs"
 
 
-def check_active_environment(context: CommandContext) -> None:
+def check_active_environment(context: CommandContext, how: InstallOptions) -> None:
     """Check that the active interpreter has all that the selected benchmarks require; fetch their programs.
 
     Raises EnvironmentFailed with everything that is missing.
@@ -184,8 +185,7 @@ def check_active_environment(context: CommandContext) -> None:
     session = context.session
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
-    wanted = tuple(dict.fromkeys(source for source in environments.sources(context).values() if source is not None))
-    fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
+    fetched = fetch_sources(environments.sources(context), context.dirs, how, progress_report(session))
     problems = [str(result) for result in fetched if result.why]
     installed = installed_packages()
     for bench in context.benches:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from milabench.config.schema import Suite
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
+from milabench.plan.environ import secret_names
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.workflow.context import CommandContext, read_context
@@ -61,14 +61,7 @@ class Request:
 
 
 def expand_requests(
-    options: SuiteOptions,
-    extent: Extent,
-    session: Session,
-    *,
-    run_name: str,
-    stamp: str,
-    seed: int,
-    is_part: bool = False,
+    options: SuiteOptions, extent: Extent, session: Session, *, stamp: str, is_part: bool = False
 ) -> tuple[Request, ...]:
     """Return the requests of a command, one for each run: several where the system file has a `multirun`.
 
@@ -77,14 +70,14 @@ def expand_requests(
     """
     if extent.ab is not None and is_part:
         raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
-    whole = read_request(options, extent, session, run_name=run_name, seed=seed)
+    whole = read_request(options, extent, session)
     suite = whole.context.suite
     # Everything is read before anything is measured: a mistake in the last run must not be found after hours.
     requests = [] if suite.multirun else [whole]
-    for name, values in runs(suite.multirun, {"time": stamp, "run_name": run_name}):
+    for name, values in runs(suite.multirun, {"time": stamp, "run_name": extent.run_name}):
         # The command line's overrides come later, and so win over the combination's.
         overrides = (*(_override(suite, key, value) for key, value in values.items()), *options.overrides)
-        varied = read_request(replace(options, overrides=overrides), extent, session, run_name=name, seed=seed)
+        varied = read_request(replace(options, overrides=overrides), replace(extent, run_name=name), session)
         requests.append(replace(varied, values=values))
     # The budget is for the whole command: several runs share it.
     share = None if extent.budget_s is None else extent.budget_s / len(requests)
@@ -113,24 +106,16 @@ def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
     return targeted if precision is None else targeted.repeated(PILOT)
 
 
-def read_request(
-    options: SuiteOptions,
-    extent: Extent,
-    session: Session,
-    *,
-    run_name: str,
-    seed: int,
-    environ: Mapping[str, str] = os.environ,
-) -> Request:
+def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Request:
     """Return the request for a suite, or for the two of an A/B run: five pairs at least unless `repeat` is given.
 
     Raises UsageError and ConfigError for sides that cannot be measured in one run.
     """
     sides = tuple(
-        read_context(replace(options, config_file=file), session, extent, run_name=run_name, seed=seed, environ=environ)
+        read_context(replace(options, config_file=file), session, extent)
         for file in extent.ab or (options.config_file,)
     )
-    request = Request(name=run_name, sides=sides)
+    request = Request(name=extent.run_name, sides=sides)
     if extent.ab is None:
         return request
     require_comparable(*sides)
@@ -175,14 +160,14 @@ def request_of(run: Run, session: Session) -> Request:
     """
     from milabench.workflow.saved_options import load_options, replicates_of, target_of
 
-    saved, target = load_options(run), target_of(run)
-    request = read_request(
-        saved.options, saved.extent, session, run_name=saved.run_name, seed=saved.seed, environ=saved.environ
+    options, extent = load_options(run)
+    target = target_of(run)
+    request = replace(
+        read_request(options, extent, session), name=str(run.manifest.get("name") or "run"), target=target
     )
-    request = replace(request, name=str(run.manifest.get("name") or "run"), target=target)
     if target is None:
         return request
-    return request.repeated(PILOT if target.precision is not None else saved.extent.repeat, replicates_of(run))
+    return request.repeated(PILOT if target.precision is not None else extent.repeat, replicates_of(run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +292,6 @@ def _describe_side(context: CommandContext, name: str) -> RunDescription:
 def suite_values(context: CommandContext) -> dict[str, Any]:
     """Return the selected benchmarks as resolved, without their secrets: what a later reader needs of the suite."""
     from milabench.config.show import benchmark_completions
-    from milabench.plan.environ import secret_names
 
     values = {bench.config.name: benchmark_completions(bench.config) for bench in context.benches}
     for value in values.values():

@@ -42,8 +42,7 @@ def missing_environments(context: CommandContext) -> tuple[str, ...]:
 def _missing_local(context: CommandContext) -> list[str]:
     """Return the environments and programs that are missing on this machine."""
     dirs = context.dirs
-    programs = dict.fromkeys(source for source in environments.sources(context).values() if source is not None)
-    missing = [f"code/{source.folder}" for source in programs if not is_fetched(dirs, source)]
+    missing = [f"code/{source.folder}" for source in environments.sources(context) if not is_fetched(dirs, source)]
     if context.plan_context.current_env is None:
         missing += [
             f"venv/{venv.group}" for venv in environments.decide_install(context).venvs if not is_linked(dirs, venv)

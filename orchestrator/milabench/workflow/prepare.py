@@ -7,12 +7,12 @@ from pathlib import Path
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.events.rundir import open_run
 from milabench.execute.locks import hold_base
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan
-from milabench.workflow.options import RetryPolicy
 from milabench.workflow.preflight import pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
 from milabench.execute.file_sync import RemoteFiles, remote_files_of
@@ -13,11 +12,9 @@ from milabench.execute.remote_host import RemoteHost
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at, folder_on
+from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
 from milabench.workflow.node_query import node_addresses
-
-if TYPE_CHECKING:
-    from milabench.plan.model import Plan
 
 OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
 

@@ -6,17 +6,21 @@ Each imports its own part of the analysis where it begins: criteria alone take 1
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import Comparison, System
+from milabench.analysis.job_mix import costs_of
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.options import CompareRequest, ReportRequest
 from milabench.workflow.report_inputs import (
     ReportSource,
     WeightProfile,
@@ -24,58 +28,48 @@ from milabench.workflow.report_inputs import (
     read_costs,
     read_profile,
     require_known_names,
+    session_names,
 )
 from milabench.workflow.session import Session
 from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.compare import Comparison, Per
+    from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
-    from milabench.analysis.traces import Tracing
+    from milabench.analysis.traces import Trace, Tracing
+
+_MOST_NAMED = 3  # runs of a system that its name lists
 
 
-def render_report(
-    names: Sequence[str],
-    format_name: str,
-    session: Session,
-    *,
-    base: Path | None = None,
-    reference: str | None = None,
-    weights: Path | None = None,
-    score: str = "index",
-    validations: str | None = None,
-    store: str | None = None,
-) -> str:
-    """Return the report, in a format, on the runs of these names or paths; by default on the latest.
+def render_report(request: ReportRequest, format_name: str, session: Session) -> str:
+    """Return the report in a format.
 
-    `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
-    `compat`, the score of milabench 1.3. `store` is a results store that summaries are read from instead of records.
     Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
     another.
     """
-    if reference is not None and score == "compat":
+    if request.reference is not None and request.score == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
-    profile = read_profile(weights)
-    folder = base_folder(base)
+    profile = read_profile(request.weights)
+    folder = base_folder(request.base)
     tracing = tracing_for(format_name)
     runs: list[Run] = []
-    if store is not None:
-        require_no_records(format_name, reference, validations)
-        from milabench.workflow.results_store import stored_summaries  # few reports need a store
+    if request.from_db:
+        require_no_records(request, format_name)
+        from milabench.workflow.results_store import store_location, stored_summaries  # few reports need a store
 
-        summaries = stored_summaries(store, names)
+        summaries = stored_summaries(store_location(request.base, request.location), request.runs)
     else:
-        runs = [find_run(folder, name) for name in names] if names else [latest_run(folder)]
+        runs = [find_run(folder, name) for name in request.runs] or [latest_run(folder)]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
-        summaries = [summary_of(run, validations, course) for run, course in zip(runs, courses, strict=True)]
+        summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
     require_known_names(profile, summaries)
     if profile.weights is not None:
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
-    if score == "compat":
+    if request.score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
-        summaries = relative_summaries(runs, summaries, folder, reference, session)
+        summaries = relative_summaries(runs, summaries, folder, request.reference, session)
     traces = None if tracing is None else [tracing.of(run) for run in runs]
     return FORMATS[format_name].renderer.render(summaries, traces)
 
@@ -94,12 +88,12 @@ def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
     return Tracing()
 
 
-def require_no_records(format_name: str, reference: str | None, validations: str | None) -> None:
+def require_no_records(request: ReportRequest, format_name: str) -> None:
     """Raise UsageError for options that need a run's records, which a results store does not have."""
     needs_records = {
         "--format html": FORMATS[format_name].draws,
-        "--reference": reference is not None,
-        "--validations": validations is not None,
+        "--reference": request.reference is not None,
+        "--validations": request.validations is not None,
     }
     given = [option for option, is_given in needs_records.items() if is_given]
     if given:
@@ -151,81 +145,98 @@ def accept_run(name: str | None, base: Path | None, criteria_file: Path, referen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """A comparison with the sources of its systems, in order; `differences` is None where they were not asked for."""
+    """A comparison with the sources of each of its systems, in order; `differences` is None where they were not asked for."""
 
     comparison: Comparison
-    sources: tuple[ReportSource, ...]
+    sources: tuple[tuple[ReportSource, ...], ...]
     differences: Differences = None
     tracing: Tracing | None = None
 
     def render(self, format_name: str) -> str:
         """Return the comparison in a format; with time series only where it was made for a format that draws them."""
-        runs = [source.run for source in self.sources]
-        traces = None
-        if self.tracing is not None:
-            traces = [None if run is None else self.tracing.of(run) for run in runs]
+        traces = None if self.tracing is None else [self._traces(sources) for sources in self.sources]
         return FORMATS[format_name].renderer.render_comparison(self.comparison, self.differences, traces)
 
+    def _traces(self, sources: Sequence[ReportSource]) -> Sequence[Trace] | None:
+        """Return the time series of a system's runs, steps named by the run where there are several."""
+        assert self.tracing is not None
+        runs = [source.run for source in sources if source.run is not None]
+        if len(sources) == 1:
+            return self.tracing.of(runs[0]) if runs else None
+        return [replace(t, step=f"{run.name} {t.step}") for run in runs for t in self.tracing.of(run)] or None
 
-def compare_runs(
-    names: Sequence[str],
-    session: Session,
-    *,
-    format_name: str = "text",
-    base: Path | None = None,
-    margin: float = 0.01,
-    per: Per = "system",
-    weights: Path | Mapping[str, float] | None = None,
-    costs: Path | None = None,
-    validations: str | None = None,
-    why: bool = False,
-) -> RunComparison:
-    """Compare runs, or JSON reports of runs, by name or path; `format_name` is what it will be rendered in.
 
-    `margin` is the relative difference below which nothing is called faster or slower. `per` is `system`, all instances
-    together, or `instance`. `weights` and `costs` are YAML files that replace the suite's and the system files'. `why`:
-    list what differs between the systems. Raises UsageError for fewer than two, NothingSelected, RecordError, and
-    ConfigError for bad weights or costs.
+def compare_runs(request: CompareRequest, session: Session, format_name: str = "text") -> RunComparison:
+    """Compare runs; `format_name` is what the comparison will be rendered in.
+
+    Raises UsageError for fewer than two systems, or a run twice in one; NothingSelected, RecordError, and ConfigError for
+    bad weights or costs.
     """
-    from milabench.analysis.compare import System, compare_systems
-    from milabench.analysis.job_mix import costs_of
     from milabench.analysis.system_diff import system_differences
 
-    if len(names) < 2:
+    folder, names, weights = base_folder(request.base), request.runs, request.weights
+    sides = [session_names(folder, name) if isinstance(name, str) else list(name) for name in names]
+    if len(sides) < 2 or not all(sides):
         raise UsageError(f"one run, '{names[0]}', cannot be compared; name two or more, the baseline first")
     profile = WeightProfile(weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
-    tracing = tracing_for(format_name, compared=len(names))
-    folder = base_folder(base)
-    sources = tuple(find_report_source(folder, name, validations, tracing) for name in names)
-    paths = [source.run.path.resolve() for source in sources if source.run is not None]
-    for path in sorted({path for path in paths if paths.count(path) > 1}):
-        session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
+    tracing = tracing_for(format_name, compared=sum(map(len, sides)))
+    sources = tuple(
+        tuple(find_report_source(folder, name, request.validations, tracing) for name in side) for side in sides
+    )
+    _require_different_runs(sources, session)
     system_names = unique_names(sources)
-    costs_by_name = read_costs(costs, system_names)
+    costs_by_name = read_costs(request.costs, system_names)
     systems = [
-        System(
-            name=name,
-            summary=source.summary,
-            costs=costs_of(costs_by_name.get(name, source.manifest.get("costs") or {})),
-            manifest=source.manifest,
-        )
-        for name, source in zip(system_names, sources, strict=True)
+        _system(name, side, costs_of(costs_by_name.get(name, side[0].manifest.get("costs") or {})))
+        for name, side in zip(system_names, sources, strict=True)
     ]
-    require_known_names(profile, [source.summary for source in sources])
-    comparison = compare_systems(systems, margin=margin, per=per, weights=profile.weights, work=profile.work)
-    differences = system_differences(systems, comparison) if why else None
+    require_known_names(profile, [source.summary for side in sources for source in side])
+    comparison = compare_systems(
+        systems,
+        margin=request.margin,
+        per=request.per,
+        weights=profile.weights,
+        work=profile.work,
+        across=request.across,
+    )
+    differences = system_differences(systems, comparison.rows) if request.why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
 
 
-def unique_names(sources: Sequence[ReportSource]) -> list[str]:
-    """Return a name for each system, no two the same: the run's own, without its time where that suffices."""
+def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:
+    from milabench.analysis.comparison_model import System
+
+    first, *later = (
+        System(name=name, summary=source.summary, manifest=source.manifest, costs=costs) for source in sources
+    )
+    return replace(first, later=tuple(later))
+
+
+def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: Session) -> None:
+    sides = [[source.run.path.resolve() for source in side if source.run is not None] for side in sources]
+    for side in sides:
+        for path in side:
+            if side.count(path) > 1:
+                raise UsageError(f"{path}: is given twice for one system: a run is one session of it")
+    paths = [path for side in sides for path in side]
+    for path in sorted({path for path in paths if paths.count(path) > 1}):
+        session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
+
+
+def unique_names(sources: Sequence[Sequence[ReportSource]]) -> list[str]:
+    """Return a name for each system, no two the same: its runs' own, without their times where that suffices."""
     for names in (
-        [str(source.manifest.get("name") or source.name) for source in sources],
-        [source.name for source in sources],
+        [_joined(str(source.manifest.get("name") or source.name) for source in side) for side in sources],
+        [_joined(source.name for source in side) for side in sources],
     ):
         if len(set(names)) == len(names):
             return names
-    return [f"{source.name}#{number}" for number, source in enumerate(sources, start=1)]
+    return [f"{_joined(source.name for source in side)}#{number}" for number, side in enumerate(sources, start=1)]
+
+
+def _joined(names: Iterable[str]) -> str:
+    different = list(dict.fromkeys(names))
+    return ",".join(different if len(different) <= _MOST_NAMED else [different[0], "...", different[-1]])
 
 
 def comparison_exit_code(comparison: Comparison) -> int:
@@ -236,8 +247,8 @@ def comparison_exit_code(comparison: Comparison) -> int:
     contrasts = [contrast for row in comparison.rows for contrast in row.contrasts if contrast is not None]
     if not contrasts:
         raise NothingSelected(
-            "the runs have no benchmark in common that passed, is not invalid and has the same units; "
-            "the benchmarks of each are listed above"
+            "the runs have no benchmark in common that passed, is not invalid, and has the same units and arguments "
+            "(--across compares other arguments); the benchmarks of each are listed above"
         )
     verdicts = [contrast.verdict for contrast in contrasts] + [index.verdict for index in comparison.indices]
     has_new_failure = any(

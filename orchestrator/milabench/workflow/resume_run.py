@@ -16,10 +16,10 @@ from milabench.execute.detach import DetachHandover
 from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.remote_host import RemoteHost
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.estimate import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
-from milabench.workflow.options import RetryPolicy
 from milabench.workflow.orphans import dead_orchestrators, on_each_machine, remote_process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import last_attempt

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.execute.retry_policy import RetryPolicy
+from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
@@ -28,15 +29,12 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 class RunSettings:
     """How a suite is run, and which part of it.
 
-    `seed` is that of the order in which benchmarks run, by default the time. `failed` names a run: only what did not pass
-    in it is run; empty means the latest run. `validations` are the checks, `all`, `none` or `name,...`. `save_sizes` is a
-    file that the observed batch sizes are added to.
+    `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
+    (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to.
     """
 
-    run_name: str = "run"
-    seed: int | None = None
     failed: str | None = None
-    validations: str = "all"
+    validations: str | None = None
     save_sizes: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
@@ -64,17 +62,10 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     now = int(time.time())
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-    checks = tuple(parse_checks(settings.validations))
-    requests = expand_requests(
-        options,
-        extent,
-        session,
-        run_name=settings.run_name,
-        stamp=stamp,
-        # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
-        seed=settings.seed if settings.seed is not None else now,
-        is_part=settings.failed is not None,
-    )
+    checks = tuple(parse_checks(settings.validations or "all"))
+    # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
+    extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
+    requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
     plans = tuple(prepare_request(request, settings.failed) for request in requests)
     return PreparedRuns(plans=plans, checks=checks, stamp=stamp, settings=settings)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,6 @@ from milabench.workflow.context import CommandContext, settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
 
 _SHOWN = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedOptions:
-    """The options of a command, and the environment: as it is now, but for MILABENCH_*, which is as it was."""
-
-    options: SuiteOptions
-    extent: Extent
-    run_name: str
-    seed: int
-    environ: Mapping[str, str]
 
 
 def save_options(context: CommandContext) -> dict[str, Any]:
@@ -53,8 +42,11 @@ def save_options(context: CommandContext) -> dict[str, Any]:
     }
 
 
-def load_options(run: Run) -> SavedOptions:
-    """Return the options that a run was made with. Raises RecordError for a run without them."""
+def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
+    """Return the options that a run was made with; the environment is as it is now, but for MILABENCH_*, which is as it was.
+
+    Raises RecordError for a run without them.
+    """
     saved = run.manifest.get("options")
     if not isinstance(saved, dict):
         what = "does not hold the options of its command" if run.manifest else "is missing or truncated"
@@ -67,17 +59,15 @@ def load_options(run: Run) -> SavedOptions:
         ab = saved.get("ab")
         # Variables that milabench does not read (PATH, proxies, tokens) may be other ones today; they are not in the records.
         now = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
-        return SavedOptions(
-            options=SuiteOptions(**values),
-            extent=Extent(
-                repeat=saved["repeat"],
-                profile=str(saved["profile"]),
-                ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
-            ),
+        values["environ"] = {**now, **saved["environ"]}
+        extent = Extent(
+            repeat=saved["repeat"],
+            profile=str(saved["profile"]),
+            ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
             run_name=str(saved["run_name"]),
             seed=int(run.manifest["seed"]),
-            environ={**now, **saved["environ"]},
         )
+        return SuiteOptions(**values), extent
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise altered_settings(run, error) from None
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from milabench.config.schema import SystemConfig
 from milabench.errors import ConfigError, RecordError
+from milabench.events.atomic_write import replace_file
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
 from milabench.plan.sizing import Observation, Scaling, Sizer, device_slug, parse_scaling, scaling_text, sizer_options
@@ -54,25 +52,11 @@ def save_observations(path: Path, observations: Mapping[str, Sequence[Observatio
         raise ConfigError(f"{path}: is not a file; give the name of one, which will be replaced")
     text = scaling_text(read_scaling(path), observations)
     path = path.resolve()  # a link stays one
-    temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123  a descriptor, not a path
-            file.write(text)
-            file.flush()
-            # On disk before it replaces the old file: after a power cut there is one or the other, not an empty one.
-            os.fsync(file.fileno())
-        # mkstemp makes files that only their owner may read.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-        temporary = None
+        replace_file(path, text.encode())
     except OSError as error:
         raise RecordError(f"{path}: the observations cannot be saved: {error.strerror or error}") from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
 
 
 def observed_batch_sizes(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.sizing import Observation, largest_fitting
 from milabench.workflow.context import CommandContext, read_context, read_single_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SizeRequest, SuiteOptions
 from milabench.workflow.planning import plan_single_suite, suite_values
 from milabench.workflow.preflight import require_ready
 from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
@@ -54,20 +54,12 @@ class _SearchFailed(Exception):
         self.code = code
 
 
-def find_batch_size(
-    options: SuiteOptions,
-    bench: str,
-    session: Session,
-    *,
-    least: int = 1,
-    most: int | None = None,
-    save: Path | None = None,
-    wait: bool = False,
-) -> SizeSearch:
-    """Search by doubling, then bisecting, between `least` and `most`; add what was observed to the file `save`.
+def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Session) -> SizeSearch:
+    """Search by doubling, then bisecting.
 
-    Raises UsageError unless `bench` selects one benchmark that has a batch size to choose, and the errors of a run.
+    Raises UsageError unless the request selects one benchmark that has a batch size to choose, and the errors of a run.
     """
+    bench, least, most = request.bench, request.least, request.most
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
     context = read_single_context(options, bench, session, _ONE_QUICK_LAUNCH, "size works on")
@@ -86,7 +78,7 @@ def find_batch_size(
             # As an override it is part of the recorded configuration, which says what size was tried.
             override = f"system.options.sizer.batch_size={size}"
             sized = replace(context.options, overrides=(*options.overrides, override))
-            tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=wait)
+            tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=request.wait)
             size = search.send(tried[size] is not None)
     except StopIteration:
         return SizeSearch(bench=name, tried=tried)
@@ -94,8 +86,8 @@ def find_batch_size(
         return SizeSearch(bench=name, tried=tried, failure=end.code)
     finally:
         # Also of a search that was interrupted: each size took a launch.
-        if save is not None and (observed := [observation for observation in tried.values() if observation]):
-            save_observations(save, {name: observed})
+        if request.save is not None and (observed := [observation for observation in tried.values() if observation]):
+            save_observations(request.save, {name: observed})
 
 
 def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation | None:

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,6 @@ def _stored(run: Run) -> Summary | None:
 
 def _relocated(run: Run, summary: Summary) -> Summary:
     """Return the summary with the paths of its logs and the name of the run as they are now."""
-    from dataclasses import replace
 
     def moved(log: str | None) -> str | None:
         return None if log is None else str(run.path / Path(log).name)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from milabench.analysis.log_metrics import LogFold, metrics_of
 from milabench.analysis.memory_usage import MemoryFold, Usage
@@ -20,8 +19,9 @@ from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.files import base_folder, write_file
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 from milabench.workflow.session import Session
 
@@ -36,7 +36,7 @@ _USER_VARIABLES = ("PYTHONPATH", "OMP_NUM_THREADS")
 class TaskOptions:
     """Which task of which file is run, and how it is changed; see the options of `milabench driver`.
 
-    `edits` replace options of the command by name: epochs, kvstore, dtype.
+    `epochs`, `kvstore` and `dtype` replace options of the command.
     """
 
     config_file: Path | None = None
@@ -46,7 +46,9 @@ class TaskOptions:
     num_gpus: int | None = None
     framework: str | None = None
     metrics_suffix: str | None = None
-    edits: Mapping[str, Any] = field(default_factory=dict)
+    epochs: int | None = None
+    kvstore: str | None = None
+    dtype: str | None = None
     timeout_s: float | None = None
 
     @property
@@ -87,8 +89,8 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
     result.unlink(missing_ok=True)  # so that the file never holds the metrics of another run
     folder = base_folder(base)
     suite = SuiteOptions(config_file=write_suite(folder, file, section, task, options), base=folder)
-    settings = RunSettings(run_name="driver", retry=RetryPolicy(wait=wait))
-    ((path, code),) = execute_runs(prepare_runs(suite, Extent(repeat=1), settings, session), session)
+    settings, extent = RunSettings(retry=RetryPolicy(wait=wait)), Extent(repeat=1, run_name="driver")
+    ((path, code),) = execute_runs(prepare_runs(suite, extent, settings, session), session)
     if code not in (DONE, INTERRUPTED):
         report_failures(path, session)
     if code != DONE:
@@ -110,7 +112,7 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
         hint = f"give --metrics-policy {section} --command-to-execute CMD"
         raise ConfigError(Problem(task.where, task.name, what, hint))
     as_benchmark(task, workers_of(os.environ.get(WORKERS, "")))
-    return edited(task, num_gpus=options.num_gpus, **options.edits)
+    return edited(task, num_gpus=options.num_gpus, epochs=options.epochs, kvstore=options.kvstore, dtype=options.dtype)
 
 
 def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, options: TaskOptions) -> Path:

@@ -13,9 +13,10 @@ from milabench.errors import RecordError
 from milabench.events.model import Data
 from milabench.events.replay import replay
 from milabench.events.rundir import find_run
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.files import base_folder, checkout_suite
 from milabench.workflow.install import install
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import AuditRequest, Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 from milabench.workflow.session import Session
 
@@ -32,28 +33,20 @@ DEFAULTS = {
 PROCESS_S = 300  # most that one process may take, as the program has it
 
 
-def run_audit(
-    factors: Mapping[str, Any],
-    base: Path | None,
-    session: Session,
-    *,
-    shuffle: bool = True,
-    use_current_env: bool = False,
-    wait: bool = False,
-) -> tuple[TimingAudit, int]:
+def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Session) -> tuple[TimingAudit, int]:
     """Install what the experiment needs, run it, and return its result with the exit code of the run.
 
     Raises what `install` and `run` raise.
     """
     suite = checkout_suite("small_systems.yaml", "timing-audit measures with a checkout of the project, as `run` does")
     options = SuiteOptions(
-        config_file=suite, select=BENCHMARK, base=base, use_current_env=use_current_env, ask_nodes=True
+        config_file=suite, select=BENCHMARK, base=request.base, use_current_env=request.use_current_env, ask_nodes=True
     )
     install(options, session)
-    options = replace(options, overrides=tuple(audit_overrides(factors, shuffle)))
-    settings = RunSettings(run_name="timing-audit", retry=RetryPolicy(wait=wait))
-    ((path, code),) = execute_runs(prepare_runs(options, Extent(), settings, session), session)
-    return read_audit(str(path), base), code
+    options = replace(options, overrides=tuple(audit_overrides(factors, request.shuffle)))
+    settings = RunSettings(retry=RetryPolicy(wait=request.wait))
+    ((path, code),) = execute_runs(prepare_runs(options, Extent(run_name="timing-audit"), settings, session), session)
+    return read_audit(str(path), request.base), code
 
 
 def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:

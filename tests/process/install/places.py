@@ -11,7 +11,7 @@ from pathlib import Path
 
 from milabench.execute.inventory import benchmate_digest
 from milabench.execute.venv import Installed, InstallOptions, install_venvs
-from milabench.plan.dirs import Dirs, dirs_under
+from milabench.plan.context import Dirs, dirs_under
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
 

@@ -10,7 +10,7 @@ import pytest
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.images import fetch_images, missing_images
-from milabench.plan.image import Image, image_of, in_one_line
+from milabench.plan.container import Image, image_of, in_one_line
 
 ENGINE = """#!/bin/sh
 echo "$@" >> calls

@@ -14,7 +14,7 @@ from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute import sources
 from milabench.execute.sources import fetch_sources, is_fetched, source_folder
-from milabench.execute.venv import Installed, raise_failures
+from milabench.execute.venv import Installed, InstallOptions, raise_failures
 from tests.process.install.places import Index, Place
 
 
@@ -22,7 +22,8 @@ def fetch(
     place: Place, *wanted: Source, pip: Mapping[str, str] | None = None, force: bool = False
 ) -> tuple[Installed, ...]:
     settings = {"find-links": str(place.wheels), "no-index": "1"} if pip is None else pip
-    return fetch_sources(wanted, place.dirs, environ=place.environ, report=place.said.append, pip=settings, force=force)
+    options = InstallOptions(benchmate="/none", environ=place.environ, pip=settings, force=force)
+    return fetch_sources(wanted, place.dirs, options, place.said.append)
 
 
 def release(place: Place, file: str, project: str = "tool") -> PyPI:

@@ -189,7 +189,7 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from milabench.execute.interrupts import Interrupts
 from milabench.execute.venv import InstallOptions, install_venvs
-from milabench.plan.dirs import dirs_under
+from milabench.plan.context import dirs_under
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvRequest, plan_venvs
 file = RequirementFile(name="r", text="x==1")

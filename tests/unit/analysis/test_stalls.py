@@ -92,17 +92,6 @@ def test_a_large_batch_is_no_stall_and_a_freeze_in_one_is() -> None:
     assert stalls(seconds, items).is_stalled
 
 
-def test_a_stall_in_a_million_steps_is_found_in_blocks() -> None:
-    seconds = [0.001] * 1_000_000
-    seconds[654_321] += 30.0
-    (event,) = stalls(seconds).events
-    assert (event.start <= 654_321 < event.stop, event.stop - event.start, event.excess) == (
-        True,
-        100,
-        pytest.approx(30.0, rel=1e-3),
-    )
-
-
 @pytest.mark.parametrize("seconds", [[], [1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
 def test_nothing_is_made_of_nothing(seconds: list[float]) -> None:
     assert stalls(seconds).events == ()

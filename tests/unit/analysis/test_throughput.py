@@ -156,6 +156,17 @@ def test_a_frozen_step_is_a_stall_and_has_its_place_in_the_window() -> None:
     assert (found.long_step.at_s, found.long_step.lasted_s) == (pytest.approx(15.0), pytest.approx(8.5))
 
 
+def test_a_stall_among_very_many_steps_is_found_and_has_its_place() -> None:
+    frozen = 25_000
+    events = [
+        step(1.0 + 0.001 * k + (5.0 if k > frozen else 0.0), 5.001 if k == frozen else 0.001) for k in range(50_000)
+    ]
+    found = rate([*complete_window(), *events])
+    assert found.doubts == ("stalled",)
+    assert found.long_step is not None
+    assert (found.long_step.at_s, found.long_step.lasted_s) == (pytest.approx(25.0), pytest.approx(5.001))
+
+
 def test_a_rhythm_is_measured_in_whole_periods() -> None:
     """A checkpoint of 2 s at each tenth step: from the first to the last of them 40 steps of 0.1 s and four checkpoints."""
     now, events = 1.0, []

@@ -15,7 +15,7 @@ def test_a_sink_that_fails_is_dropped_said_once_and_the_others_go_on() -> None:
     emit = Fanout({"display": broken, "records": seen.append}, said.append)
     for number in range(3):
         emit(number)
-    assert (seen, calls, emit.sinks) == ([0, 1, 2], [0], ("records",))
+    assert (seen, calls) == ([0, 1, 2], [0])
     assert said == ["display: dropped, the run goes on: OSError: disk full"]
 
 

@@ -146,6 +146,9 @@ def test_an_unknown_key_of_a_known_kind_is_kept() -> None:
 def test_a_known_kind_of_another_shape_is_kept_as_it_is() -> None:
     event = wire.decode(line(event="stop", data=None, pipe="data"), "s")
     assert event == Other(step="s", event="stop", data=None, pipe="data")
+    lacking = {"check": "gpu", "verdict": "pass"}
+    event = wire.decode(json.dumps({"event": "verdict", "data": lacking, "pipe": "data"}).encode(), "s")
+    assert event == Other(step="s", event="verdict", data=lacking, pipe="data")
 
 
 def test_the_time_given_to_encode_stands_in_for_the_events_own() -> None:

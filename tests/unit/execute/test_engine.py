@@ -23,6 +23,7 @@ from milabench.execute.api import (
     Waiting,
 )
 from milabench.execute.engine import Engine, ExecutionResult, ExecutionSettings
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, Step
 from tests.fake_node import FakeLocks, FakeNode
 
@@ -264,7 +265,7 @@ def locked(wait: bool, on: Callable[[Progress, Engine], object] = lambda thing, 
             locks.holders.clear()
             locks.changed.set()
 
-    settings = ExecutionSettings(locks={"local": ["cuda-1"]}, wait=wait)
+    settings = ExecutionSettings(locks={"local": ["cuda-1"]}, retry=RetryPolicy(wait=wait))
     return carry_out(step("a"), node=FakeNode(locks=locks), settings=settings, on=free)
 
 
@@ -331,7 +332,9 @@ def tries(records: Records) -> list[tuple[object, ...]]:
 def test_what_fails_is_tried_again_with_its_group_and_every_attempt_has_a_file() -> None:
     records = Records()
     steps = (step("a", "false", group="g"), step("b", group="g"), step("c"))
-    done, _ = carry_out(*steps, node=Moody(1), records=records, settings=ExecutionSettings(max_retries=3))
+    done, _ = carry_out(
+        *steps, node=Moody(1), records=records, settings=ExecutionSettings(retry=RetryPolicy(max_retries=3))
+    )
     assert outcomes(done) == {"a": "passed", "b": "passed", "c": "passed"}
     assert sorted(tries(records)[:2]) == [("a", 1, "failed"), ("b", 1, "passed")]
     assert sorted(tries(records)[2:]) == [("a", 2, "passed"), ("b", 2, "passed"), ("c", 1, "passed")]
@@ -340,7 +343,7 @@ def test_what_fails_is_tried_again_with_its_group_and_every_attempt_has_a_file()
 
 def test_a_step_that_passed_once_has_passed() -> None:
     steps = (step("a", "false", group="g"), step("b", "true", group="g"))
-    done, _ = carry_out(*steps, node=Moody(9), settings=ExecutionSettings(max_retries=1))
+    done, _ = carry_out(*steps, node=Moody(9), settings=ExecutionSettings(retry=RetryPolicy(max_retries=1)))
     assert outcomes(done) == {"a": "failed", "b": "passed"}
 
 
@@ -350,7 +353,9 @@ def test_an_interrupt_ends_the_trying() -> None:
             engine.interrupt()
 
     records = Records()
-    carry_out(step("a", "false"), records=records, settings=ExecutionSettings(max_retries=5), on=interrupt)
+    carry_out(
+        step("a", "false"), records=records, settings=ExecutionSettings(retry=RetryPolicy(max_retries=5)), on=interrupt
+    )
     assert tries(records) == [("a", 1, "failed")]
 
 
@@ -374,12 +379,14 @@ def test_what_was_interrupted_or_given_up_decides_nothing() -> None:
         raise AssertionError("asked")
 
     carry_out(step("a"), settings=ExecutionSettings(extend_plan=more), on=interrupt)
-    carry_out(step("a", "false"), step("b"), settings=ExecutionSettings(extend_plan=more, max_failures=1))
+    carry_out(
+        step("a", "false"), step("b"), settings=ExecutionSettings(extend_plan=more, retry=RetryPolicy(max_failures=1))
+    )
 
 
 def test_attempts_are_counted_from_those_that_were_made_before() -> None:
     records = Records()
-    settings = ExecutionSettings(prior_attempts={"a": 2}, passed=frozenset(("b",)))
+    settings = ExecutionSettings(retry=RetryPolicy(attempts={"a": 2}, passed=frozenset(("b",))))
     done, _ = carry_out(step("a", after=("b",)), records=records, settings=settings)
     assert tries(records) == [("a", 3, "passed")]
     assert outcomes(done) == {"a": "passed"}
@@ -387,7 +394,7 @@ def test_attempts_are_counted_from_those_that_were_made_before() -> None:
 
 def test_after_so_many_failures_the_rest_is_cancelled_with_the_reason() -> None:
     steps = [step(name, "false") for name in "abcd"]
-    done, _ = carry_out(*steps, settings=ExecutionSettings(max_failures=2))
+    done, _ = carry_out(*steps, settings=ExecutionSettings(retry=RetryPolicy(max_failures=2)))
     assert outcomes(done) == {"a": "failed", "b": "failed", "c": "cancelled", "d": "cancelled"}
     assert done.outcomes["d"] == Outcome("cancelled", "not started after 2 failures")
     assert not done.interrupted

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError
-from milabench.plan.group import Instruments, barrier, monitor_command
+from milabench.plan.context import Instruments, NodeBenchmark
+from milabench.plan.group import barrier, monitor_command
 
 
 @pytest.fixture
@@ -46,22 +48,31 @@ def test_a_wait_that_is_no_number_is_an_error(bench: BenchmarkConfig) -> None:
         barrier(bench, 2, {"barrier": {"timeout_s": "ten"}})
 
 
+def placed(venv: str, arch: str, *, instruments: Instruments | None = None, **options: object) -> NodeBenchmark:
+    context = SimpleNamespace(
+        facts=SimpleNamespace(arch=arch),
+        system=SimpleNamespace(options=options),
+        current_env=None,
+        current_python=None,
+        instruments=instruments,
+    )
+    return cast("NodeBenchmark", SimpleNamespace(venv=venv, context=context, node=SimpleNamespace(local=True)))
+
+
 def test_the_monitor_runs_in_the_steps_environment() -> None:
-    command = monitor_command("/venv/torch", "cuda", {}, is_locked=True)
+    command = monitor_command(placed("/venv/torch", "cuda"))
     assert command == ("/venv/torch/bin/python", "-I", "-m", "benchmate.monitors", "--arch", "cuda", "--packages")
 
 
 def test_a_command_without_an_environment_is_watched_from_the_sources_every_half_second() -> None:
     sources = Instruments(python="/usr/bin/python3", folder="/checkout/benchmate/src")
-    command = monitor_command("", "cuda", {}, is_locked=False, instruments=sources)
+    command = monitor_command(placed("", "cuda", instruments=sources))
     assert command[:3] == ("/usr/bin/python3", "-I", "-c")
     assert command[4:] == ("/checkout/benchmate/src", "--arch", "cuda", "--host-period", "0.5")
-    assert (
-        monitor_command("/venv/torch", "cuda", {}, is_locked=False, instruments=sources)[0] == "/venv/torch/bin/python"
-    )
+    assert monitor_command(placed("/venv/torch", "cuda", instruments=sources))[0] == "/venv/torch/bin/python"
 
 
 def test_the_system_may_simulate_devices_or_want_no_monitor() -> None:
-    assert "/f.json" in monitor_command("/v", "cpu", {"simulated_devices": "/f.json"}, is_locked=False)
-    assert monitor_command("/v", "cpu", {"monitor": False}, is_locked=False) == ()
-    assert monitor_command("", "cpu", {}, is_locked=False) == ()
+    assert "/f.json" in monitor_command(placed("/v", "cpu", simulated_devices="/f.json"))
+    assert monitor_command(placed("/v", "cpu", monitor=False)) == ()
+    assert monitor_command(placed("", "cpu")) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milabench.plan.image import image_of, in_one_line
+from milabench.plan.container import image_of, in_one_line
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])

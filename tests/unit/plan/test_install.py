@@ -3,10 +3,9 @@ from __future__ import annotations
 import json
 
 from milabench.bench.api import Git, PyPI
-from milabench.plan.install import InstallPlan, plan_install
 from milabench.plan.model import SkippedBench
 from milabench.plan.requirements import RequirementFile
-from milabench.plan.venvs import VenvRequest
+from milabench.plan.venvs import InstallPlan, VenvRequest, plan_venvs
 
 TRL = PyPI("trl", "1.16.0", file="trl-1.16.0-py3-none-any.whl", sha256="0" * 64)
 REPO = Git("https://example.org/team/code.git", "a" * 40)
@@ -22,21 +21,17 @@ def plan(selected: set[str] | None = None) -> InstallPlan:
         )
         for bench, group in (("a", "g"), ("b", "g"), ("c", "h"))
     ]
-    sources = {"a": TRL, "b": TRL, "c": REPO}
     skipped = (SkippedBench(bench="d", why="disabled"),)
-    return plan_install(
-        requests, sources, benchmate="bm", python="3.11", platform="linux-x86_64", selected=selected, skipped=skipped
-    )
+    venvs = plan_venvs(requests, benchmate="bm", python="3.11", platform="linux-x86_64", selected=selected)
+    return InstallPlan(venvs=venvs, sources=(TRL, REPO), skipped=skipped)
 
 
 def test_what_several_benchmarks_share_is_made_ready_once() -> None:
     assert [venv.group for venv in plan().venvs] == ["g", "h"]
-    assert plan().sources == (TRL, REPO)
 
 
 def test_only_what_the_selection_needs_is_made_ready() -> None:
-    chosen = plan({"c"})
-    assert ([venv.group for venv in chosen.venvs], chosen.sources) == (["h"], (REPO,))
+    assert [venv.group for venv in plan({"c"}).venvs] == ["h"]
 
 
 def test_the_plan_is_json_that_names_everything() -> None:

@@ -8,8 +8,7 @@ import pytest
 from milabench.bench.api import Benchmark
 from milabench.config.read import read_suite
 from milabench.facts.model import Node, SystemFacts
-from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
-from milabench.plan.dirs import dirs_under
+from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.model import SkippedBench, Step
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
 from milabench.plan.profile import PROFILES

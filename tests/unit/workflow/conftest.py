@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from milabench.events.rundir import Run, open_run
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.model import Node
 from milabench.plan.model import Plan
 from milabench.workflow import execution
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.session import CollectingReporter, Session
 from tests.fake_node import FakeNode
 
@@ -78,7 +80,7 @@ def context_of(session: Session, options: SuiteOptions) -> ReadContext:
     """Read the suite; keyword arguments are those of `Extent`."""
 
     def read(suite: SuiteOptions = options, environ: Mapping[str, str] | None = None, **extent: Any) -> CommandContext:
-        return read_context(suite, session, Extent(**extent), run_name="run", seed=1, environ=environ or {})
+        return read_context(replace(suite, environ=environ or {}), session, Extent(**extent, run_name="run", seed=1))
 
     return read
 

@@ -91,7 +91,7 @@ def test_the_records_that_cannot_be_read_again_are_reported_and_make_the_run_fai
 
 @pytest.fixture
 def planned(session: Session, options: SuiteOptions) -> PlannedRequest:
-    [request] = expand_requests(options, Extent(repeat=2), session, run_name="run", stamp="NOW", seed=1)
+    [request] = expand_requests(options, Extent(repeat=2, run_name="run", seed=1), session, stamp="NOW")
     return plan_request(request)
 
 
@@ -137,7 +137,7 @@ def test_a_suite_that_changed_is_refused_unless_forced(
 def test_the_request_of_a_run_is_read_again(half: Run, session: Session, planned: PlannedRequest) -> None:
     request = request_of(half, session)
     assert plan_request(request).plan.hash == planned.plan.hash
-    assert load_options(half).extent.repeat == 2
+    assert load_options(half)[1].repeat == 2
 
 
 def test_only_what_failed_is_run_again(half: Run, planned: PlannedRequest, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_without_an_earlier_run_nothing_is_known_of_the_duration(planned: Planne
 def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: SuiteOptions) -> None:
     from milabench.errors import UsageError
 
-    [request] = expand_requests(options, Extent(budget_s=5.0), session, run_name="run", stamp="", seed=1)
+    [request] = expand_requests(options, Extent(budget_s=5.0, run_name="run", seed=1), session, stamp="")
     with pytest.raises(UsageError, match="no earlier run tells how long"):
         apply_budget(plan_request(request))
 
@@ -195,7 +195,7 @@ def test_replicates_are_decided_from_the_pilot_and_planned(
 ) -> None:
     from milabench.workflow import estimate
 
-    [request] = expand_requests(options, Extent(precision=0.02), session, run_name="run", stamp="", seed=1)
+    [request] = expand_requests(options, Extent(precision=0.02, run_name="run", seed=1), session, stamp="")
     run = record(tmp_path, Recorded(events=rates(5.0)))
     decided = {"a": Replicates(wanted=7, planned=7), "b": Replicates(wanted=9, planned=6)}
     monkeypatch.setattr(estimate, "replicates", lambda *_, **__: decided)
@@ -215,7 +215,7 @@ def test_a_decided_or_counted_run_is_not_extended(session: Session, options: Sui
     from milabench.workflow.estimate import after_pilot
 
     def request(**extent: float) -> Request:
-        [found] = expand_requests(options, Extent(**extent), session, run_name="run", stamp="", seed=1)  # type: ignore[arg-type]
+        [found] = expand_requests(options, Extent(**extent, run_name="run", seed=1), session, stamp="")  # type: ignore[arg-type]
         return found
 
     assert after_pilot(request()) is None

@@ -6,13 +6,16 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from milabench.analysis.replicates import PILOT, PrecisionTarget
+from milabench.bench.api import Benchmark, Git
 from milabench.errors import ConfigError, NothingSelected, UsageError
-from milabench.workflow.context import settings_overrides
+from milabench.workflow import environments
+from milabench.workflow.context import CommandContext, settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.planning import (
     LEAST_PAIRS,
@@ -33,7 +36,7 @@ Expand = Callable[..., tuple[Request, ...]]
 @pytest.fixture
 def expand(session: Session, options: SuiteOptions) -> Expand:
     def requests(suite: SuiteOptions = options, is_part: bool = False, **extent: Any) -> tuple[Request, ...]:
-        return expand_requests(suite, Extent(**extent), session, run_name="run", stamp="NOW", seed=1, is_part=is_part)
+        return expand_requests(suite, Extent(**extent, run_name="run", seed=1), session, stamp="NOW", is_part=is_part)
 
     return requests
 
@@ -159,3 +162,10 @@ def test_variables_stand_for_options_of_the_system() -> None:
         "MILABENCH_SIZER_MULT": "system.options.sizer.mult=8",
         "MILABENCH_CPU_N": "system.options.cpu.n=4",
     }
+
+
+def test_a_program_that_several_benchmarks_share_is_fetched_once() -> None:
+    first, second = (Git(f"https://example.org/{name}.git", "a" * 40) for name in "xy")
+    declared = (Benchmark(source=source, script="main.py") for source in (first, second, first))
+    benches = [SimpleNamespace(declared=value) for value in (*declared, Benchmark(), None)]
+    assert environments.sources(cast("CommandContext", SimpleNamespace(benches=benches))) == (first, second)

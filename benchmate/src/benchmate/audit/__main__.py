@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
+import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 import benchmate
-from benchmate.audit.cells import CLOCKS, SYNCS, Cell, make_cells, shuffled_blocks
 from benchmate.audit.models import BUILT_IN, EXPECTED
+from benchmate.audit.worker import Cell
 from benchmate.supervisor import SupervisedProcess, spawn, supervise
 
+SYNCS = ("none", "each", "end")
+CLOCKS = ("wall", "event")
 Answer = dict[str, Any]
 """What a worker process sends: the fields of CellTimes, or why it failed under `error`."""
 
@@ -41,6 +45,27 @@ def main(argv: Sequence[str]) -> int:
     if failed == len(order):
         print(f"error: none of {len(order)} processes measured anything", file=sys.stderr)
     return 1 if failed else 0
+
+
+def make_cells(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[str]) -> tuple[Cell, ...]:
+    """Return every combination, and for each batch its last cell once more."""
+    cells = []
+    for batch in batches:
+        of_batch = [Cell(batch=batch, warmup=warmup, sync=sync) for warmup, sync in itertools.product(warmups, syncs)]
+        cells += [*of_batch, replace(of_batch[-1], again=True)]
+    return tuple(cells)
+
+
+def shuffled_blocks(cells: Sequence[Cell], processes: int, seed: int | None) -> tuple[tuple[int, Cell], ...]:
+    """Return every cell once in each of `processes` blocks; shuffled within a block with `seed`, None keeps the order."""
+    generator = random.Random(seed)
+    order = []
+    for block in range(processes):
+        of_block = list(cells)
+        if seed is not None:
+            generator.shuffle(of_block)
+        order += [(block, cell) for cell in of_block]
+    return tuple(order)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter_ns
 from typing import Any
 
-from benchmate.audit.cells import Cell
 from benchmate.audit.models import make_call
 from benchmate.ops.device import default_device
 from benchmate.ops.sampling import gc_paused
@@ -20,6 +19,25 @@ MIN_CALLS = 30
 MIN_CALLS_OF_SLOW = 6  # the least that an exact interval of the median needs
 PATIENCE = 10
 NO_EVENTS = "no accelerator here: a CPU has done its work when the call returns"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One way to time a call: `batch` items in a call, `warmup` calls before, and when the host waits for the device.
+
+    `sync` is `each` (after every call), `end` (once, after the last) or `none` (never before the clock is read). `again`
+    marks the cell that is measured twice in every block, so that a difference between equals is known.
+    """
+
+    batch: int
+    warmup: int
+    sync: str
+    again: bool = False
+
+    @property
+    def name(self) -> str:
+        """The cell as a person reads it."""
+        return f"batch={self.batch} warmup={self.warmup} sync={self.sync}" + (" again" if self.again else "")
 
 
 def main(argv: list[str]) -> int:

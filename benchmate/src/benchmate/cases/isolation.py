@@ -66,14 +66,14 @@ class Forks:
 
     def start(self, name: str, result: int, output: int) -> SupervisedProcess:
         """Start a case that writes its result and its output into these descriptors. Raises IsolationError."""
+        # A case may have taken the server with it: the next one has a new server, once.
+        with contextlib.suppress(OSError):
+            return self._fork(name, result, output)
+        self.close()
+        self._start_server()
         try:
             return self._fork(name, result, output)
-        except (OSError, _ServerGone):
-            self.close()
-            self._start_server()
-        try:
-            return self._fork(name, result, output)
-        except (OSError, _ServerGone) as error:
+        except OSError as error:
             raise IsolationError(f"--isolation fork: the server ended: {error}; use --isolation spawn") from None
 
     def close(self) -> int | None:
@@ -93,7 +93,7 @@ class Forks:
         self._socket.settimeout(_READY_S)
         try:
             refused = _receive(self._socket).get("refused")
-        except (OSError, _ServerGone):
+        except OSError:
             code = self.close()
             raise IsolationError(f"the program ended while it was imported, with exit code {code}") from None
         if refused:
@@ -109,23 +109,18 @@ class Forks:
             # Once the server has answered, the leader is reaped, its group ended, and its number may be somebody else's.
             if not select.select([connection], [], [], 0)[0]:
                 signal_group(pid)
-            try:
+            with contextlib.suppress(OSError):
                 return _receive(connection)["code"]
-            except (OSError, _ServerGone):
-                return None
+            return None
 
         return SupervisedProcess(pid, connection.fileno(), close)
 
 
-class _ServerGone(Exception):
-    """Nothing more comes from the fork server."""
-
-
 def _receive(connection: socket.socket) -> ServerMessage:
-    """Return the next message of the server. Raises _ServerGone when there will be none."""
+    """Return the next message of the server. Raises OSError when there will be none."""
     data = connection.recv(4096)
     if not data:
-        raise _ServerGone("it closed its socket")
+        raise ConnectionResetError("it closed its socket")
     return cast("ServerMessage", json.loads(data))
 
 

@@ -162,24 +162,11 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     add("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
     add("-r", "--run", metavar="NAME", help="run this one case in this very process; for debugging")
     add("-s", "--socket", metavar="PATH", help="where -r writes its result; fd:N is a descriptor")
-    seconds(
-        "-t",
-        "--timeout",
-        dest="timeout_s",
-        type=_positive,
-        default=600.0,
-        help="limit of each process, in seconds (600)",
-    )
+    limit = "limit of each process, in seconds (600)"
+    seconds("-t", "--timeout", dest="timeout_s", type=_positive, default=600.0, help=limit)
     seconds("-d", "--delay", dest="delay_s", default=1.5, help="pause between two processes, in seconds (1.5)")
-    lock_rules = "wait[:S]|fail|none"
-    add(
-        "--lock",
-        dest="lock_rule",
-        metavar=lock_rules,
-        type=_lock,
-        default="wait",
-        help="when a device is in use (wait)",
-    )
+    in_use = "when a device is in use (wait)"
+    add("--lock", dest="lock_rule", metavar="wait[:S]|fail|none", type=_lock, default="wait", help=in_use)
     add("--isolation", choices=["spawn", "fork"], default="spawn", help="how processes start (spawn)")
     add("--preload", metavar="MODULES", type=_names, default="", help="imported once, before --isolation fork forks")
     add("--serve", help=argparse.SUPPRESS)

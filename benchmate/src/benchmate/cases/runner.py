@@ -15,14 +15,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
+from benchmate.cases.device_locks import DeviceInUseError, lock_devices, lock_names
 from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
 from benchmate.cases.formats import FORMATS, ResultFormat, Style, status_line
 from benchmate.cases.isolation import Forks, IsolationError, Spawn
-from benchmate.cases.machine_context import google_context
 from benchmate.cases.options import CaseOptions, UsageError
 from benchmate.cases.registry import Case
 from benchmate.cases.results import CaseResult, aggregate_results, make_result, parse_payload
+from benchmate.devices.vendors.locks import DeviceLocks
+from benchmate.machine_context import google_context
 from benchmate.supervisor import supervise
 
 MISSPELLED_VARIABLE = "CUDA_VISIBLE_GPU"
@@ -123,9 +124,9 @@ class CaseRunner:
         wait_s = options.lock_wait_s if options.lock == "wait" else 0.0
         names = lock_names(devices.uuids, devices.arch, os.environ)
         try:
-            locks.take(names, shlex.join(sys.argv), wait_s, _print_stderr)
+            lock_devices(locks, names, shlex.join(sys.argv), wait_s, _print_stderr)
         except OSError as error:
-            raise UsageError(f"{error}; --lock none goes without") from None
+            raise UsageError(f"{error.filename}: {error.strerror}; --lock none goes without") from None
 
     def _isolation(self, kept: Sequence[int]) -> Spawn | Forks:
         options, budget = self._options, self._options.budget

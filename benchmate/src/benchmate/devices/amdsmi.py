@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmate.devices.api import MIB, NotAvailableError
-from benchmate.devices.command import CommandVendor
+from benchmate.devices.api import MIB, CommandVendor, NotAvailableError
 from benchmate.devices.vendors.amd import mapping, parse_amd_smi
 from benchmate.devices.vendors.command import number, ratio
 from benchmate.devices.vendors.vendor import DeviceProcess, ReadAll, Reading
@@ -107,9 +106,7 @@ class _Device:
             },
         }
         running = self._ask(smi.amdsmi_get_gpu_process_list)
-        self._processes = (
-            None if running is None else tuple(_process(process) for process in running if isinstance(process, Mapping))
-        )
+        self._processes = None if running is None else tuple(map(_process, filter(mapping, running)))
 
     def _clock(self, kind: Any) -> Mapping[str, Any]:
         answer = mapping(self._ask(self._smi.amdsmi_get_clock_info, kind))

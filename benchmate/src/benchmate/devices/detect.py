@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
-from benchmate.devices.api import Device, NotAvailableError, SensorBackend
-from benchmate.devices.command import FAILURES, CommandVendor, describe_failure
+from benchmate.devices.api import FAILURES, CommandVendor, Device, NotAvailableError, SensorBackend, describe_failure
 from benchmate.devices.simulated import VARIABLE, SimulatedVendor
 from benchmate.devices.vendors.registry import VENDORS, Choice, DeviceIds, find_device, vendor_of, visible_devices
 from benchmate.devices.vendors.vendor import ReadAll
@@ -32,11 +30,11 @@ def _open(arch: str) -> SensorBackend:
     for vendor in VENDORS:
         if arch not in ("auto", vendor.arch):
             continue
-        ways = [*_LIBRARIES.get(vendor.arch, ())]
-        ways += [partial(_open_tool, vendor.arch, open_reader) for open_reader in vendor.readers]
+        ways: list[Callable[[], SensorBackend | ReadAll]] = [*_LIBRARIES.get(vendor.arch, ()), *vendor.readers]
         for open_way in ways:
             try:
-                backend = open_way()
+                opened = open_way()
+                backend = opened if isinstance(opened, SensorBackend) else CommandVendor(vendor.arch, opened)
             except (NotAvailableError, *FAILURES) as error:
                 reasons.append(describe_failure(error))
             else:
@@ -46,10 +44,6 @@ def _open(arch: str) -> SensorBackend:
     if arch in (vendor.arch for vendor in VENDORS):
         raise NotAvailableError("; ".join(reasons) or f"{arch}: nothing reads its devices")
     return SensorBackend()
-
-
-def _open_tool(arch: str, open_reader: Callable[[], ReadAll]) -> SensorBackend:
-    return CommandVendor(arch, open_reader())
 
 
 def _pynvml() -> SensorBackend:

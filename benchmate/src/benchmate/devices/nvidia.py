@@ -156,14 +156,10 @@ class NvidiaDevice(Device):
 
     def _ecc(self) -> dict[str, int] | None:
         nvml = self._nvml
-        kinds = {
-            "corrected": nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
-            "uncorrected": nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-        }
-        volatile = nvml.NVML_VOLATILE_ECC
-        counts: dict[str, Any] = {
-            name: self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, volatile) for name, kind in kinds.items()
-        }
+        counts: dict[str, Any] = {}
+        for name in ("corrected", "uncorrected"):
+            kind = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{name.upper()}")
+            counts[name] = self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC)
         return None if None in counts.values() else counts
 
     def _ask(self, reading: str, function: Callable[..., Any], *more: Any) -> Any | None:
@@ -171,16 +167,14 @@ class NvidiaDevice(Device):
         if reading in self.absent:
             return None
         nvml = self._nvml
+        lost = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_UNKNOWN)
+        never = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         try:
             return function(self.handle, *more)
         except nvml.NVMLError as error:
-            if error.value in (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_UNKNOWN):
+            if error.value in lost:
                 raise DeviceLostError(str(error)) from error
-            if error.value in (
-                nvml.NVML_ERROR_NOT_SUPPORTED,
-                nvml.NVML_ERROR_NO_PERMISSION,
-                nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            ):
+            if error.value in never:
                 self.absent[reading] = str(error)
             return None
 

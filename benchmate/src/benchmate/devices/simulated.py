@@ -109,12 +109,7 @@ class SimulatedDevice(Device):
         processes = state.get("processes")
         if processes is not None:
             processes = tuple(DeviceProcess(process["pid"], process.get("memory_MiB")) for process in processes)
-        return Survey(
-            temperature_c=state.get("temperature"),
-            ecc=state.get("ecc"),
-            xid=tuple(new),
-            processes=processes,
-        )
+        return Survey(temperature_c=state.get("temperature"), ecc=state.get("ecc"), xid=tuple(new), processes=processes)
 
     def _now(self) -> tuple[Mapping[str, Any], float | None]:
         """Return what holds now, and the joules so far. Raise DeviceLostError where the script says so."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped, OpsError
-from benchmate.ops.interface import OperatorInterface, Passes, forward_only
+from benchmate.ops.interface import BoundOp, Passes, forward_only
 from benchmate.ops.types import Arguments, Keywords, Tensor
 
 # name -> share of the size that crosses the bus per rank, with n ranks (the convention of NCCL's tests). The size is that of
@@ -24,7 +24,7 @@ BUS: dict[str, Callable[[int], float]] = {
 }
 
 
-class CollectiveOp(OperatorInterface):
+class CollectiveOp(BoundOp):
     """One collective on the tensor that each rank makes; all ranks take the same samples, each the slowest rank's."""
 
     def __init__(self, name: str) -> None:
@@ -38,9 +38,6 @@ class CollectiveOp(OperatorInterface):
         self.name = name
         self._size = 0
         self._agreed: Tensor | None = None
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.passes(args, kwargs).forward()
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         import torch.distributed as dist

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+from benchmate.machine_context import host_caches
 from benchmate.ops.errors import OpsError
 from benchmate.ops.types import Event
 
@@ -84,7 +85,8 @@ class TorchDevice:
             import torch
 
             return int(getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)) or UNKNOWN_CACHE
-        return (_host_cache() if self.kind == "cpu" else None) or UNKNOWN_CACHE
+        caches = host_caches() if self.kind == "cpu" else []
+        return max((cache["size"] for cache in caches), default=UNKNOWN_CACHE)
 
     @functools.cached_property
     def evict(self) -> Callable[[], object]:
@@ -179,15 +181,6 @@ def _control_group_limit() -> int:
     with contextlib.suppress(OSError, ValueError):
         return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
     return 1 << 62
-
-
-def _host_cache() -> int | None:
-    sizes = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        with contextlib.suppress(OSError, ValueError):
-            text = path.read_text().strip()
-            sizes.append(int(text[:-1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[text[-1]])
-    return max(sizes, default=None)
 
 
 def clock_pair_s(readings: int = 200) -> float:

@@ -186,10 +186,9 @@ class InputRunner:
 
     def run(self, operator_input: OperatorInput) -> InputResult:
         """Return what one input gave; never raises for what an operator does."""
-        op = self.op
+        op, stage = self.op, "build"
         if isinstance(op, OperatorSkipped):
             return InputResult(status="skipped", error=_describe_error(op, "import"))
-        stage = "build"
         drawn: list[JsonObject] = []
         try:
             self._build(op, operator_input)
@@ -283,7 +282,5 @@ def _numbers(median: Estimate) -> JsonObject:
 
 def _dtype(values: object) -> str:
     """Return the dtype of the first floating-point tensor among the arguments, as torch spells it."""
-    for tensor in tensors_in(values):
-        if tensor.dtype.is_floating_point:
-            return str(tensor.dtype).removeprefix("torch.")
-    return "float32"
+    dtypes = (tensor.dtype for tensor in tensors_in(values) if tensor.dtype.is_floating_point)
+    return str(next(dtypes, "float32")).removeprefix("torch.")

@@ -216,6 +216,13 @@ class OperatorInterface(abc.ABC):
         )
 
 
+class BoundOp(OperatorInterface):
+    """An operator whose `passes` says all; to run it once is their forward pass."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.passes(args, kwargs).forward()
+
+
 class DataGenerator:
     """Makes the arguments of a call. One's own is a class with this method, registered with `register_data_generator`."""
 

@@ -8,7 +8,6 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmate.ops.errors import OpsError, run_command
@@ -22,22 +21,10 @@ _LABELS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeLabel:
-    """What the text of a range says."""
-
-    operator: str
-    id: str
-    stage: str
-    direction: str
-
-
-def parse_label(text: str) -> RangeLabel | None:
-    """Return what the text of a range says, None when it is not one of ours."""
-    for pattern in _LABELS:
-        if match := pattern.fullmatch(text):
-            return RangeLabel(operator=match["op"], id=match["id"], stage=match["stage"], direction=match["pass"])
-    return None
+def parse_label(text: str) -> dict[str, str] | None:
+    """Return what the text of a range says (`op`, `id`, `stage`, `pass`), None when it is not one of ours."""
+    matches = (pattern.fullmatch(text) for pattern in _LABELS)
+    return next((match.groupdict() for match in matches if match is not None), None)
 
 
 def analyse(path: str | Path) -> JsonObject:
@@ -87,10 +74,10 @@ def _analyse(connection: sqlite3.Connection) -> JsonObject:
         launched = [kernels[correlation] for correlation, _ in inside if correlation in kernels]
         launched.sort(key=lambda kernel: kernel["start"])
         waits = [call for _, call in inside if call["name"].startswith("cudaDeviceSynchronize")]
-        ranges.setdefault(f"{label.operator}|{label.id}", []).append(
+        ranges.setdefault(f"{label['op']}|{label['id']}", []).append(
             {
-                "stage": label.stage,
-                "pass": label.direction,
+                "stage": label["stage"],
+                "pass": label["pass"],
                 "start": begin,
                 "end": end,
                 "kernels": launched,
@@ -105,7 +92,7 @@ def _analyse(connection: sqlite3.Connection) -> JsonObject:
     return ranges
 
 
-def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, RangeLabel]]:
+def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, dict[str, str]]]:
     rows = connection.execute(
         "SELECT e.start, e.end, COALESCE(e.text, s.value) FROM NVTX_EVENTS e LEFT JOIN StringIds s ON e.textId = s.id "
         "WHERE e.end IS NOT NULL ORDER BY e.start"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import benchmate
+from benchmate.machine_context import read_text
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.config_iterators import META
 from benchmate.ops.executor import InputResult
@@ -119,7 +120,7 @@ def system_info() -> JsonObject:
         "cpu_count": os.cpu_count(),
         "affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
-        "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "kernel": platform.release(),
         "tf32": torch.backends.cuda.matmul.allow_tf32,
         "cudnn_tf32": torch.backends.cudnn.allow_tf32,
@@ -151,17 +152,10 @@ def _now() -> str:
 
 
 def _cpu_model() -> str | None:
-    match = re.search(r"^model name\s*:(.*)", _text("/proc/cpuinfo") or "", re.MULTILINE)
+    match = re.search(r"^model name\s*:(.*)", read_text("/proc/cpuinfo") or "", re.MULTILINE)
     return match[1].strip() if match else platform.processor() or None
 
 
 def _driver() -> str | None:
-    text = _text("/proc/driver/nvidia/version") or ""
+    text = read_text("/proc/driver/nvidia/version") or ""
     return next((word for word in text.split() if word[:1].isdigit() and "." in word), None)
-
-
-def _text(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None

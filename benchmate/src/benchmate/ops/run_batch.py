@@ -46,9 +46,8 @@ def run_inputs(batch: JsonMapping) -> int:
     config = spec.config[0]
     build = (config.get("build") or [None])[0]
     failed = 0
-    for index, identified in enumerate(config["input"]):
-        input_id = identified.get("id", index)
-        content = {key: value for key, value in identified.items() if key != "id"}
+    for index, content in enumerate(config["input"]):
+        input_id = content.pop("id", index)
         result = runner.run(OperatorInput(spec, int(config_id or 0), build_id, input_id, build, content))
         if result.status == "failed":
             failed += 1

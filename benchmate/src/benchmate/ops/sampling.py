@@ -72,7 +72,9 @@ def sample_calls(
             if device.has_events:
                 timed, target_s, most = _queued_block(call, device, enqueue_s or 0.0), DEVICE_BLOCK_S, CALLS_QUEUED
             else:
-                timed, target_s, most = functools.partial(block_s, call, device=device), agree(_host_block_s()), 1 << 30
+                resolution_s = max(clock_pair_s(), time.get_clock_info("perf_counter").resolution)
+                target_s, most = agree(max(HOST_BLOCK_S, 1000 * resolution_s)), 1 << 30
+                timed = functools.partial(block_s, call, device=device)
             loops = _count_loops(timed, target_s, agree, most)
             sample = lambda: [timed(loops) / loops]  # noqa: E731
         median, is_converged, elapsed_s = _sample_until(sample, loops, rule, agree)
@@ -145,10 +147,6 @@ def _count_loops(timed: Callable[[int], float], target_s: float, agree: Agree, m
             return count
         wanted = math.ceil(count * 1.1 * target_s / max(taken_s, 1e-9))
         count = min(max_loops, max(count + 1, min(wanted, count * LARGEST_STEP)))
-
-
-def _host_block_s() -> float:
-    return max(HOST_BLOCK_S, 1000 * clock_pair_s(), 1000 * time.get_clock_info("perf_counter").resolution)
 
 
 def _loop_s(call: Call, count: int) -> float:

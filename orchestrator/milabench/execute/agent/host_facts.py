@@ -9,8 +9,9 @@ import subprocess
 import time
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from ...devices.locks import user_name
 from ...devices.registry import VENDORS, DeviceIds, vendor_of, visible_devices
-from .procfs import cgroups_of, read_text, user_name
+from .procfs import cgroups_of, read_text
 
 
 def host_facts(disks: List[str]) -> Dict[str, Any]:

@@ -115,16 +115,6 @@ def own_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def user_name() -> str:
-    """Return our user's name; the number where there is no name."""
-    import getpass  # brings termios, which no step needs
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return str(os.getuid())
-
-
 def read_text(path: str) -> str:
     """Return the text of a small file; empty when it cannot be read."""
     return read_bytes(path).decode("utf-8", "replace")

@@ -10,7 +10,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Protocol, Set
 
-from .device_locks import DeviceLocks
+from ...devices.locks import DeviceLocks
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
 from .orphans import container_name
@@ -26,6 +26,19 @@ LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (reso
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
 
 
+class StepGroups(Protocol):
+    """What a step needs of the groups that its agent keeps."""
+
+    def release(self, group: str) -> None:
+        """Open the start barrier if all of the group are there."""
+
+    def settle(self, group: str) -> None:
+        """Stop the group's loops if each has its observations."""
+
+    def stragglers(self, step: "RunningStep") -> List[str]:
+        """Return whom a step waits for at the start barrier."""
+
+
 class StepHost(Protocol):
     """What a step needs of the agent that supervises it."""
 
@@ -35,6 +48,10 @@ class StepHost(Protocol):
     outbox: Outbox
     locks: DeviceLocks
     helpers: HelperProcesses
+
+    @property
+    def groups(self) -> StepGroups:
+        """The groups of its steps."""
 
     def fill(self, text: str, values: Dict[str, str], group: str) -> str:
         """Replace `@name` in a text by a value that is known only here."""
@@ -53,15 +70,6 @@ class StepHost(Protocol):
 
     def forget(self, step: "RunningStep") -> None:
         """Let go of a step that is over."""
-
-    def release(self, group: str) -> None:
-        """Open the start barrier if all of the group are there."""
-
-    def settle(self, group: str) -> None:
-        """Stop the group's loops if each has its observations."""
-
-    def stragglers(self, step: "RunningStep") -> List[str]:
-        """Return whom a step waits for at the start barrier."""
 
 
 class RunningStep:
@@ -191,7 +199,7 @@ class RunningStep:
 
     def _time_out(self, seconds: float) -> None:
         detail = "still running after %g s" % seconds
-        stragglers = self.host.stragglers(self)
+        stragglers = self.host.groups.stragglers(self)
         if stragglers:
             detail += ", waiting at the start barrier for " + ", ".join(stragglers)
         self.end(StepOutcome("failed", "timeout", detail))
@@ -199,7 +207,7 @@ class RunningStep:
     def _check_silence(self) -> None:
         allowed = float(self._request["max_silence_s"])
         # While paused, we do not read; at the barrier the step must wait, and the barrier has a limit of its own.
-        if self.loop.is_paused or self.host.stragglers(self):
+        if self.loop.is_paused or self.host.groups.stragglers(self):
             self._last_heartbeat = time.monotonic()
         silent = time.monotonic() - self._last_heartbeat
         if silent >= allowed:
@@ -269,11 +277,11 @@ class RunningStep:
 
     def note_at_barrier(self) -> None:
         """Take note that a process waits at the start barrier."""
-        self.host.release(self.group)
+        self.host.groups.release(self.group)
 
     def note_complete(self) -> None:
         """Take note that a process has its observations, or is gone."""
-        self.host.settle(self.group)
+        self.host.groups.settle(self.group)
 
     @property
     def is_at_barrier(self) -> bool:
@@ -336,7 +344,7 @@ class RunningStep:
         for connection in self.connections:
             if connection.is_monitor:
                 connection.send({"stop": "the step has ended"})
-        self.host.settle(self.group)
+        self.host.groups.settle(self.group)
         self.check()
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from .device_locks import DeviceLocks
+from ...devices.locks import DeviceLocks, close_files
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, widen_pipe
 from .groups import Groups
 from .helpers import HelperProcesses
@@ -52,7 +52,7 @@ class Agent:
         self.grace_s = grace_s
         self.loop = EventLoop()
         self.outbox = Outbox(1)
-        self.locks = DeviceLocks(lock_folder, run_id)
+        self.locks = DeviceLocks(lock_folder or os.environ.get("MILABENCH_LOCK_DIR"))
         self.steps: Dict[str, RunningStep] = {}
         self.helpers = HelperProcesses(self.loop, self.before_exec)
         self.groups = Groups(self.steps, self.loop, self.helpers, run_id)
@@ -195,18 +195,14 @@ class Agent:
 
     def _owner_of_dead(self, pid: int) -> Optional[RunningStep]:
         """Return whose process has died: the dead still show their group and session, but no environment."""
-        for step in self.steps.values():
-            if step.pid == pid:
-                return step
-        if pid in self.helpers:
-            return None
+        by_leader = {step.pid: step for step in self.steps.values() if step.pid is not None}
+        if pid in by_leader or pid in self.helpers:
+            return by_leader.get(pid)
         group_and_session = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()[2:4]
         if not group_and_session:
             return None
-        for step in self.steps.values():
-            if step.pid is not None and step.pid in map(int, group_and_session):
-                return step
-        return next(iter(self.steps.values())) if len(self.steps) == 1 else None
+        only = next(iter(self.steps.values())) if len(self.steps) == 1 else None
+        return next((by_leader[number] for number in map(int, group_and_session) if number in by_leader), only)
 
     def members(self, step: RunningStep) -> List[Process]:
         """Return the live processes of a step: leader, group, session, what carries its marker, and all their descendants.
@@ -326,25 +322,25 @@ class Agent:
 
     def do_lock(self, request: Dict[str, Any]) -> Answer:
         """Take the locks of devices; the reply comes when they are ours, unless somebody holds one and we need not wait."""
-        opened = self.locks.open(list(request["devices"]))
-        holders = self.locks.take(opened)
-        if not holders:
-            return {"held": self.locks.descriptors() != []}
+        opened = self.locks.open(request["devices"])
+        holder = self.locks.take(opened)
+        if holder is None:
+            self.locks.keep(opened, run=self.run_id)
+            return {"held": self.locks.descriptors() != ()}
+        refusal = {"ok": False, "error": "held", "holders": [holder]}
         if not request.get("wait"):
-            for _, fd in opened:
-                os.close(fd)
-            return {"ok": False, "error": "held", "holders": holders}
+            close_files(opened)
+            return refusal
         # The helper waits in flock on our own descriptors: what it locks, we hold, and nothing polls.
-        self.outbox.send("waiting", json.dumps({"id": request.get("id"), "holders": holders}).encode())
+        self.outbox.send("waiting", json.dumps({"id": request.get("id"), "holders": [holder]}).encode())
 
         def taken(code: int, _: bytes) -> None:
             if code == 0:
-                self.locks.keep(opened)
+                self.locks.keep(opened, run=self.run_id)
                 self.reply(request.get("id"), {"held": True})
             else:
-                for _name, fd in opened:
-                    os.close(fd)
-                self.reply(request.get("id"), {"ok": False, "error": "held", "holders": holders})
+                close_files(opened)
+                self.reply(request.get("id"), refusal)
 
         descriptors = [fd for _, fd in opened]
         self._run_self(["flock", *map(str, descriptors)], taken, descriptors)
@@ -380,9 +376,8 @@ class Agent:
 
     def do_sweep(self, request: Dict[str, Any]) -> Answer:
         """End what another run left, later."""
-        return self._run_verb(
-            request, ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
-        )
+        grace_s = str(request.get("grace_s", self.grace_s))
+        return self._run_verb(request, ["sweep", request["marker"], "--grace", grace_s])
 
     def _run_verb(self, request: Dict[str, Any], argv: List[str]) -> Answer:
         """Ask in a process of its own: a driver that hangs must not hang the supervision."""
@@ -417,18 +412,6 @@ class Agent:
         if group not in self._ports:
             self._ports[group] = str(free_port())
         return self._ports[group]
-
-    def release(self, group: str) -> None:
-        """Open the start barrier if all of the group are there."""
-        self.groups.release(group)
-
-    def settle(self, group: str) -> None:
-        """Stop the group's loops if each has its observations."""
-        self.groups.settle(group)
-
-    def stragglers(self, step: RunningStep) -> List[str]:
-        """Return whom a step waits for at the start barrier."""
-        return self.groups.stragglers(step)
 
     def schedule_drain(self) -> None:
         """Drain the rings once a second, all at one wake-up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison
+from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
@@ -14,9 +14,8 @@ from milabench.report.document_renderer import acceptance_sentence, acceptance_t
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
 from milabench.report.html.details import fineness
+from milabench.report.html.markup import html_table
 from milabench.report.html.page import alert, article, document
-from milabench.report.html.tables import html_table
-from milabench.version import __version__
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
@@ -31,7 +30,7 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         bodies.append(body)
         nav += [(f"{key}top", summary.run)] if several else sections
     title = ", ".join(summary.run for summary in summaries)
-    return document(f"milabench {title}"[:200], nav, bodies, __version__)
+    return document(f"milabench {title}"[:200], nav, bodies)
 
 
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
@@ -39,7 +38,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     traced = traces if traces is not None else [None] * len(comparison.systems)
     how = fineness([system_traces for system_traces in traced if system_traces is not None])
     body, nav = compared.comparison_article(comparison, differences, traced, how)
-    return document(comparison_text.title(comparison)[:200], nav, body, __version__)
+    return document(comparison_text.title(comparison)[:200], nav, body)
 
 
 def render_acceptance(acceptance: Acceptance) -> str:
@@ -51,4 +50,4 @@ def render_acceptance(acceptance: Acceptance) -> str:
         alert("What is missing", "doubt", missing_evidence(acceptance)),
         [("criteria", "Criteria", html_table(criteria_table(acceptance)))],
     )
-    return document(acceptance_title(acceptance), nav, body, __version__)
+    return document(acceptance_title(acceptance), nav, body)

@@ -10,10 +10,9 @@ from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model
 from milabench.report.document import Table
-from milabench.report.html.markup import Markup, el, note
+from milabench.report.html.markup import Markup, el, html_table, note
 from milabench.report.html.plots import DistributionLine, Dots, distribution, dots, figure
 from milabench.report.html.strips import curves_of, step_timeline, timeline_notes
-from milabench.report.html.tables import html_table
 
 # Steps of a benchmark that are drawn, and buckets of a curve, the finest first.
 _FINENESS = ((6, 200), (4, 140), (3, 90), (2, 60), (1, 40), (1, 24))

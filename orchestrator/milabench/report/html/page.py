@@ -11,9 +11,10 @@ from importlib.resources import files
 from milabench.report.document import Entry, section
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import patterns
+from milabench.version import __version__
 
 
-def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: str = "") -> str:
+def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
     """Return the whole page; `nav` are (id, name) of the link targets."""
     style, script = _packaged("page.css"), _packaged("page.js")
     head = el(
@@ -22,7 +23,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
-        el("meta", name="generator", content=f"milabench {version}".strip()),
+        el("meta", name="generator", content=f"milabench {__version__}"),
         # Without an icon of its own, a browser asks the server of the page for /favicon.ico.
         el("link", rel="icon", href="data:,"),
         el("title", title),
@@ -41,7 +42,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         patterns(),
         el("nav", links, controls, aria_label="page"),
         el("main", body, id="content"),
-        el("footer", el("p", f"Made by milabench {version}".strip(), "; this file is complete and needs no network.")),
+        el("footer", el("p", f"Made by milabench {__version__}; this file is complete and needs no network.")),
         # Last: the script finds the whole page when it runs, and a reader sees the page before it.
         el("script", Markup(script)),
     )

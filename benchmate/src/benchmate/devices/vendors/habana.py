@@ -13,13 +13,7 @@ READINGS = "index,uuid,name,memory.used,memory.total,utilization.aip,power.draw,
 def inventory_by_hl_smi() -> Inventory:
     """Return the devices as hl-smi tells them."""
     return [
-        {
-            "index": int(index),
-            "uuid": uuid,
-            "name": name,
-            "memory_mib": parsed(memory, int),
-            "driver": driver,
-        }
+        {"index": int(index), "uuid": uuid, "name": name, "memory_mib": parsed(memory, int), "driver": driver}
         for index, uuid, name, memory, driver in hl_smi("index,uuid,name,memory.total,driver_version")
     ]
 

@@ -83,8 +83,8 @@ def summarise(args: argparse.Namespace) -> int:
 
 def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
-    from benchmate.ops.traces.convert import to_configuration
     from benchmate.ops.traces.schema import read_trace
+    from benchmate.ops.traces.summary import to_configuration
 
     operators, left_out = to_configuration(read_trace(args.file), args.device)
     if not operators:
@@ -110,8 +110,8 @@ def to_config(args: argparse.Namespace) -> int:
 def predict(args: argparse.Namespace) -> int:
     """Add up the records of a converted configuration."""
     from benchmate.ops.benchmark import format_seconds
-    from benchmate.ops.traces.convert import predict_step
     from benchmate.ops.traces.schema import read_trace
+    from benchmate.ops.traces.summary import predict_step
 
     prediction = predict_step(args.file)
     if args.trace is not None:

@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from benchmate.ops import collectives
-from benchmate.ops.aten import parse_schema
 from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.operators import parse_schema
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.schema import Node, Trace, dtype_name
 from benchmate.ops.types import JsonMapping, JsonObject, Tensor, Work

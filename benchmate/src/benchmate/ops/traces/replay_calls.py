@@ -7,9 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmate.ops.aten import parse_schema
 from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.operators import parse_schema
 from benchmate.ops.traces.plan import Plan, Slot, TensorView
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, OpaqueValue, TensorRef, Trace, tensor_refs
 from benchmate.ops.types import Call, DType, Generator, OpOverload, Storage, Tensor

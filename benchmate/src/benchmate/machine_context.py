@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import benchmate
 
@@ -21,9 +22,9 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
 
     Remarks are added; they do not replace what is known.
     """
-    frequency = re.search(r"cpu MHz\s*:\s*([\d.]+)", _text("/proc/cpuinfo") or "")
-    governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    random_addresses = _text("/proc/sys/kernel/randomize_va_space")
+    frequency = re.search(r"cpu MHz\s*:\s*([\d.]+)", read_text("/proc/cpuinfo") or "")
+    governor = read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    random_addresses = read_text("/proc/sys/kernel/randomize_va_space")
     known = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "host_name": socket.gethostname(),
@@ -32,7 +33,7 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
         "mhz_per_cpu": None if frequency is None else round(float(frequency[1])),
         "cpu_scaling_enabled": governor is not None and governor != "performance",
         "aslr_enabled": None if random_addresses is None else random_addresses != "0",
-        "caches": _caches(),
+        "caches": host_caches(),
         "load_avg": [round(load, 2) for load in os.getloadavg()],
         "library_version": benchmate.__version__,
         # compare.py warns of timings from a debug build, which an interpreter has none of.
@@ -43,14 +44,15 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
     return {**remarks, **{key: value for key, value in known.items() if value is not None}}
 
 
-def _caches() -> list[dict[str, object]]:
-    caches: list[dict[str, object]] = []
+def host_caches() -> list[dict[str, Any]]:
+    """Return the caches that the first processor sees, as Google Benchmark describes them; sizes in bytes."""
+    caches: list[dict[str, Any]] = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = (_text(folder / name) for name in ("level", "type", "size"))
+        level, kind, size = (read_text(folder / name) for name in ("level", "type", "size"))
         matched = re.fullmatch(r"(\d+)([KMG]?)", size or "")
         if level is None or kind is None or matched is None:
             continue
-        sharing = _text(folder / "shared_cpu_map") or ""
+        sharing = read_text(folder / "shared_cpu_map") or ""
         # A mask of processors in hexadecimal words of 32 bits.
         cores = sum(bin(int(word, 16)).count("1") for word in sharing.split(",") if word)
         size_bytes = int(matched[1]) * _SIZES[matched[2]]
@@ -58,7 +60,8 @@ def _caches() -> list[dict[str, object]]:
     return caches
 
 
-def _text(path: str | Path) -> str | None:
+def read_text(path: str | Path) -> str | None:
+    """Return the text of a small file, such as those of /proc; None when it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     return None
