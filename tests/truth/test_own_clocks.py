@@ -27,8 +27,8 @@ pytestmark = pytest.mark.e2e
 HERE = Path(__file__).parent
 LOCKS = {"torch": "sft", "sklearn": "digits", "jax": "flax"}  # of the benchmarks that use the same libraries
 CLOSE = 0.01
-# What a busy machine does to a number is no fault of the number.
-OF_THE_HOST = {"contended", "stalled", "no-steady-state"}
+# What a busy machine does to a number is no fault of the number; it makes observing dearer, too.
+OF_THE_HOST = {"contended", "stalled", "no-steady-state", "overhead"}
 # What a program leaves between its steps is said of it, in the same number.
 REASONS = {"loader_workers": {"gaps"}, "validation": {"gaps"}}
 LATE = {"accumulation", "trainer", "lightning"}  # their steps end with a call, and the program goes on after it
