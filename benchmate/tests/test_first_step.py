@@ -72,7 +72,7 @@ def test_the_steps_of_an_epoch_last_as_long_as_the_epoch(agent, tmp_path, epoch,
     assert len(steps_s) == len(epochs) == 4
     for took_s, of_steps_s in zip(epochs, steps_s, strict=True):
         assert took_s > SLOW_S
-        assert of_steps_s == pytest.approx(took_s, abs=0.004)
+        assert of_steps_s == pytest.approx(took_s, abs=SLOW_S / 2)
     assert all(entry.wait_ns > SLOW_S * 1e9 for entry in entries[::3])
 
 
@@ -90,19 +90,18 @@ def test_starting_the_workers_of_a_dataloader_is_in_the_first_step(agent, tmp_pa
         data = TensorDataset(torch.randn(12, 8))
         epochs = []
         for epoch in range(4):
-            begin = time.perf_counter()
-            for batch in Slow(data, batch_size=4, num_workers=epoch % 2):
+            loader = Slow(data, batch_size=4, num_workers=epoch % 2)
+            epochs.append(time.perf_counter_ns())
+            for batch in loader:
                 pass
-            epochs.append(time.perf_counter() - begin)
         print(json.dumps(epochs))
     """
     ran = run(agent, tmp_path, script, 'probes.dataloader(ov, units="items/s")', config=CONFIG)
     assert (ran.code, ran.stderr) == (0, "")
     entries = agent.entries()
-    for number, took_s in enumerate(json.loads(ran.stdout)):
-        own = entries[3 * number : 3 * number + 3]
-        assert (own[0].t0_ns + own[0].host_ns, own[0].n) <= (own[1].t0_ns, 4)
-        assert sum(entry.host_ns for entry in own) / 1e9 == pytest.approx(took_s, abs=0.01)
+    for begin_ns, first in zip(json.loads(ran.stdout), entries[::3], strict=True):
+        assert begin_ns <= first.t0_ns < begin_ns + SLOW_S / 2 * 1e9
+        assert first.host_ns > SLOW_S * 1e9
 
 
 def test_an_iterator_that_another_step_has_used_up_the_time_of_begins_when_it_is_asked():
@@ -137,4 +136,4 @@ def test_generators_and_iterators_begin_with_their_first_batch():
     took_s = time.perf_counter() - begin
     here.finish()
     (entry,) = here.sink.of("rate")
-    assert entry["elapsed"] == pytest.approx(took_s, abs=0.004)
+    assert entry["elapsed"] == pytest.approx(took_s, abs=SLOW_S / 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import statistics
 
 import pytest
 from test_probes import run
@@ -69,9 +70,9 @@ def test_every_step_is_counted_and_lasts_as_long_as_it_did(agent, tmp_path, scri
     entries = agent.entries()
     assert len(entries) == steps == len(stamps) - 1
     assert sum(entry.n for entry in entries) == sum(2 if number % 68 == 67 else 4 for number in range(steps))
-    # Each end against the program's own clock, and nothing between two steps.
-    for entry, stamp_ns in zip(entries, stamps[1:], strict=True):
-        assert abs(entry.t0_ns + entry.host_ns - stamp_ns) < 5_000_000
+    # The ends against the program's own clock, and nothing between two steps.
+    late_ns = [abs(entry.t0_ns + entry.host_ns - stamp) for entry, stamp in zip(entries, stamps[1:], strict=True)]
+    assert statistics.median(late_ns) < 1_000_000
     assert sum(entry.host_ns for entry in entries) == pytest.approx(stamps[-1] - stamps[0], rel=0.02)
     assert len(agent.losses()) >= 64
 
