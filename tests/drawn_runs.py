@@ -46,7 +46,7 @@ def system(base: Path, name: str, faster: float, *, repeats: int = 3) -> Run:
                     )
                 )
     machine = {**SYSTEM, "nodes": [{**SYSTEM["nodes"][0], "kernel": "6.8.0" if name == "new" else "6.1.0"}]}
-    suite = {bench: {"argv": {"--batch-size": 64 if name == "old" else 96}} for bench in NAMES}
+    suite = {bench: {"env": {"NCCL_ALGO": "Ring" if name == "old" else "Tree"}} for bench in NAMES}
     skipped = [{"bench": "opt-6_7b", "why": "needs 8 devices, the system has 2"}]
     return record(base, *steps, name=name, manifest={"system": machine, "suite": suite}, skipped=skipped)
 

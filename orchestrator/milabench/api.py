@@ -24,7 +24,7 @@ from milabench.workflow.session import CollectingReporter, Reporter, Session
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.compare import Comparison
+    from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.duration_estimate import PlanEstimate
     from milabench.analysis.summary_model import Summary
     from milabench.plan.model import Plan
@@ -135,23 +135,25 @@ def load(run: PathOrName, *, base: PathOrName | None = None) -> RunResult:
 
 
 def compare(
-    *runs: PathOrName,
+    *runs: PathOrName | Sequence[PathOrName],
     margin: float = 0.01,
     per: Literal["system", "instance"] = "system",
     weights: Mapping[str, float] | PathOrName | None = None,
     costs: PathOrName | None = None,
     base: PathOrName | None = None,
+    across: bool = False,
     reporter: Reporter | None = None,
 ) -> ComparisonResult:
     """Compare two or more systems by their runs, with the first as the baseline; the method is that of `milabench compare`.
 
     Args:
-        runs: Runs, as `load` takes them.
+        runs: Runs, as `load` takes them, or for each system a list of its runs: sessions, whose drift the intervals then hold.
         margin: Relative difference below which nothing is called faster or slower; 0.01 is 1 %.
         per: `system` compares all instances of a benchmark together, `instance` one of them (a device, a job).
         weights: Weights by benchmark instead of the suite's, or a YAML file of them.
         costs: A YAML file of costs instead of the system files'.
         base: As in `load`.
+        across: Compare also benchmarks whose arguments differ.
         reporter: Receives the warnings, such as for a run that is compared with itself. Default: none.
 
     Raises:
@@ -169,12 +171,15 @@ def compare(
     if not 0 < margin <= 1:
         raise UsageError(f"margin: expected more than 0 and at most 1, got {margin}")
     request = CompareRequest(
-        runs=tuple(fspath(run) for run in runs),
+        runs=tuple(
+            fspath(run) if isinstance(run, str | PathLike) else tuple(fspath(each) for each in run) for run in runs
+        ),
         base=_path(base),
         margin=margin,
         per=per,
         weights=weights if isinstance(weights, Mapping) else _path(weights),
         costs=_path(costs),
+        across=across,
     )
     return ComparisonResult(compare_runs(request, Session(reporter or CollectingReporter())).comparison)
 

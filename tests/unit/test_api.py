@@ -71,6 +71,17 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert milabench.compare(a, b, weights={"digits": 2.0}).comparison.rows[0].weight == 2.0
 
 
+def test_a_list_is_several_runs_of_one_system(tmp_path: Path) -> None:
+    a, b = ([recorded(tmp_path, name, level) for level in (100.0, 102.0)] for name in "ab")
+    compared = milabench.compare(a, b)
+    assert [len(system.sessions) for system in compared.comparison.systems] == [2, 2]
+    alone = milabench.compare(a[:1], b[0]).comparison
+    assert [len(system.sessions) for system in alone.systems] == [1, 1]
+    assert any("how sessions drift is not in the intervals" in warning for warning in alone.warnings)
+    with pytest.raises(UsageError):
+        milabench.compare(a, [])
+
+
 def test_a_comparison_needs_two_runs_and_a_margin(tmp_path: Path) -> None:
     a = recorded(tmp_path, "a")
     with pytest.raises(UsageError, match="two or more runs"):

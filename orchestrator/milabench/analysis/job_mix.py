@@ -49,12 +49,14 @@ def costs_of(declared: Mapping[str, Any]) -> Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """One benchmark's part of a mix: items to do, the rate (items a second) with its spread over `n` launches, J an item."""
+    """One benchmark's part of a mix: items to do, the rate (items a second), the variance of its logarithm, J an item.
+
+    `variance` has its degrees of freedom; None below three launches.
+    """
 
     work: float
     rate: float
-    log_spread: float | None
-    n: int
+    variance: tuple[float, float] | None
     joules_per_item: float | None = None
 
 
@@ -115,8 +117,9 @@ def job_mix(system: str, tasks: Sequence[JobTask], costs: Costs) -> JobMix | Non
 def _interval(time_h: float, hours: Sequence[float], tasks: Sequence[JobTask]) -> Interval | None:
     parts: list[tuple[float, float]] = []
     for part, task in zip(hours, tasks, strict=True):
-        if task.log_spread is None or task.n < 3:
+        if task.variance is None:
             return None
-        parts.append(((part / time_h) ** 2 * task.log_spread**2 / task.n, task.n - 1))
+        variance, freedom = task.variance
+        parts.append(((part / time_h) ** 2 * variance, freedom))
     low, high = Estimate.of_variances(0.0, parts).ratio_interval()
     return time_h * low, time_h * high

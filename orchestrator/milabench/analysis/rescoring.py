@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from milabench.analysis.compare import System, compare_systems
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import System
 from milabench.analysis.score import Score, compat_score
 from milabench.analysis.summary import scored
 from milabench.analysis.summary_model import Summary
@@ -33,7 +34,7 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
         else bench
         for bench in summary.benchmarks
     )
-    index = comparison.indices[0]
+    index = comparison.indices[-1]  # where there are two for want of known weights, that by the run's
     score = Score(
         value=index.value,
         ci95=index.ci95,

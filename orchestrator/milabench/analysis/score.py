@@ -20,16 +20,13 @@ class ScoreEntry:
     """What one benchmark brings to a score.
 
     `value` is None when it has no number that may count: it did not pass, or is invalid. `weight` is None when not
-    known. `log_spread` is the standard deviation of the logarithms of its `n` independent values. Where the value is a ratio,
-    `under_spread` and `under_n` are those of what it was divided by.
+    known. `variances` are those of its logarithm, with the degrees of freedom of each: one, or for a ratio that of both sides;
+    None where they are not known.
     """
 
     value: float | None
     weight: float | None
-    log_spread: float | None = None
-    n: int = 0
-    under_spread: float | None = None
-    under_n: int | None = None
+    variances: tuple[tuple[float, float], ...] | None = None
     is_suspect: bool = False
 
 
@@ -82,18 +79,14 @@ def counted_entries(entries: Sequence[ScoreEntry]) -> tuple[list[tuple[ScoreEntr
 def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate | None:
     """Return the logarithm of the index with its error, after Satterthwaite (docs/explanation/methodology.md, 1.4).
 
-    V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and all have three values a side.
+    V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and the variances of all are known.
     """
     total = math.fsum(weight for _, weight in counted)
     parts: list[tuple[float, float]] = []
     for entry, weight in counted:
-        sides = [(entry.log_spread, entry.n)]
-        if entry.under_n is not None:
-            sides.append((entry.under_spread, entry.under_n))
-        for spread, n in sides:
-            if spread is None or n < 3:
-                return None
-            parts.append(((weight / total) ** 2 * (spread**2 / n), n - 1))
+        if entry.variances is None:
+            return None
+        parts += [((weight / total) ** 2 * variance, freedom) for variance, freedom in entry.variances]
     if not parts:
         return None
     centre = math.fsum(weight * math.log(entry.value or 1.0) for entry, weight in counted) / total

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
 from milabench.analysis.measure import Measurement
+from milabench.analysis.replicates import LEAST
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
 from milabench.analysis.summary_model import BenchSummary, Summary
@@ -110,13 +111,16 @@ def scored(benches: Iterable[BenchSummary]) -> Score:
             ScoreEntry(
                 value=bench.score if bench.validity != "invalid" else None,
                 weight=bench.weight,
-                log_spread=bench.spread_replicates,
-                n=bench.replicates,
+                variances=_variances(bench.spread_replicates, bench.replicates),
                 is_suspect=bench.validity == "suspect",
             )
             for bench in benches
         ]
     )
+
+
+def _variances(log_spread: float | None, n: int) -> tuple[tuple[float, float], ...] | None:
+    return ((log_spread**2 / n, n - 1),) if log_spread is not None and n >= LEAST else None
 
 
 def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
@@ -144,7 +148,7 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
         for name, version in recorded.items():
             if isinstance(version, str) and version:
                 versions_of.setdefault(name, {})[version] = None
-    return {name: ", ".join(versions) for name, versions in versions_of.items()}
+    return {name: ", ".join(sorted(versions)) for name, versions in versions_of.items()}
 
 
 def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:

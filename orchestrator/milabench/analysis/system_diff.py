@@ -5,11 +5,15 @@ Nearness: a benchmark's own arguments, then its environment and its devices, the
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from milabench.analysis.compare import Comparison, System
+from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.host_load import busy_text
 from milabench.events.json_access import as_mapping, mappings_in
 
@@ -23,8 +27,30 @@ _NO_PROPERTY = frozenset(
     ("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "runnable", "disk", "absent", "shm_mib")
 )
 _NO_PROPERTY |= {"memory_available_mib", "temperature", "processes", "serial", "definition", "tags", "url", "inherits"}
-_NO_PROPERTY |= {"pid", "boot"}
-_OF_THE_RUN = ("version", "profile", "validations", "seed", "suite_file")
+_NO_PROPERTY |= {"pid", "boot", "addresses"}
+_NO_CAUSE = re.compile(r"(?:^|[-_.])(?:seed|port|addr|address|host|hostname|endpoint|ip)s?$", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")
+_OF_THE_RUN = ("version", "profile", "validations", "suite_file")
+# What the line of differences names first; then come all others.
+_FIRST_NAMED = tuple(
+    map(
+        re.compile,
+        (
+            r"argv\..*(batch|precision|dtype)",
+            r"(argv|server|client|command)\b",
+            r"weight$",
+            r"(torch|jax) version",
+            r"(.*\.)?driver",
+            r"lock file|program",
+            r"number of|name$|arch$",
+            r"profile$|version$",
+        ),
+    )
+)
+_NAMED = 8  # differences that the line names
+_NAMED_BENCHES = 3
+_NAMED_VALUE = 32  # characters of a value in the line
+_DIGESTS = ("lock file", "program")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,43 +71,95 @@ Differences = Sequence[Difference] | None
 """The differences between systems; None where they were not asked for."""
 
 
-def system_differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:
+def system_differences(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> tuple[Difference, ...]:
     """Return everything known that differs, those first that concern a benchmark whose speed changed."""
-    changed = {
-        row.bench: max(
-            (abs(contrast.ratio - 1) for contrast in row.contrasts if contrast and contrast.verdict in _CHANGED),
-            default=0.0,
-        )
-        for row in comparison.rows
-    }
-    merged: dict[tuple[Area, str, tuple[str | None, ...]], list[str]] = {}
-    of_benchmarks: Mapping[Area, Callable[[System, str], Mapping[str, str]]]
-    of_benchmarks = {"benchmark": _arguments, "environment": _environment}
-    for row in comparison.rows:
-        for area, of_bench in of_benchmarks.items():
-            tables = [of_bench(system, row.bench) for system in systems]
-            if all(tables):  # a benchmark missing from a run is reported as excluded
-                for name, values in _unequal(tables):
-                    merged.setdefault((area, name, values), []).append(row.bench)
-    differences = [
-        Difference(
-            area=area, name=name, values=values, benches=tuple(benches), is_near=any(changed.get(b) for b in benches)
-        )
-        for (area, name, values), benches in merged.items()
-    ]
-    of_systems: Mapping[Area, Callable[[System], Mapping[str, str]]]
-    of_systems = {"device": _devices, "machine": _machine, "run": _run}
-    differences += [
-        Difference(area=area, name=name, values=values, is_near=any(changed.values()))
-        for area, of_system in of_systems.items()
-        for name, values in _unequal([of_system(system) for system in systems])
-    ]
+    changed = {row.bench: _change(row) for row in rows}
 
     def nearness(difference: Difference) -> tuple[bool, int, float, str]:
         size = max((changed.get(bench, 0.0) for bench in difference.benches), default=0.0)
         return not difference.is_near, _NEAREST_FIRST.index(difference.area), -size, difference.name
 
+    differences = (
+        replace(difference, is_near=any(changed[bench] for bench in difference.benches or changed))
+        for difference in _differences(systems, list(changed))
+    )
     return tuple(sorted(differences, key=nearness))
+
+
+def _change(row: ComparisonRow) -> float:
+    """Return by how much a benchmark's speed changed at most, also where it is left out of the comparison; 0: it did not."""
+    first, changes = row.sides[0], [0.0]
+    for side, contrast in zip(row.sides[1:], row.contrasts, strict=True):
+        if contrast is not None:
+            changes += [abs(contrast.ratio - 1)] if contrast.verdict in _CHANGED else []
+        elif side.value is not None and first.value is not None and side.units == first.units:
+            changes.append(abs(side.value / first.value - 1))
+    return max(changes)
+
+
+def differing_work(systems: Sequence[System], bench: str) -> str:
+    """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known."""
+    tables = [_of_sessions(system, partial(_work, bench=bench)) for system in systems]
+    unequal = _unequal(tables) if all(tables) else ()
+    return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
+
+
+def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:
+    """Return what differs in one line, the likeliest causes first."""
+    differences = _differences(systems, benches)
+    if any(difference.name == "profile" for difference in differences):  # which the measuring follows from
+        differences = [d for d in differences if not d.name.startswith("measure.")]
+
+    def rank(difference: Difference) -> int:
+        return next((at for at, named in enumerate(_FIRST_NAMED) if named.match(difference.name)), len(_FIRST_NAMED))
+
+    phrases = [_phrase(difference, len(benches)) for difference in sorted(differences, key=rank)]
+    if len(phrases) > _NAMED:
+        phrases = [*phrases[:_NAMED], f"{len(phrases) - _NAMED} more (--why)"]
+    unknown = [system.name for system in systems if not system.manifest.get("suite")]
+    known = "; ".join(phrases) or ("" if unknown else "nothing that was recorded")
+    not_recorded = f"arguments and locks of {', '.join(unknown)} are not recorded" if unknown else ""
+    return "; ".join(filter(None, (known, not_recorded)))
+
+
+def _phrase(difference: Difference, benches: int) -> str:
+    named = difference.benches[:_NAMED_BENCHES] if len(difference.benches) < benches else ()
+    more = f" and {len(difference.benches) - len(named)} more" if named and len(difference.benches) > len(named) else ""
+    of = f" ({', '.join(named)}{more})" if named else ""
+    values = "" if difference.name in _DIGESTS else f" {_in_words(difference.values)}"
+    return f"{difference.name.removeprefix('argv.')}{values}{of}"
+
+
+def _in_words(values: Iterable[str | None]) -> str:
+    texts = ("none" if value is None else " ".join(value.split()) for value in values)
+    return " / ".join(text if len(text) <= _NAMED_VALUE else text[:_NAMED_VALUE] + "..." for text in texts)
+
+
+def _differences(systems: Sequence[System], benches: Sequence[str]) -> list[Difference]:
+    merged: dict[tuple[Area, str, tuple[str | None, ...]], list[str]] = {}
+    of_benchmarks: Mapping[Area, Callable[..., Mapping[str, str]]]
+    of_benchmarks = {"benchmark": _arguments, "environment": _environment}
+    for bench in benches:
+        for area, of_bench in of_benchmarks.items():
+            tables = [_of_sessions(system, partial(of_bench, bench=bench)) for system in systems]
+            if all(tables):  # a benchmark missing from a run is reported as excluded
+                for name, values in _unequal(tables):
+                    merged.setdefault((area, name, values), []).append(bench)
+    differences = [
+        Difference(area=area, name=name, values=values, benches=tuple(concerned))
+        for (area, name, values), concerned in merged.items()
+    ]
+    of_systems: Mapping[Area, Callable[[System], Mapping[str, str]]]
+    of_systems = {"device": _devices, "machine": _machine, "run": _run}
+    return differences + [
+        Difference(area=area, name=name, values=values)
+        for area, of_system in of_systems.items()
+        for name, values in _unequal([_of_sessions(system, of_system) for system in systems])
+    ]
+
+
+def _of_sessions(system: System, of_session: Callable[[System], Mapping[str, str]]) -> Mapping[str, str]:
+    return _joined(of_session(session) for session in system.sessions) if system.later else of_session(system)
 
 
 def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[str | None, ...]]]:
@@ -91,31 +169,66 @@ def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[s
             yield name, values
 
 
+def _work(system: System, bench: str) -> dict[str, str]:
+    """Return the arguments of a benchmark: as declared, a batch size by device as it came to."""
+    suite = _suite(system, bench)
+    declared = {part: value for part in ("argv", "command", "server", "client") if (value := suite.get(part))}
+    return _neutral(system, bench, _flat(declared), "auto_batch(")
+
+
 def _arguments(system: System, bench: str) -> dict[str, str]:
     """Return the resolved benchmark as the manifest has it, and what its steps were given."""
-    table = _flat(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)))
-    step = _first_step(system, bench)
-    for name, value in as_mapping(step.get("env")).items():
+    table = _neutral(system, bench, _flat(_suite(system, bench)), "{", "auto(", "auto_batch(", "expr(")
+    step = system.steps.get(bench, [])[:1]
+    for name, value in as_mapping(step[0].get("env") if step else None).items():
         if name == "OMP_NUM_THREADS":
             table[f"env.{name}"] = str(value)
-    table |= _flat(as_mapping(as_mapping(step.get("config")).get("measure")), "measure.")
+    table |= _flat(as_mapping(as_mapping(step[0].get("config") if step else None).get("measure")), "measure.")
     return table
+
+
+def _suite(system: System, bench: str) -> Mapping[str, Any]:
+    return as_mapping(as_mapping(system.manifest.get("suite")).get(bench))
+
+
+def _neutral(system: System, bench: str, table: Mapping[str, str], *templates: str) -> dict[str, str]:
+    """Return arguments without what tells machines apart; those with one of these marks as they came to in the steps."""
+
+    def is_template(text: str) -> bool:
+        return any(mark in text for mark in templates)
+
+    steps = system.steps.get(bench, []) if any(map(is_template, table.values())) else []
+    bases = {str(as_mapping(system.manifest.get("options")).get("base") or "")}
+    bases |= {posixpath.dirname(str(as_mapping(step.get("env")).get("MILABENCH_DIR_DATA") or "")) for step in steps[:1]}
+    table = {
+        name: (_came_to(steps, name.rpartition("argv.")[2]) if is_template(text) else "") or text
+        for name, text in table.items()
+    }
+    for base in sorted(bases - {"", "/"}, key=len, reverse=True):
+        table = {name: text.replace(base, "{base}") for name, text in table.items()}
+    return {name: _ADDRESS.sub("{address}", text) for name, text in table.items()}
+
+
+def _came_to(steps: Iterable[Mapping[str, Any]], option: str) -> str:
+    """Return the values that an option has in the steps' arguments; empty where it has none."""
+    found = set()
+    for step in steps:
+        argv = as_mapping(step.get("config")).get("argv")
+        words = [str(word) for word in argv] if isinstance(argv, list) else []
+        found |= {value for word, value in pairwise(words) if word == option}
+        found |= {word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")}
+    return ", ".join(sorted(found))
 
 
 def _environment(system: System, bench: str) -> dict[str, str]:
     """Return the digest of the lock and of the program, of the group whose environment the benchmark ran in."""
-    group = str(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
+    group = str(_suite(system, bench).get("install_group") or "")
     lock = as_mapping(system.manifest.get("locks")).get(group)
     program = as_mapping(system.manifest.get("programs")).get(bench)
     return {
         **({"lock file": str(lock)[:12]} if lock else {}),
         **({"program": str(program)[:12]} if program else {}),
     }
-
-
-def _first_step(system: System, bench: str) -> Mapping[str, Any]:
-    steps = mappings_in(as_mapping(system.manifest.get("plan")).get("steps"))
-    return next((step for step in steps if step.get("bench") == bench), {})
 
 
 def _devices(system: System) -> dict[str, str]:
@@ -142,7 +255,8 @@ def _machine(system: System) -> dict[str, str]:
     return {
         **({"arch": str(arch)} if arch else {}),
         **table,
-        **{f"{k} version": v for k, v in system.summary.software.items()},
+        # Earlier versions listed them in the order of the steps, which is shuffled.
+        **{f"{k} version": ", ".join(sorted(v.split(", "))) for k, v in system.summary.software.items()},
     }
 
 
@@ -152,11 +266,12 @@ def _joined(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
     for table in tables:
         for name, value in table.items():
             values_of.setdefault(name, {})[value] = None
-    return {name: ", ".join(values) for name, values in values_of.items()}
+    return {name: ", ".join(sorted(values)) for name, values in values_of.items()}
 
 
 def _run(system: System) -> dict[str, str]:
-    return _flat({name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest})
+    table = _flat({name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest})
+    return {name: posixpath.basename(text) if name == "suite_file" else text for name, text in table.items()}
 
 
 def _nodes(system: System) -> list[Mapping[str, Any]]:
@@ -164,14 +279,25 @@ def _nodes(system: System) -> list[Mapping[str, Any]]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return the leaves of nested mappings by dotted name, as short text; nothing that is empty."""
+    """Return the leaves of nested mappings by dotted name, as short text; nothing that is empty or a place.
+
+    The order of words matters in arguments only.
+    """
     leaves: dict[str, str] = {}
     for name, item in value.items():
-        if name in _NO_PROPERTY or item in (None, "", [], {}):
+        path = f"{prefix}{name}"
+        is_argument = re.search(r"(?:^|\.)(?:argv|command)\b", path) is not None
+        if (
+            name in _NO_PROPERTY
+            or _NO_CAUSE.search(str(name))
+            or item in (None, [], {})
+            or (item == "" and not is_argument)
+        ):
             continue
         if isinstance(item, Mapping):
-            leaves |= _flat(item, f"{prefix}{name}.")
+            leaves |= _flat(item, f"{path}.")
         else:
-            text = ", ".join(map(str, item)) if isinstance(item, list | tuple) else str(item)
-            leaves[prefix + str(name)] = text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + "..."
+            words = list(map(str, item)) if isinstance(item, list | tuple) else [str(item)]
+            text = ", ".join(words if is_argument else sorted(words))
+            leaves[path] = text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + "..."
     return leaves

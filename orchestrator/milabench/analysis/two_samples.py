@@ -17,6 +17,7 @@ from milabench.analysis.sample_statistics import mean, median, stdev
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
 MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0
 LEVEL = 0.05
+_MOST_LOG = 700.0  # its exponential is about the largest float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +46,51 @@ class Estimate:
 
     def ratio_interval(self, level: float = 0.95) -> Interval:
         """Return the interval of exp d: that of the ratio whose logarithm this is."""
+        # Two sessions have one degree of freedom: of extreme numbers such an interval is wider than a float.
+        low, high = (math.exp(max(-_MOST_LOG, min(_MOST_LOG, bound))) for bound in self.interval(level))
+        return low, high
+
+    def detectable(self, margin: float, level: float = 0.95) -> float:
+        """Return the relative difference beyond the margin by half of the interval: what half of such samples would find."""
         low, high = self.interval(level)
-        return math.exp(low), math.exp(high)
+        return math.expm1(min(_MOST_LOG, math.log1p(margin) + (high - low) / 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMean:
+    """The mean of the logarithms of one side, the variance of that mean, and the degrees of freedom that it stands on."""
+
+    mean: float
+    variance: float
+    freedom: float
+
+
+def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
+    """Return the mean of the sessions' means, of the logarithms of launches; ValueError below two launches.
+
+    Of several sessions their means are the sample: what a session has in common shows in no launch's spread. Three sessions may
+    lie closer together by chance than their launches allow; then the launches are the sample, around the means of the sessions.
+    """
+    if len(sessions) == 1:
+        (launches,) = sessions
+        freedom = len(launches) - 1
+        return LogMean(mean=mean(launches), variance=stdev(launches) ** 2 / len(launches), freedom=freedom)
+    k, means = len(sessions), list(map(mean, sessions))
+    between, within_freedom = stdev(means) ** 2 / k, sum(map(len, sessions)) - k
+    squares = math.fsum((value - centre) ** 2 for s, centre in zip(sessions, means, strict=True) for value in s)
+    within = squares / within_freedom * math.fsum(1 / len(s) for s in sessions) / k**2 if within_freedom else 0.0
+    freedom = k - 1 if between >= within else k - 1 + within_freedom
+    return LogMean(mean=mean(means), variance=max(between, within), freedom=freedom)
+
+
+def difference(a: LogMean, b: LogMean) -> Estimate:
+    """Return the mean of b less the mean of a, with unequal variances and degrees of freedom after Satterthwaite."""
+    return Estimate.of_variances(b.mean - a.mean, [(side.variance, side.freedom) for side in (a, b)])
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """Return the mean of b less the mean of a, with unequal variances and degrees of freedom after Satterthwaite.
-
-    Raises ValueError when a side has fewer than two values.
-    """
-    parts = [(stdev(side) ** 2 / len(side), len(side) - 1) for side in (a, b)]
-    return Estimate.of_variances(mean(b) - mean(a), parts)
+    """Return the mean of b less the mean of a, after Welch. Raises ValueError when a side has fewer than two values."""
+    return difference(log_mean_of([a]), log_mean_of([b]))
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
@@ -134,7 +169,8 @@ class Judgement:
     """What one of a family of claims comes to.
 
     `p` is that of the difference being within the margin, `p_holm` corrected for the family, `p_bh` for screening;
-    `p_equal_holm`, corrected too, is that of its being beyond the margin.
+    `p_equal_holm`, corrected too, is that of its being beyond the margin. `detectable` is the relative difference that would be
+    found in half of cases, were it alone among its family.
     """
 
     verdict: Verdict
@@ -142,6 +178,7 @@ class Judgement:
     p_holm: float
     p_bh: float
     p_equal_holm: float
+    detectable: float
 
 
 def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float]) -> list[Judgement | None]:
@@ -154,13 +191,22 @@ def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float])
     p_equal = holm([equivalence_p(e.d, e.error, e.freedom, margin) for e, margin in claims])
     corrected = zip(p_difference, holm(p_difference), benjamini_hochberg(p_difference), p_equal, strict=True)
     judged: list[Judgement | None] = []
-    for e in estimates:
+    for e, margin in zip(estimates, margins, strict=True):
         if e is None:
             judged.append(None)
             continue
         p, p_holm, p_bh, p_equal_holm = next(corrected)
         verdict = verdict_of(e.d, e.error, e.freedom, p_difference=p_holm, p_equivalence=p_equal_holm)
-        judged.append(Judgement(verdict=verdict, p=p, p_holm=p_holm, p_bh=p_bh, p_equal_holm=p_equal_holm))
+        judged.append(
+            Judgement(
+                verdict=verdict,
+                p=p,
+                p_holm=p_holm,
+                p_bh=p_bh,
+                p_equal_holm=p_equal_holm,
+                detectable=e.detectable(margin, 1 - LEVEL / len(claims)),
+            )
+        )
     return judged
 
 

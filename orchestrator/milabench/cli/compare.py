@@ -46,8 +46,9 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     show_default=True,
     help="Compare all instances together, or one of them (a device, a job).",
 )
+@click.option("--across", is_flag=True, help="Compare also benchmarks whose arguments differ.")
 @file_option(
-    "--weights", metavar="FILE", help="Weights by benchmark, and declared work, instead of the suite's (YAML)."
+    "--weights", metavar="FILE", help="Weights by benchmark, and declared work, instead of the suites' (YAML)."
 )
 @file_option(
     "--costs",
@@ -57,7 +58,7 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @validations_option
 @collected_as("request", CompareRequest)
 def command(request: CompareRequest, destination: Destination) -> int:
-    """Compare runs, or JSON reports of runs, with the first of them."""
+    """Compare runs, or JSON reports of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
     compared = compare_runs(request, terminal_session(), destination.format)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, Index, SystemResult
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.system_diff import Difference
@@ -44,7 +44,8 @@ def verdict_text(contrast: Contrast | None) -> str:
     if contrast is None:
         return "excluded"
     is_open = contrast.verdict == "INCONCLUSIVE"
-    return contrast.verdict + (f" (about {contrast.needed} launches a side)" if contrast.needed and is_open else "")
+    needed = f" (about {contrast.needed} {contrast.needed_unit} a side)" if contrast.needed and is_open else ""
+    return contrast.verdict + needed
 
 
 def ratios(rows: Iterable[ComparisonRow]) -> list[tuple[ComparisonRow, SystemResult, Contrast | None]]:
@@ -62,7 +63,14 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
     names = (first, "its value") if is_compact else (first, *others)
     columns = (
         *(("bench", True), ("units", True), *((name, False) for name in names)),
-        *(("system", True), ("n", False), ("ratio", False), ("95 % interval", True), ("p (Holm)", False)),
+        *(
+            ("system", True),
+            ("launches", False),
+            ("sessions", False),
+            ("ratio", False),
+            ("95 % interval", True),
+            ("p (Holm)", False),
+        ),
         *(("verdict", True), ("scaling", False)),
     )
     rows = []
@@ -74,6 +82,7 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
                 *(shared if is_whole or side is row.sides[1] else ("",) * len(shared)),
                 side.system if len(others) > 1 else "",
                 f"{len(row.sides[0].values)}/{len(side.values)}",
+                sessions_text(row.sides[0], side),
                 ratio_text(contrast.ratio if contrast else None),
                 interval_text(contrast.ci95 if contrast else None),
                 p_text(contrast),
@@ -83,7 +92,27 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
         )
     headings, is_text = zip(*columns, strict=True)
     table = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows))
-    return table.without_empty(("system", "scaling"))[0]
+    return table.without_empty(("system", "sessions", "scaling"))[0]
+
+
+def sessions_text(first: SystemResult, other: SystemResult) -> str:
+    """Return of how many runs the launches of either side are; empty where of one each."""
+    counts = len(first.sessions), len(other.sessions)
+    return f"{counts[0]}/{counts[1]}" if max(counts) > 1 else ""
+
+
+def power_lines(comparison: Comparison) -> list[str]:
+    """Return how small a difference these data would show, for each index."""
+    return [
+        f"{index_name(index)}: with these data, differences below {index.detectable:.2%} would be missed in half of cases"
+        for index in comparison.indices
+        if index.detectable is not None
+    ]
+
+
+def index_name(index: Index) -> str:
+    """Return the system of an index, and whose weights it has where suites differ in them."""
+    return index.system + (f" (weights of {index.weights_of})" if index.weights_of else "")
 
 
 def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
@@ -102,7 +131,7 @@ def index_table(comparison: Comparison) -> Table:
     """Return the index of each system and what it depends on."""
     rows = [
         (
-            index.system,
+            index_name(index),
             ratio_text(index.value),
             interval_text(index.ci95) or "none: fewer than three launches of a benchmark",
             f"{index.complete[0]} of {index.complete[1]}"
@@ -207,11 +236,11 @@ def legend_lines(comparison: Comparison) -> list[str]:
     what = "all its instances together" if comparison.per == "system" else "one instance"
     lines = [
         f"ratio: {what}, over the first system's; > 1 means better; for lower-is-better metrics the ratio is inverted."
-        " interval: 95 %, Welch on logarithms of launches",
+        " interval: 95 %, Welch on logarithms of launches, where a side has several sessions of these",
         f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests;"
         " both by Holm's correction over all rows",
         "index: weighted geometric mean of the ratios of the benchmarks that count on both; its interval is for this suite",
-        "n: launches on each side; ±: half of the 95 % interval; ?: suspect, !: invalid",
+        "launches, sessions: on each side; ±: half of the 95 % interval; ?: suspect, !: invalid",
     ]
     noisy = [f"{row.bench} {row.margin:.2%}" for row in comparison.rows if row.margin > comparison.margin]
     return [*lines, f"more than the margin by the noise of an A/A run: {', '.join(noisy)}"] if noisy else lines

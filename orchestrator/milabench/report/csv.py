@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, SystemResult
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
@@ -59,13 +59,13 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
 
 _OF_CONTRAST = (
     *("ratio", "p", "p_holm", "p_bh", "verdict", "needed", "efficiency", "shift", "rank_p", "is_suspect", "note"),
-    "least_rank_p",
+    *("least_rank_p", "detectable"),
 )
 CRITERIA = ("verdict", "bench", "criterion", "asked", "found", "missing", "value", "where")
 COMPARED = (
     *("bench", "units", "direction", "weight", "first", "system", "first_value", "value", "first_n", "n"),
     *("ci95_low", "ci95_high", *_OF_CONTRAST, "fieller_low", "fieller_high"),
-    *("first_validity", "validity", "excluded"),
+    *("first_validity", "validity", "excluded", "first_sessions", "sessions", "weights_of"),
 )
 
 
@@ -88,6 +88,8 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
                 "ci95_high": high,
                 "verdict": index.verdict,
                 "is_suspect": index.suspects > 0,
+                "detectable": index.detectable,
+                "weights_of": index.weights_of,
                 "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
             }
         )
@@ -119,4 +121,6 @@ def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None)
         "fieller_high": fieller[1],
         "first_validity": first.validity,
         "validity": side.validity,
+        "first_sessions": len(first.sessions),
+        "sessions": len(side.sessions),
     }

@@ -24,7 +24,7 @@ from milabench.report.document import (
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.compare import Comparison
+    from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import RunTraces
@@ -89,6 +89,7 @@ def comparison_document(comparison: Comparison, differences: Differences) -> Doc
     return (
         Title(text=comparison_text.title(comparison)),
         Statement(text=comparison.sentence),
+        Value(name="differs", text=comparison.differs),
         *notes(comparison.warnings, name="note"),
         *section("failures", comparison_text.failed_entries(comparison)),
         *section("excluded", comparison.excluded),
@@ -96,6 +97,7 @@ def comparison_document(comparison: Comparison, differences: Differences) -> Doc
         comparison_text.index_table(comparison),
         comparison_text.ratio_table(comparison),
         *comparison_text.job_tables(comparison),
+        *notes(comparison_text.power_lines(comparison)),
         *notes(comparison_text.verdict_notes(comparison)),
         *differing,
         *notes(comparison_text.legend_lines(comparison)),

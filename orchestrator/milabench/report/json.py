@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison, System
+from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA, Summary
 from milabench.analysis.system_diff import Differences
@@ -27,7 +27,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     value = {
         "schema": SCHEMA,
         "comparison": {
-            **{name: getattr(comparison, name) for name in ("sentence", "margin", "per")},
+            **{name: getattr(comparison, name) for name in ("sentence", "margin", "per", "differs")},
             "warnings": list(comparison.warnings),
             "systems": [_facts(system) for system in comparison.systems],
             "excluded": [{"bench": bench, "why": why} for bench, why in comparison.excluded],
@@ -51,8 +51,9 @@ def _facts(system: System) -> dict[str, Any]:
     return {
         "name": system.name,
         **{name: getattr(summary, name) for name in ("run", "created", "version", "profile", "verdict")},
-        "ended": summary.is_ended,
-        "counts": summary.counts,
+        "ended": all(session.summary.is_ended for session in system.sessions),
+        "counts": system.counts,
+        "sessions": [session.summary.run for session in system.sessions],
         "system": dict(summary.system),
         "software": dict(summary.software),
         "failures": [asdict(failure) for failure in system.failures],

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, SystemResult
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
@@ -31,15 +31,16 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
     """Return a test suite for each system but the first: SLOWER is a failure, and so is what failed only on this system."""
     suites = []
-    for position, index in enumerate(comparison.indices):
-        suite = ET.Element("testsuite", name=_clean(f"{index.system} compared with {comparison.systems[0].name}"))
+    for index in comparison.indices:
+        position, name = comparison.column(index), comparison_text.index_name(index)
+        suite = ET.Element("testsuite", name=_clean(f"{name} compared with {comparison.systems[0].name}"))
         for row in comparison.rows:
             _row(suite, row, row.sides[position + 1], row.contrasts[position])
         case = _case(suite, "index", index.system)
         text = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
         if index.verdict == "SLOWER":
             _add_result(case, "failure", "SLOWER", text)
-        _add_output(case, [text, comparison.sentence])
+        _add_output(case, [text, comparison.sentence, f"differs: {comparison.differs}"])
         suites.append(suite)
     return _document(suites)
 

@@ -71,7 +71,7 @@ def not_passed(bench: BenchSummary) -> int:
 COLUMNS: tuple[Column, ...] = (
     Column(heading="bench", cell=lambda b: b.bench, is_text=True),
     Column(heading="fail", cell=lambda b: str(not_passed(b))),
-    Column(heading="n", cell=lambda b: str(len(b.processes))),
+    Column(heading="processes", cell=lambda b: str(len(b.processes))),
     Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
     Column(heading="perf", cell=lambda b: format_number(b.perf)),
     Column(heading="units", cell=lambda b: b.units, is_text=True),
@@ -91,7 +91,7 @@ OPTIONAL = ("mde%", "ratio")
 """Columns that are only shown where some benchmark has something in them."""
 
 LEGEND = (
-    "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
+    "fail: steps that did not pass; perf: rate of one instance (a device, a job), geometric mean over processes",
     "sem%: over launches (from 3 on); std%: over processes; within%: between the steps of a process; peak_memory in MiB;"
     " first_step in s",
     "mde%: the difference that two runs like this one would find in 80 of 100 cases",
@@ -281,7 +281,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
-    headings, is_text = ("bench", "metric", "median", "units", "n"), (True, True, False, True, False)
+    headings, is_text = ("bench", "metric", "median", "units", "processes"), (True, True, False, True, False)
     table = Table(title="other metrics", headings=headings, is_text=is_text, rows=tuple(rows))
     return (table,) if rows else ()
 

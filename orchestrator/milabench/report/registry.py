@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.compare import Comparison
+    from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import RunTraces

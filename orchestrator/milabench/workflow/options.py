@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -95,12 +95,13 @@ class ReportRequest:
 class CompareRequest:
     """Which runs, or JSON reports of runs, are compared, by name or path, and how.
 
-    `margin` is the relative difference below which nothing is called faster or slower. `per` is `system`, all instances
-    together, or `instance`. `weights` and `costs` are YAML files that replace the suite's and the system files'. `why`:
-    list what differs between the systems.
+    Each of `runs` is a system: a run, several by commas, or a sequence of runs. `margin` is the relative difference below
+    which nothing is called faster or slower. `per` is `system`, all instances together, or `instance`. `weights` and `costs`
+    are YAML files that replace the suite's and the system files'. `why`: list what differs between the systems. `across`:
+    compare also benchmarks whose arguments differ.
     """
 
-    runs: tuple[str, ...]
+    runs: tuple[str | Sequence[str], ...]
     base: Path | None = None
     margin: float = 0.01
     per: Literal["system", "instance"] = "system"
@@ -108,3 +109,4 @@ class CompareRequest:
     costs: Path | None = None
     validations: str | None = None
     why: bool = False
+    across: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
-from milabench.errors import ConfigError, RecordError, UsageError
+from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file
@@ -86,6 +86,17 @@ def find_report_source(
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
     return ReportSource(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)
+
+
+def session_names(base: Path, name: str) -> list[str]:
+    """Return the runs that one argument names: several by commas, unless a run or a file has the comma in its name."""
+    if "," not in name or Path(name).exists():
+        return [name]
+    try:
+        find_run(base, name)
+    except (NothingSelected, RecordError):
+        return [part for part in map(str.strip, name.split(",")) if part]
+    return [name]
 
 
 def require_known_names(profile: WeightProfile, summaries: Sequence[Summary]) -> None:

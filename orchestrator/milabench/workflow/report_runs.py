@@ -6,12 +6,13 @@ Each imports its own part of the analysis where it begins: criteria alone take 1
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.analysis.compare import Comparison, System, compare_systems
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary_model import Summary
@@ -27,14 +28,18 @@ from milabench.workflow.report_inputs import (
     read_costs,
     read_profile,
     require_known_names,
+    session_names,
 )
 from milabench.workflow.session import Session
 from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
-    from milabench.analysis.traces import Tracing
+    from milabench.analysis.traces import Trace, Tracing
+
+_MOST_NAMED = 3  # runs of a system that its name lists
 
 
 def render_report(request: ReportRequest, format_name: str, session: Session) -> str:
@@ -140,68 +145,98 @@ def accept_run(name: str | None, base: Path | None, criteria_file: Path, referen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """A comparison with the sources of its systems, in order; `differences` is None where they were not asked for."""
+    """A comparison with the sources of each of its systems, in order; `differences` is None where they were not asked for."""
 
     comparison: Comparison
-    sources: tuple[ReportSource, ...]
+    sources: tuple[tuple[ReportSource, ...], ...]
     differences: Differences = None
     tracing: Tracing | None = None
 
     def render(self, format_name: str) -> str:
         """Return the comparison in a format; with time series only where it was made for a format that draws them."""
-        runs = [source.run for source in self.sources]
-        traces = None
-        if self.tracing is not None:
-            traces = [None if run is None else self.tracing.of(run) for run in runs]
+        traces = None if self.tracing is None else [self._traces(sources) for sources in self.sources]
         return FORMATS[format_name].renderer.render_comparison(self.comparison, self.differences, traces)
+
+    def _traces(self, sources: Sequence[ReportSource]) -> Sequence[Trace] | None:
+        """Return the time series of a system's runs, steps named by the run where there are several."""
+        assert self.tracing is not None
+        runs = [source.run for source in sources if source.run is not None]
+        if len(sources) == 1:
+            return self.tracing.of(runs[0]) if runs else None
+        return [replace(t, step=f"{run.name} {t.step}") for run in runs for t in self.tracing.of(run)] or None
 
 
 def compare_runs(request: CompareRequest, session: Session, format_name: str = "text") -> RunComparison:
     """Compare runs; `format_name` is what the comparison will be rendered in.
 
-    Raises UsageError for fewer than two, NothingSelected, RecordError, and
-    ConfigError for bad weights or costs.
+    Raises UsageError for fewer than two systems, or a run twice in one; NothingSelected, RecordError, and ConfigError for
+    bad weights or costs.
     """
     from milabench.analysis.system_diff import system_differences
 
-    if len(request.runs) < 2:
-        raise UsageError(f"one run, '{request.runs[0]}', cannot be compared; name two or more, the baseline first")
-    weights = request.weights
+    folder, names, weights = base_folder(request.base), request.runs, request.weights
+    sides = [session_names(folder, name) if isinstance(name, str) else list(name) for name in names]
+    if len(sides) < 2 or not all(sides):
+        raise UsageError(f"one run, '{names[0]}', cannot be compared; name two or more, the baseline first")
     profile = WeightProfile(weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
-    tracing = tracing_for(format_name, compared=len(request.runs))
-    folder = base_folder(request.base)
-    sources = tuple(find_report_source(folder, name, request.validations, tracing) for name in request.runs)
-    paths = [source.run.path.resolve() for source in sources if source.run is not None]
-    for path in sorted({path for path in paths if paths.count(path) > 1}):
-        session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
+    tracing = tracing_for(format_name, compared=sum(map(len, sides)))
+    sources = tuple(
+        tuple(find_report_source(folder, name, request.validations, tracing) for name in side) for side in sides
+    )
+    _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)
     systems = [
-        System(
-            name=name,
-            summary=source.summary,
-            costs=costs_of(costs_by_name.get(name, source.manifest.get("costs") or {})),
-            manifest=source.manifest,
-        )
-        for name, source in zip(system_names, sources, strict=True)
+        _system(name, side, costs_of(costs_by_name.get(name, side[0].manifest.get("costs") or {})))
+        for name, side in zip(system_names, sources, strict=True)
     ]
-    require_known_names(profile, [source.summary for source in sources])
+    require_known_names(profile, [source.summary for side in sources for source in side])
     comparison = compare_systems(
-        systems, margin=request.margin, per=request.per, weights=profile.weights, work=profile.work
+        systems,
+        margin=request.margin,
+        per=request.per,
+        weights=profile.weights,
+        work=profile.work,
+        across=request.across,
     )
-    differences = system_differences(systems, comparison) if request.why else None
+    differences = system_differences(systems, comparison.rows) if request.why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
 
 
-def unique_names(sources: Sequence[ReportSource]) -> list[str]:
-    """Return a name for each system, no two the same: the run's own, without its time where that suffices."""
+def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:
+    from milabench.analysis.comparison_model import System
+
+    first, *later = (
+        System(name=name, summary=source.summary, manifest=source.manifest, costs=costs) for source in sources
+    )
+    return replace(first, later=tuple(later))
+
+
+def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: Session) -> None:
+    sides = [[source.run.path.resolve() for source in side if source.run is not None] for side in sources]
+    for side in sides:
+        for path in side:
+            if side.count(path) > 1:
+                raise UsageError(f"{path}: is given twice for one system: a run is one session of it")
+    paths = [path for side in sides for path in side]
+    for path in sorted({path for path in paths if paths.count(path) > 1}):
+        session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
+
+
+def unique_names(sources: Sequence[Sequence[ReportSource]]) -> list[str]:
+    """Return a name for each system, no two the same: its runs' own, without their times where that suffices."""
     for names in (
-        [str(source.manifest.get("name") or source.name) for source in sources],
-        [source.name for source in sources],
+        [_joined(str(source.manifest.get("name") or source.name) for source in side) for side in sources],
+        [_joined(source.name for source in side) for side in sources],
     ):
         if len(set(names)) == len(names):
             return names
-    return [f"{source.name}#{number}" for number, source in enumerate(sources, start=1)]
+    return [f"{_joined(source.name for source in side)}#{number}" for number, side in enumerate(sources, start=1)]
+
+
+def _joined(names: Iterable[str]) -> str:
+    different = list(dict.fromkeys(names))
+    return ",".join(different if len(different) <= _MOST_NAMED else [different[0], "...", different[-1]])
 
 
 def comparison_exit_code(comparison: Comparison) -> int:
@@ -212,8 +247,8 @@ def comparison_exit_code(comparison: Comparison) -> int:
     contrasts = [contrast for row in comparison.rows for contrast in row.contrasts if contrast is not None]
     if not contrasts:
         raise NothingSelected(
-            "the runs have no benchmark in common that passed, is not invalid and has the same units; "
-            "the benchmarks of each are listed above"
+            "the runs have no benchmark in common that passed, is not invalid, and has the same units and arguments "
+            "(--across compares other arguments); the benchmarks of each are listed above"
         )
     verdicts = [contrast.verdict for contrast in contrasts] + [index.verdict for index in comparison.indices]
     has_new_failure = any(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from milabench.analysis.case_sets import cases_of, differing
-from milabench.analysis.compare import Comparison, System, compare_systems
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.measure import measure
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, Summary

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.compare import Comparison, Contrast, System, compare_systems
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import Comparison, Contrast, System
 from milabench.analysis.job_mix import Costs, costs_of
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
@@ -352,7 +353,7 @@ def test_why_lists_what_concerns_a_changed_benchmark_before_the_rest() -> None:
     quiet = (1.0, 1.0001, 0.9999, 1.0, 1.0)
     a = system("a", bench(), bench("same", shape=quiet), manifest=manifest(64, 1, "x"), system=machine)
     b = system("b", bench(level=120), bench("same", shape=quiet), manifest=manifest(128, 2, "y"), system=newer)
-    found = system_differences([a, b], compare_systems([a, b]))
+    found = system_differences([a, b], compare_systems([a, b]).rows)
     assert [(one.area, one.name, one.values, one.benches) for one in found[:2]] == [
         ("benchmark", "argv.--batch-size", ("64", "128"), ("digits",)),
         ("environment", "lock file", ("x", "y"), ("digits", "same")),

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.compare import System, compare_systems
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import System
 from milabench.analysis.log_metrics import REDUCTIONS
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, Summary

@@ -8,7 +8,8 @@ from milabench.analysis.score import ScoreEntry, score
 
 
 def entry(value: float | None, weight: float | None = 1.0, **more: float) -> ScoreEntry:
-    return ScoreEntry(value=value, weight=weight, log_spread=more.get("spread"), n=int(more.get("n", 0)))
+    variances = ((more["spread"] ** 2 / more["n"], more["n"] - 1),) if "spread" in more else None
+    return ScoreEntry(value=value, weight=weight, variances=variances)
 
 
 def test_the_score_is_the_weighted_geometric_mean_of_what_passed() -> None:
@@ -64,4 +65,4 @@ def test_one_benchmark_gives_its_own_log_t_interval() -> None:
 
 
 def test_there_is_no_interval_while_one_benchmark_has_fewer_than_three_processes() -> None:
-    assert score([entry(10.0, spread=0.01, n=3), entry(10.0, spread=0.01, n=2)]).ci95 is None
+    assert score([entry(10.0, spread=0.01, n=3), entry(10.0)]).ci95 is None

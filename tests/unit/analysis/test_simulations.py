@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from statistics import variance
 
 import pytest
 
-from milabench.analysis.sample_statistics import log_stdev, mean
+from milabench.analysis.sample_statistics import mean
 from milabench.analysis.score import ScoreEntry, counted_entries, log_index_estimate
 from milabench.analysis.two_samples import Estimate, paired_difference, tail, welch
 
@@ -73,10 +74,7 @@ def test_the_interval_of_an_index_covers_as_often_as_it_claims() -> None:
                 ScoreEntry(
                     value=ratio,
                     weight=1.0 + place % 2,
-                    log_spread=log_stdev(b),
-                    n=4,
-                    under_spread=log_stdev(a),
-                    under_n=4,
+                    variances=tuple((variance(map(math.log, side)) / 4, 3) for side in (a, b)),
                 )
             )
         found = log_index_estimate(counted_entries(entries)[0])

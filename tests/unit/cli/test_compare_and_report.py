@@ -71,6 +71,56 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None
     assert "compared with itself" in invoke(compare.command, first.path, first.path).stderr
 
 
+def test_several_runs_of_a_system_are_named_by_commas(tmp_path: Path, invoke: Invoke) -> None:
+    for name, level in (("a1", 100.0), ("a2", 102.0), ("b1", 120.0), ("b2", 123.0)):
+        made(tmp_path, name, level)
+    comparison = told(invoke, compare.command, "a1,a2", " b1, b2 ")["comparison"]
+    assert [system["name"] for system in comparison["systems"]] == ["a1,a2", "b1,b2"]
+    sides = comparison["benchmarks"][0]["sides"]
+    assert [side["sessions"] for side in sides] == [[4, 4], [4, 4]]
+    assert sides[0]["value"] == pytest.approx((100.0 * 102.0) ** 0.5, rel=2e-3)
+
+
+def test_runs_of_one_system_with_one_name_are_called_by_it(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [made(tmp_path, name) for name in ("a", "a", "b")]
+    comparison = told(invoke, compare.command, f"{runs[0].path},{runs[1].path}", runs[2].path)["comparison"]
+    assert [system["name"] for system in comparison["systems"]] == ["a", "b"]
+    assert comparison["systems"][0]["sessions"] == [runs[0].name, runs[1].name]
+
+
+def test_a_comma_in_the_name_of_a_run_or_a_file_is_no_separator(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "a,b")
+    made(tmp_path, "b", 120.0)
+    report_file = tmp_path / "c,d.json"
+    report_file.write_text(invoke(report.command, "b", "--json").stdout)
+    for name in ("a,b", run.name, run.path):
+        comparison = told(invoke, compare.command, name, report_file)["comparison"]
+        assert [len(system["sessions"]) for system in comparison["systems"]] == [1, 1]
+
+
+def test_a_run_is_one_session_of_a_system(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a"), made(tmp_path, "b")
+    with pytest.raises(UsageError, match="given twice for one system"):
+        invoke(compare.command, "a,a", "b")
+
+
+def test_the_page_of_several_runs_names_the_run_of_each_step(tmp_path: Path, invoke: Invoke) -> None:
+    a1, a2, b = made(tmp_path, "a1"), made(tmp_path, "a2", 102.0), made(tmp_path, "b", 120.0)
+    page = invoke(compare.command, "a1,a2", "b", "--format", "html").stdout
+    assert f"{a1.name} digits.D0" in page and f"{a2.name} digits.D0" in page
+    assert f"{b.name} digits.D0" not in page
+
+
+def test_other_arguments_are_compared_across_only(tmp_path: Path, invoke: Invoke) -> None:
+    for name, level, size in (("a", 100.0, 64), ("b", 120.0, 128)):
+        made(tmp_path, name, level, manifest={"suite": {"digits": {"argv": {"--batch-size": size}}}})
+    with pytest.raises(NothingSelected, match="--across compares other arguments"):
+        invoke(compare.command, "a", "b")
+    comparison = told(invoke, compare.command, "a", "b", "--across")["comparison"]
+    assert comparison["benchmarks"][0]["contrasts"][0]["verdict"] == "FASTER"
+    assert comparison["differs"] == "--batch-size 64 / 128"
+
+
 def test_one_run_is_no_comparison(tmp_path: Path, invoke: Invoke) -> None:
     made(tmp_path, "a")
     with pytest.raises(UsageError, match="cannot be compared; name two or more"):

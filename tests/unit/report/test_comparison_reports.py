@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.compare import Comparison, System, compare_systems
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.summary import summarise
 from milabench.analysis.system_diff import Difference, system_differences
@@ -54,8 +55,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, tuple[D
             system(Path("base"), "old", 1.0, fails=False, batch=64),
             system(Path("base"), "new", 1.5, fails=True, batch=128),
         ]
-        comparison = compare_systems(systems)
-        return comparison, system_differences(systems, comparison)
+        comparison = compare_systems(systems, across=True)
+        return comparison, system_differences(systems, comparison.rows)
 
 
 @pytest.mark.parametrize("form", list(ENDINGS))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.compare import System, compare_systems
+from milabench.analysis.compare import compare_systems
+from milabench.analysis.comparison_model import System
 from milabench.analysis.score import score
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
@@ -92,7 +93,7 @@ def compared(runs: Sequence[Run]) -> str:
     systems = [System(name=str(run.manifest["name"]), summary=summarise(run), manifest=run.manifest) for run in runs]
     comparison = compare_systems(systems)
     return html.render_comparison(
-        comparison, system_differences(systems, comparison), [Tracing().of(run) for run in runs]
+        comparison, system_differences(systems, comparison.rows), [Tracing().of(run) for run in runs]
     )
 
 

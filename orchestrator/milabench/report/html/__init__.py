@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison
+from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, System, SystemResult
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, System, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
@@ -47,6 +47,7 @@ def comparison_article(
         alert("Failures", "bad", comparison_text.failed_entries(comparison)),
         alert("Excluded from the index", "bad", comparison.excluded),
         alert("Suspect numbers", "doubt", comparison_text.suspects(comparison), doubtful),
+        alert("What differs", "none", [("", comparison.differs)]),
         alert("To be known before the first number", "doubt", [("", text) for text in comparison.warnings]),
         alert("Skipped, on purpose", "none", skips),
     ]
@@ -85,7 +86,7 @@ def _tiles(comparison: Comparison) -> list[Markup]:
         kind = {"FASTER": "good", "SLOWER": "bad"}.get(index.verdict, "doubt")
         value = "none" if index.value is None else f"{verdict_sign(index.verdict)} {index.value:.3f}"
         over = f"{index.verdict}; over {counted} of {planned} benchmarks{', INCOMPLETE' * (counted < planned)}"
-        tiles.append(tile(f"index of {index.system}", value, reach, over, kind=kind))
+        tiles.append(tile(f"index of {comparison_text.index_name(index)}", value, reach, over, kind=kind))
     verdicts = Counter[str](contrast.verdict for row in comparison.rows for contrast in row.contrasts if contrast)
     for verdict in _VERDICTS:
         if verdict in verdicts:
@@ -114,7 +115,7 @@ def _ratios(comparison: Comparison) -> Child:
     for index in comparison.indices:
         drawn.append(
             Ratio(
-                label=f"index · {index.system}" if several else "index",
+                label=f"index · {comparison_text.index_name(index)}" if several or index.weights_of else "index",
                 value=index.value,
                 interval=index.ci95,
                 margin=comparison.margin,
@@ -180,6 +181,7 @@ def _verdict(contrast: Contrast | None) -> Child:
 def _index(comparison: Comparison) -> list[Child]:
     tables = (comparison_text.index_table(comparison), *comparison_text.job_tables(comparison))
     children: list[Child] = [html_table(table, can_filter=False) for table in tables]
+    children += map(note, comparison_text.power_lines(comparison))
     for index in () if _is_many(comparison) else comparison.indices:
         if len(index.without) < 2:
             continue
@@ -187,8 +189,9 @@ def _index(comparison: Comparison) -> list[Child]:
         shown = moved if len(moved) <= 20 else [*moved[:10], *moved[-10:]]
         rows = [Dots(label=f"without {name}", values=(value,), note=f"{value:.4f}") for name, value in shown]
         text = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
-        drawing = dots(f"index of {index.system} without each benchmark", rows, units="index")
-        title = f"Index of {index.system} when one benchmark is left out"
+        name = comparison_text.index_name(index)
+        drawing = dots(f"index of {name} without each benchmark", rows, units="index")
+        title = f"Index of {name} when one benchmark is left out"
         children.append(foldable(title, "", figure("Leave one out", drawing, text)))
     return children
 
@@ -222,11 +225,15 @@ def _memory(comparison: Comparison) -> list[Child]:
 
 
 def _resource_cells(comparison: Comparison, row: ComparisonRow) -> tuple[str, ...]:
-    benches = [_bench(system, row.bench) for system in comparison.systems]
+    # Of several sessions the one that overlapped least.
+    overlaps = [
+        min((b.overlap for s in system.sessions if (b := _bench(s, row.bench)) and b.overlap is not None), default=None)
+        for system in comparison.systems
+    ]
     return (
         row.bench,
         *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
-        *("" if bench is None or bench.overlap is None else f"{100 * bench.overlap:.1f}" for bench in benches),
+        *("" if overlap is None else f"{100 * overlap:.1f}" for overlap in overlaps),
         *(model.format_number(side.energy_j) for side in row.sides),
         *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
     )
@@ -238,7 +245,7 @@ def _systems(comparison: Comparison) -> Child:
     rows, states = [], []
     for what in dict.fromkeys(name for properties in tables for name in properties):
         values = [properties.get(what, "") for properties in tables]
-        differs = len(set(values)) > 1
+        differs = len({", ".join(sorted(value.split(", "))) for value in values}) > 1
         rows.append((what, "≠ differs" if differs else "same", *(value or "not recorded" for value in values)))
         states.append("differing" if differs else "same")
     headings = ("what", "same?", *(system.name for system in comparison.systems))
@@ -248,8 +255,11 @@ def _systems(comparison: Comparison) -> Child:
 def _facts(system: System) -> dict[str, str]:
     summary: Summary = system.summary
     properties = {name: value for name, value in model.system_lines(summary) if name != "software"}
-    properties["ended"] = "yes" if summary.is_ended else "no: cut off, or still going"
-    properties["steps"] = ", ".join(f"{count} {name}" for name, count in summary.counts.items() if count)
+    if system.later:
+        properties["sessions"] = ", ".join(session.summary.run for session in system.sessions)
+    is_ended = all(session.summary.is_ended for session in system.sessions)
+    properties["ended"] = "yes" if is_ended else "no: cut off, or still going"
+    properties["steps"] = ", ".join(f"{count} {name}" for name, count in system.counts.items() if count)
     properties |= {"milabench": summary.version, **summary.software}
     for name, value in device_facts(summary.accelerators).items():
         if name not in _NO_PROPERTY:
@@ -259,7 +269,7 @@ def _facts(system: System) -> dict[str, str]:
 
 def _why(comparison: Comparison, differences: Differences) -> Child:
     if differences is None:
-        return note("Arguments, environments and devices were not compared; ask for it with --why.")
+        return note("The head of the page names the likeliest causes; for all that differs, ask for it with --why.")
     if not differences:
         return note("Nothing that was recorded differs between the systems.")
     table = comparison_text.differences_table(comparison, differences)
@@ -282,9 +292,10 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
         children.append(note(f"Known by a report alone, without records to draw: {', '.join(lacking)}."))
     for row in comparison_text.by_ratio(comparison.rows):
         benches = [
-            (system.name, sign[system.name], bench)
+            (session.summary.run if system.later else system.name, sign[system.name], bench)
             for system in comparison.systems
-            if (bench := _bench(system, row.bench)) is not None
+            for session in system.sessions
+            if (bench := _bench(session, row.bench)) is not None
         ]
         children.append(
             foldable(
@@ -341,6 +352,16 @@ def _launches(row: ComparisonRow, sign: dict[str, str]) -> Markup:
     ]
     without = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
     text = "Dots: launches; bar: their mean; whisker: its 95 % interval, from 3 launches on."
+    text += "".join(
+        f" {side.system}: sessions of {', '.join(map(str, side.sessions))} launches, which the interval is over."
+        for side in row.sides
+        if len(side.sessions) > 1
+    )
+    text += "".join(
+        f" Differences of {contrast.system} below {contrast.detectable:.2%} would be missed in half of cases."
+        for contrast in row.contrasts
+        if contrast is not None and contrast.detectable is not None
+    )
     text += f" Not counted: {'; '.join(without)}." if without else ""
     if not rows:
         return note(text)

@@ -25,7 +25,7 @@ from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
-_FIRST = ("bench", "validity", "perf", "units", "95 % interval", "n", "ngpu")  # columns, the others after them
+_FIRST = ("bench", "validity", "perf", "units", "95 % interval", "processes", "ngpu")  # columns, the others after them
 _KINDS = {"valid": "good", "suspect": "doubt", "invalid": "bad", "skipped": "none", "no rate": "doubt"}
 
 

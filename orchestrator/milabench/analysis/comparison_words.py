@@ -1,0 +1,124 @@
+"""What is said of a comparison in words: the sentence to quote, what is excluded and why, what must be known first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, System, SystemResult
+from milabench.analysis.replicates import LEAST
+from milabench.analysis.summary_model import Summary
+
+
+def excluded_benches(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:
+    """Yield the benchmarks that are in no index, each with why."""
+    for row in rows:
+        reasons = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
+        counting_sides = [side for side in row.sides if side.counts]
+        if len({(side.units, side.direction) for side in counting_sides}) > 1:
+            reasons.append("its units differ: " + ", ".join(f"{side.system} {side.units}" for side in counting_sides))
+        if reasons:
+            yield row.bench, "; ".join(reasons)
+
+
+def warnings_on(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Iterable[str]:
+    """Yield what a reader must know before the first number."""
+    for system in systems:
+        yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
+    yield from _unlike("profiles", systems, lambda summary: summary.profile)
+    yield from _unlike("versions of milabench", systems, lambda summary: summary.version)
+    lacking = [row.bench for row in rows if any(side.outcome == "absent" for side in row.sides)]
+    if lacking:
+        yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
+    single = [system.name for system in systems if not system.later]
+    if single and any(contrast is not None and contrast.ci95 is not None for row in rows for contrast in row.contrasts):
+        yield (
+            f"{', '.join(single)}: one session{' each' * (len(single) > 1)}: how sessions drift is not in the intervals; compare"
+            " several runs a side (compare A1,A2,A3 B1,B2,B3), or alternate the two (run --ab)"
+        )
+
+
+def _unlike(what: str, systems: Sequence[System], of_run: Callable[[Summary], str]) -> Iterable[str]:
+    values = [
+        ", ".join(sorted({of_run(run.summary) or "not recorded" for run in system.sessions})) for system in systems
+    ]
+    if len(set(values)) > 1:
+        named = (f"{system.name} {value}" for system, value in zip(systems, values, strict=True))
+        yield f"{what} differ: {', '.join(named)}"
+
+
+def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
+    runs = [session.summary for session in system.sessions]
+    if not all(summary.is_ended for summary in runs):
+        yield f"{system.name}: the run is incomplete or still active: its numbers are preliminary"
+    if not any(summary.benchmarks for summary in runs):
+        yield f"{system.name}: has no benchmark at all"
+    if any(summary.profile == "quick" for summary in runs):
+        yield f"{system.name}: measured with the quick profile: every number is an indication only"
+    counting = [side for side in sides if side.counts]
+    if counting and max(len(side.values) for side in counting) < LEAST:
+        yield f"{system.name}: fewer than {LEAST} launches of every benchmark: nothing is known about its spread"
+    devices = max((side.devices for side in counting), default=0)
+    if devices in (1, 2):
+        known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
+        yield f"{system.name}: {known} is known about how such devices differ from each other"
+
+
+def sentence_on(comparison: Comparison) -> str:
+    """Return the sentence to quote: with the interval, what was not decided, and what is missing."""
+    first = comparison.systems[0].name
+    return "; ".join(_claim(index, first, comparison) for index in comparison.indices) + "."
+
+
+def _claim(index: Index, first: str, comparison: Comparison) -> str:
+    column = comparison.column(index)
+    counted, wanted = index.complete
+    if index.value is None:
+        return (
+            f"{index.system} and {first} have no benchmark in common that counts, so nothing can be said of their speed"
+        )
+    over = (
+        f"over {counted} of {wanted} benchmarks"
+        if counted < wanted
+        else f"over {counted} benchmark{'s' * (counted != 1)}"
+    )
+    over += f" by the weights of {index.weights_of}" if index.weights_of else ""
+    mark = (
+        ", some numbers suspect"
+        if any((c := row.contrasts[column]) and c.is_suspect for row in comparison.rows)
+        else ""
+    )
+    if index.ci95 is None:
+        return (
+            f"{index.system} was {index.value:.3g} times as fast as {first} {over}, but with fewer than {LEAST} launches of a"
+            f" benchmark on a side nobody knows how far that can be trusted{mark}"
+        )
+    low, high = index.ci95
+    interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"
+    sessions = [len(system.sessions) for system in (comparison.systems[0], comparison.systems[column + 1])]
+    if max(sessions) > 1:
+        interval += f" over {sessions[0]} and {sessions[1]} sessions"
+    claim = {
+        "FASTER": f"{index.system} is {index.value:.3f} times as fast as {first}",
+        "SLOWER": f"{index.system} is slower than {first}, at {index.value:.3f} of its speed",
+        "EQUIVALENT": f"{index.system} and {first} are equally fast within {within}, ratio {index.value:.3f}",
+        "DIFFERENT-BUT-SMALL": f"{index.system} and {first} differ by less than {within}, ratio {index.value:.3f}",
+        "INCONCLUSIVE": f"it is not decided whether {index.system} is faster than {first}, ratio {index.value:.3f}",
+    }[index.verdict]
+    counts = [row.contrasts[column] for row in comparison.rows]
+    verdicts = [contrast.verdict for contrast in counts if contrast is not None]
+    tally = ", ".join(
+        f"{verdicts.count(verdict)} {word}"
+        for verdict, word in (
+            ("FASTER", "faster"),
+            ("SLOWER", "slower"),
+            ("EQUIVALENT", "equivalent"),
+            ("DIFFERENT-BUT-SMALL", "different but by little"),
+            ("INCONCLUSIVE", "not decided"),
+        )
+        if verdict in verdicts
+    )
+    failed = [
+        row.bench for row in comparison.rows if row.sides[column + 1].outcome in ("failed", "cancelled", "missing")
+    ]
+    broken = f"; {', '.join(failed)} failed on {index.system}" if failed else ""
+    return f"{claim} {over} ({interval}; {tally}{mark}{broken})"

@@ -1,0 +1,160 @@
+"""What one system reached in one benchmark: the values of its sessions, and whether they count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from milabench.analysis.ab_run import launches
+from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.comparison_model import Per, System, SystemResult
+from milabench.analysis.energy_per_item import energies, joules_per_item
+from milabench.analysis.intervals import Interval
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
+from milabench.analysis.summary_model import BenchSummary, Summary, Validity
+from milabench.analysis.system_diff import differing_work
+from milabench.analysis.two_samples import Estimate
+
+_WORST_FIRST = ("failed", "cancelled", "missing", "skipped", "passed")
+_WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "valid")
+
+
+def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) -> list[SystemResult]:
+    """Return what each system reached in a benchmark; what cannot be compared with the first system's does not count.
+
+    That is a mean over other cases, or, unless `across`, other work.
+    """
+    of_systems = [[_bench(session.summary, name) for session in system.sessions] for system in systems]
+    sides = [
+        _side(system.name, [bench for bench in benches if bench is not None], per)
+        for system, benches in zip(systems, of_systems, strict=True)
+    ]
+    first, cases = sides[0], [_cases(benches) for benches in of_systems]
+    for place, system in enumerate(systems):
+        if not (first.counts and sides[place].counts):
+            continue
+        why_not = ""
+        if apart := differing(cases[0], cases[place]):
+            why_not = f"is of other cases than {first.system}: {apart}"
+        elif not across and (unlike := differing_work(system.sessions, name)):
+            why_not = f"does other work in other sessions: {unlike}"
+        elif not across and (unlike := differing_work([systems[0], system], name)):
+            why_not = f"does other work than {first.system}: {unlike} (--across compares it all the same)"
+        if why_not:
+            sides[place] = replace(sides[place], counts=False, why_not=why_not)
+    return sides
+
+
+def noise_of(system: System, name: str) -> float:
+    """Return the smallest relative difference above the noise that an A/A run showed; 0 for any other run."""
+    runs = [session.summary.ab for session in system.sessions if session.summary.ab is not None]
+    return max(
+        (pair.noise or 0.0 for ab in runs for pair in ab.pairs if name in (pair.bench, pair.a, pair.b)), default=0.0
+    )
+
+
+def _bench(summary: Summary, name: str) -> BenchSummary | None:
+    return next((bench for bench in summary.benchmarks if bench.bench == name), None)
+
+
+def _cases(benches: Sequence[BenchSummary | None]) -> frozenset[str]:
+    return frozenset().union(*(cases_of(bench.metrics) for bench in benches if bench is not None))
+
+
+def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResult:
+    """Return what the sessions that have a benchmark reached; it counts only if it does in each of them."""
+    if not benches:
+        return SystemResult(system=system, outcome="absent", why_not="is not in this run")
+    first, sessions = benches[0], [values for bench in benches if (values := _values(bench, per))]
+    why_not = next(filter(None, map(_why_not, benches)), "")
+    if len({(bench.units, bench.direction) for bench in benches}) > 1:
+        why_not = why_not or "has other units in other sessions: " + ", ".join(bench.units for bench in benches)
+    side = SystemResult(
+        system=system,
+        outcome=min((bench.outcome for bench in benches), key=_WORST_FIRST.index),
+        units=first.units,
+        direction=first.direction,
+        values=tuple(chain(*sessions)),
+        sessions=tuple(map(len, sessions)),
+        weight=first.weight,
+        spread_within=_known(mean, benches, "spread_within"),
+        spread_devices=_known(mean, benches, "spread_devices"),
+        instances=first.instances,
+        devices=first.ngpu or first.instances,
+        nodes=first.nodes,
+        by_device=_by_device(benches),
+        joules_per_item=_joules(benches),
+        validity=min((bench.validity for bench in benches), key=_WORST_VALIDITY.index),
+        reasons=tuple(dict.fromkeys(reason for bench in benches for reason in bench.reasons)),
+        memory_peak_mib=_known(max, benches, "memory_peak_mib"),
+        energy_j=_known(math.fsum, benches, "energy_j"),
+        first_step_s=_known(mean, benches, "first_step_s"),
+        counts=not why_not,
+        why_not=why_not,
+    )
+    if not sessions:
+        return side
+    side = replace(side, value=geometric_mean(side.replicates), spread=log_stdev(side.values))
+    return replace(side, ci95=_interval(side))
+
+
+def _interval(side: SystemResult) -> Interval | None:
+    """Return the interval of a side's value; that of a lower-is-better metric has the same variance."""
+    if side.log_mean is None or side.value is None:
+        return None
+    of_value = Estimate.of_variances(math.log(side.value), [(side.log_mean.variance, side.log_mean.freedom)])
+    return of_value.ratio_interval()
+
+
+def _known(combined: Callable[[list[float]], float], benches: Sequence[BenchSummary], name: str) -> float | None:
+    """Return what the known values of the sessions come to; None without any."""
+    known = [value for bench in benches if (value := getattr(bench, name)) is not None]
+    return combined(known) if known else None
+
+
+def _values(bench: BenchSummary, per: Per) -> tuple[float, ...]:
+    # `launches` says what the instances of a launch reached together; one of n is 1/n of it, or takes n times as long.
+    n = 1 if per == "system" else bench.instances
+    times = 1 / max(1, n) if bench.direction == "higher" else n
+    return () if bench.perf is None else tuple(value * times for value in launches(bench).values())
+
+
+def _by_device(benches: Sequence[BenchSummary]) -> tuple[float, ...]:
+    """Return what each accelerator reached; nothing where a job spans several, or slots share a processor."""
+    by_slot: dict[str, list[float]] = {}
+    for process in (process for bench in benches for process in bench.processes):
+        if process.slot.partition("/")[2].startswith("D"):
+            by_slot.setdefault(process.slot, []).append(process.throughput.value)
+    is_one_each = all(bench.perf is not None and 0 < bench.ngpu == len(by_slot) for bench in benches)
+    return tuple(geometric_mean(values) for values in by_slot.values()) if is_one_each else ()
+
+
+def _why_not(bench: BenchSummary) -> str:
+    if bench.outcome != "passed":
+        first = next(
+            (f"{failure.why}: {failure.detail}" if failure.detail else failure.why for failure in bench.failures), ""
+        )
+        first = first or next((skip.detail for skip in bench.skipped), "")
+        return f"{bench.outcome}: {first}" if first and first != bench.outcome else bench.outcome
+    if bench.perf is None:
+        return (
+            "has no single number: its units differ"
+            if bench.validity == "invalid"
+            else "was not measured: no observation"
+        )
+    if bench.validity == "invalid":
+        return f"invalid: {', '.join(bench.reasons)}"
+    return "neither more nor less of it is better" if bench.direction == "none" else ""
+
+
+def _joules(benches: Sequence[BenchSummary]) -> float | None:
+    joules = [
+        joules_per_item(process, step_energies)
+        for bench in benches
+        for step_energies in (energies(bench),)
+        for process in bench.processes
+    ]
+    known = [value for value in joules if value is not None]
+    return mean(known) if known and len(known) == len(joules) else None
