@@ -41,6 +41,7 @@ class Recorded:
     node: str = "local"
     devices: tuple[int, ...] = (0,)
     method: str = "per_gpu"
+    group: str = ""
     weight: float = 1.0
     outcome: str | None = "passed"
     why: str | None = None
@@ -68,6 +69,7 @@ class Recorded:
             "phase": "run",
             "tag": self.tag,
             "repeat": self.repeat,
+            "group": self.group,
             "node": self.node,
             "devices": list(self.devices),
             "config": config,

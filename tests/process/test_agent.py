@@ -509,11 +509,13 @@ def test_a_ring_that_was_never_announced_is_found(agent: Any) -> None:
 
 
 def test_observations_are_seen_while_the_step_runs(agent: Any) -> None:
-    spec = {"entries": [entry(0), entry(1)], "observed": 2, "wanted": 60}
+    spec = {"entries": [entry(0, flags=1), entry(1), entry(2)], "observed": 2, "wanted": 60}
     agent.program("sink.py", "ring", json.dumps(spec), "sleep", "600")
     (frame,) = agent.read_until(lambda: [frame for frame in agent.frames if frame["k"] == "obs"])
-    assert frame["count"] == 2
-    assert frame["last"] == {"task": "train", "units": "items/s", "rate": 16, "progress": [2, 60]}
+    assert frame["count"] == 3
+    # Of the warm-up, and of the window: from the begin of the first to the end of the last, and their items.
+    spans = [[0, SECOND // 2, 8, 1], [SECOND, 2 * SECOND + SECOND // 2, 16, 0]]
+    assert frame["last"] == {"task": "train", "units": "items/s", "rank": 0, "progress": [2, 60], "spans": spans}
 
 
 def test_a_device_time_that_is_still_to_come_is_waited_for(agent: Any) -> None:

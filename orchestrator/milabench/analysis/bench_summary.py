@@ -184,13 +184,13 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
         jobs.setdefault((slot, step.repeat), []).append(result)
     for (slot, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
-            throughput = _job_throughput([member.measured for member in members])
+            throughput = job_throughput([member.measured for member in members])
             if throughput is not None and throughput.value >= SMALLEST:
                 steps = tuple(member.step.id for member in members)
                 yield ReplicateResult(steps=steps, slot=slot, repeat=repeat, throughput=throughput)
 
 
-def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
+def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     """Return the rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:
@@ -207,10 +207,12 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
         values = [throughput.value for throughput in throughputs]
         value = geometric_mean(values) if throughputs[0].basis == "metric" else math.fsum(values)
         return replace(throughputs[0], value=value, doubts=known)
+    items, step_s = math.fsum(total.items for total in totals), max(total.step_seconds for total in totals)
     slowest = max(throughputs, key=lambda throughput: max((total.seconds for total in throughput.totals), default=0.0))
     return replace(
         slowest,
-        value=math.fsum(total.items for total in totals) / max(total.seconds for total in totals),
+        value=items / max(total.seconds for total in totals),
+        steps_rate=items / step_s if slowest.steps_rate is not None and step_s > 0 else None,
         observations=sum(throughput.observations for throughput in throughputs),
         totals=tuple(totals),
         left_out=math.fsum(throughput.left_out for throughput in throughputs),

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score, compat_score
 from milabench.analysis.summary import scored
-from milabench.analysis.summary_model import Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:
@@ -54,12 +55,20 @@ def reference_name(reference: Summary) -> str:
     return f"{reference.run} ({about})" if about else reference.run
 
 
+def _within_steps(bench: BenchSummary) -> float:
+    """Return what milabench 1.3 called the rate: without the time between steps and epochs, where that is known."""
+    rates = [process.throughput.steps_rate or process.throughput.value for process in bench.processes]
+    return geometric_mean(rates)
+
+
 def milabench13_summary(summary: Summary) -> Summary:
     """Return the summary with the score of milabench 1.3; see `compat_score`."""
     entries = []
     for bench in summary.benchmarks:
         ran = bench.counts["planned"] - bench.counts["skipped"]
-        rate = bench.perf * bench.instances if bench.perf is not None and bench.direction == "higher" else None
+        rate = (
+            _within_steps(bench) * bench.instances if bench.perf is not None and bench.direction == "higher" else None
+        )
         entries.append((rate, bench.weight or 0.0, bench.counts["passed"] / ran if ran else 0.0))
     counted = sum(1 for rate, weight, _ in entries if rate is not None and weight)
     suspects = sum(1 for bench in summary.benchmarks if bench.validity == "suspect" and bench.weight)

@@ -35,7 +35,8 @@ class SupersededAttempt:
 class PlannedStep:
     """What the plan, or for a run of milabench 1.3 the names of its files and its records, says of a step.
 
-    `one_job`: the steps of a replicate give one measurement; else each is an instance that has its own.
+    `one_job`: the steps of a replicate give one measurement; else each is an instance that has its own. The steps of a `group`
+    run together.
     """
 
     id: str
@@ -45,6 +46,7 @@ class PlannedStep:
     node: str = "local"
     devices: tuple[int, ...] = ()
     one_job: bool = False
+    group: str = ""
     weight: float | None = None
 
 
@@ -234,6 +236,7 @@ def _planned(step: Mapping[str, Any]) -> PlannedStep:
         tag=str(step.get("tag") or ""),
         repeat=repeat if isinstance(repeat, int) else 0,
         one_job=step.get("one_job") is True,
+        group=str(step.get("group") or ""),
         node=str(step.get("node") or "local"),
         devices=tuple(device for device in devices if isinstance(device, int)) if isinstance(devices, list) else (),
     )

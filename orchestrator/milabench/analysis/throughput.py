@@ -154,7 +154,7 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
     steady = None if durations is None else steadiness(durations)
     if steady is not None and steady.settled_at:
         parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
-    cycles = slowest.cycles(_merged(pauses))
+    cycles = slowest.cycles(merged(pauses))
     standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items)
     rhythm = standing.rhythm
     whole = rhythm.whole_periods() if rhythm is not None and is_complete else None
@@ -185,12 +185,14 @@ def _combined(parts: Sequence[Part], pauses: Sequence[Pause], basis: Basis) -> T
         for part, wall in zip(parts, walls, strict=True)
     ]
     items = math.fsum(total.items for total in totals)
-    if items <= 0:
+    if items <= 0 or max(total.seconds for total in totals) <= 0:  # all of it may be a pause
         return None
     index = max(range(len(totals)), key=lambda rank: totals[rank].seconds)
     slowest, part, wall = totals[index], parts[index], walls[index]
     step_s = max(total.step_seconds for total in totals)
-    spread, correlation = variation_and_lag1(part.rates(), slowest.items / slowest.step_seconds)
+    # Of one whose steps are nothing but pauses, only the time between them is left.
+    own_s = slowest.step_seconds if slowest.step_seconds > 0 else slowest.seconds
+    spread, correlation = variation_and_lag1(part.rates(), slowest.items / own_s)
     return Throughput(
         value=items / slowest.seconds,
         units=part.series.units,
@@ -232,9 +234,9 @@ def _wall(part: Part, pauses: Sequence[Pause]) -> _Wall:
         overlap_ns = sum(_common_ns(span, pause) for span in spans)
         if overlap_ns:
             by_pause[pause.name] = by_pause.get(pause.name, 0.0) + overlap_ns / 1e9
-    merged = _merged(pauses)
-    paused_ns = sum(_common_ns(span, paused) for span in spans for paused in merged)
-    within_ns = sum(map(part.overlap_ns, merged))
+    apart = merged(pauses)
+    paused_ns = sum(_common_ns(span, paused) for span in spans for paused in apart)
+    within_ns = sum(map(part.overlap_ns, apart))
     between_ns = span_ns - part.host_ns() - (paused_ns - within_ns)
     return _Wall((span_ns - paused_ns) / 1e9, max(0, between_ns) / 1e9, paused_ns / 1e9, within_ns / 1e9, by_pause)
 
@@ -243,25 +245,25 @@ def _common_ns(span: TimeSpan, pause: Pause | TimeSpan) -> int:
     return max(0, min(span.stop_ns, pause.stop_ns) - max(span.start_ns, pause.start_ns))
 
 
-def _merged(pauses: Iterable[Pause]) -> list[TimeSpan]:
-    """Return the times of pauses, none of which overlap: one inside another counts once."""
-    merged: list[TimeSpan] = []
-    for _, start_ns, stop_ns in sorted(pauses, key=lambda pause: pause.start_ns):
-        if merged and start_ns <= merged[-1].stop_ns:
-            merged[-1] = TimeSpan(merged[-1].start_ns, max(merged[-1].stop_ns, stop_ns))
+def merged(pauses: Iterable[Pause | TimeSpan]) -> list[TimeSpan]:
+    """Return the times of pauses in order, none of which overlap: one inside another counts once."""
+    apart: list[TimeSpan] = []
+    for pause in sorted(pauses, key=lambda pause: pause.start_ns):
+        if apart and pause.start_ns <= apart[-1].stop_ns:
+            apart[-1] = TimeSpan(apart[-1].start_ns, max(apart[-1].stop_ns, pause.stop_ns))
         else:
-            merged.append(TimeSpan(start_ns, stop_ns))
-    return merged
+            apart.append(TimeSpan(pause.start_ns, pause.stop_ns))
+    return apart
 
 
 def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep | None:
-    cycles = part.cycles(_merged(pauses))
+    cycles = part.cycles(merged(pauses))
     if cycles is None:
         return None
     index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
     if cycles.size > 1:  # the longest of those in it: nearly all of its time, where there is a step worth naming
         within = part.within(TimeSpan(cycles.begins_ns[index], cycles.begins_ns[index] + cycles.ns[index]))
-        cycles, begin_ns = within.cycles(_merged(pauses)) or cycles, cycles.begins_ns[0]
+        cycles, begin_ns = within.cycles(merged(pauses)) or cycles, cycles.begins_ns[0]
         index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
     else:
         begin_ns = cycles.begins_ns[0]

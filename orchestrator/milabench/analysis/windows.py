@@ -79,9 +79,10 @@ def later_half(series: Series) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """Times from the begin of a step to that of the next, in ns, or of `size` steps where there are very many.
+    """Times from the end of one step to that of the next, in ns, or of `size` steps where there are very many.
 
-    `begins_ns` is when each began; `items` what was done in each, None where every step does as much.
+    A gap belongs to the step after it, as in `Part.spans`. `begins_ns` is when each began; `items` what was done in each, None
+    where every step does as much.
     """
 
     size: int
@@ -169,25 +170,25 @@ class Part:
         return [TimeSpan(self._begin_ns(indices), self._end_ns(indices[-1])) for indices in self._ranges]
 
     def cycles(self, pauses: Sequence[TimeSpan] = ()) -> Cycles | None:
-        """Return the times from the begin of each to that of the next, without `pauses`; None if they have no order."""
-        t0_ns, spans = self.series.t0_ns, self.spans()
+        """Return the times from the end of each to that of the next, without `pauses`; None if they have no order."""
+        spans = self.spans()
         if spans is None:
             return None
         size = math.ceil(len(self) / _CYCLES) or 1
         cycles = Cycles(size=size, items=None if self.items_each is not None else [])
         for indices, span in zip(self._ranges, spans, strict=True):
             starts = range(indices.start, indices.stop, size)
-            begins = [span.start_ns, *t0_ns[indices.start + size : indices.stop : size], span.stop_ns]
-            own = list(map(sub, begins[1:], begins))
+            bounds = [span.start_ns, *(self._end_ns(start - 1) for start in starts[1:]), span.stop_ns]
+            own = list(map(sub, bounds[1:], bounds))
             if min(own) < 0:
                 return None
             for pause in pauses:
-                index = max(0, bisect_right(begins, pause.start_ns) - 1)
-                while index < len(own) and begins[index] < pause.stop_ns:
-                    own[index] -= max(0, min(begins[index + 1], pause.stop_ns) - max(begins[index], pause.start_ns))
+                index = max(0, bisect_right(bounds, pause.start_ns) - 1)
+                while index < len(own) and bounds[index] < pause.stop_ns:
+                    own[index] -= max(0, min(bounds[index + 1], pause.stop_ns) - max(bounds[index], pause.start_ns))
                     index += 1
             cycles.ns.extend(own)
-            cycles.begins_ns.extend(begins[:-1])
+            cycles.begins_ns.extend(bounds[:-1])
             if cycles.items is not None:
                 stops = [*starts[1:], indices.stop]
                 cycles.items.extend(math.fsum(self.series.n[i:j]) for i, j in zip(starts, stops, strict=True))

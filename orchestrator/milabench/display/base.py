@@ -26,13 +26,16 @@ class Display:
         """Show that a step's process was started."""
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        """Show the latest observation of a step: `{"task", "rate", "units", "progress": [made, wanted]}`, each optional."""
+        """Show how a step is doing: `{"task", "rate", "units", "is_warmup", "progress": [made, wanted]}`, each optional.
+
+        The rate is that so far: of the window, or of the warm-up while that goes on.
+        """
 
     def on_line(self, step: str, payload: bytes) -> None:
         """Show output of a step, `line` records that are not decoded yet."""
 
-    def on_end(self, step: str, outcome: str, reason: str) -> None:
-        """Show that a step has ended, started or not; `reason` is empty when it passed."""
+    def on_end(self, step: str, outcome: str, reason: str, number: str = "") -> None:
+        """Show that a step has ended, started or not; `reason` is empty when it passed, `number` where it is not known yet."""
 
     def on_message(self, text: str) -> None:
         """Show a message between the steps."""
@@ -64,11 +67,12 @@ class Tally:
 
 
 def rate_text(last: Mapping[str, Any]) -> str:
-    """Return `812.40 images/s`; empty when there is no rate."""
+    """Return `812.40 images/s so far`, or `... warm-up` before the window; empty when there is no rate."""
     rate = last.get("rate")
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         return ""
-    return f"{shortened(rate)} {last.get('units') or ''}".rstrip()
+    parts = (shortened(rate), str(last.get("units") or ""), "warm-up" if last.get("is_warmup") else "so far")
+    return " ".join(filter(None, parts))
 
 
 def shortened(number: float) -> str:

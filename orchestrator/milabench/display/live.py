@@ -21,7 +21,7 @@ from milabench.plan.model import Plan
 
 ROWS = 30
 REDRAW_S = 1.0
-_STYLES = {"passed": "green", "failed": "bold red", "missing": "red", "cancelled": "yellow", "skipped": "yellow"}
+_STYLES = {"failed": "bold red", "missing": "red", "cancelled": "yellow", "skipped": "yellow"}
 
 
 @dataclass(slots=True)
@@ -81,13 +81,13 @@ class Live(Display):
             row.last.update(last)
             self._changed()
 
-    def on_end(self, step: str, outcome: str, reason: str) -> None:
+    def on_end(self, step: str, outcome: str, reason: str, number: str = "") -> None:
         """Move a row above the table."""
         self._tally.outcomes[step] = outcome
         row = self._running.pop(step, None)
-        parts = [ending_of(outcome, reason)]
+        parts = [ending_of(outcome, reason), number]
         if row is not None:
-            parts += [rate_text(row.last), f"{self._clock() - row.began:.1f} s"]
+            parts.append(f"{self._clock() - row.began:.1f} s")
         self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {'  '.join(filter(None, parts))}"))
         self._changed()
 

@@ -67,12 +67,13 @@ class Plain(Display):
             for line in lines_of(payload):
                 self._say(f"{step}| {line}")
 
-    def on_end(self, step: str, outcome: str, reason: str) -> None:
-        """Print outcome, rate and duration."""
+    def on_end(self, step: str, outcome: str, reason: str, number: str = "") -> None:
+        """Print outcome, number and duration."""
         self._tally.outcomes[step] = outcome
         began = self._started.pop(step, None)
         duration = "" if began is None else f"{self._clock() - began:.1f} s"
-        parts = (ending_of(outcome, reason), rate_text(self._last.pop(step, {})), duration)
+        parts = (ending_of(outcome, reason), number, duration)
+        self._last.pop(step, None)
         self._last_printed.pop(step, None)
         self._say(f"{self._tally.done} {step}: {', '.join(filter(None, parts))}")
 

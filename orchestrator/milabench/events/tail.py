@@ -16,15 +16,15 @@ class Appended:
         self._offset = start
         self._rest = b""
 
-    def lines(self) -> list[bytes]:
-        """Return what came since the last time, without line ends; nothing while there is no file.
+    def lines(self, most: int = -1) -> list[bytes]:
+        """Return what came since the last time, of it at most so many bytes, without line ends; nothing while there is no file.
 
         Raises RecordError when it cannot be read.
         """
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                piece = file.read()
+                piece = file.read(most)
         except FileNotFoundError:
             return []
         except OSError as error:

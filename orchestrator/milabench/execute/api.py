@@ -52,7 +52,7 @@ class Frame:
     """A batch of stamped records of one step, as bytes; whole lines.
 
     `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `last`
-    (`{"task", "rate", "units", "progress": [made, wanted]}`) comes with observations: a display decodes no records.
+    comes with observations, their sums (docs/reference/protocol.md, section 11): a display decodes no records.
     """
 
     kind: Literal["line", "rec", "obs"]

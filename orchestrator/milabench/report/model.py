@@ -13,8 +13,10 @@ from typing import Any
 from milabench.analysis.host_load import busy_text
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
-from milabench.analysis.summary_model import BenchSummary, Failure, Summary, mappings
-from milabench.report.document import Entry, Table
+from milabench.analysis.steady_state import agree
+from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings
+from milabench.analysis.throughput import Throughput
+from milabench.report.document import Entry, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
@@ -22,7 +24,7 @@ _SELECTING = ("--select", "--exclude", "--run-name")
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 _RERUN_OPTIONS = ("config_file", "system_file", "base", "max_jobs", "arch", "profile", "repeat", "precision", "budget")
-_METRICS_ELSEWHERE = ("rate", "first_step")
+_METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +201,54 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
     return (Table(title="by node", headings=("bench", *nodes, "units", "apart%"), is_text=is_text, rows=tuple(rows)),)
 
 
+def window_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
+    cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
+    rows = [row for row in cells if any(row[1:])]
+    headings = ("bench", "warm-up", "longest step", "pauses, not in perf", "rate within steps", "between steps")
+    title = "windows: of each benchmark the launch that has the most of it"
+    return (words_table(title, headings, rows).without_empty()[0],) if rows else ()
+
+
+def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
+    rates = [process.throughput for process in processes]
+    longer = [rate for rate in rates if rate.steady is not None and rate.steady.settled_at > 0]
+    # Where a window has few steps, each holds much of it: one that is like the others is not worth naming.
+    long_steps = [
+        (step.lasted_s, step.at_s, process)
+        for process in processes
+        if (step := process.throughput.long_step) is not None and step.lasted_s > 2 * _mean_step_s(process.throughput)
+    ]
+    pauses: dict[str, float] = {}
+    for rate in rates:
+        pauses |= {name: max(share, pauses.get(name, 0.0)) for name, share in rate.pauses.items()}
+    apart = [(rate.steps_rate / rate.value, rate) for rate in rates if rate.steps_rate is not None]
+    apart = [(ratio, rate) for ratio, rate in apart if not agree(ratio, 1.0)]
+    warm_up = long_step = within = between = ""
+    if longer:
+        most = max(longer, key=lambda rate: rate.warm_up_steps / max(1, rate.all_steps))
+        warm_up = f"{most.warm_up_steps} of {most.all_steps} steps"
+    if long_steps:
+        lasted_s, at_s, process = max(long_steps, key=lambda step: step[0])
+        long_step = f"{lasted_s:.3g} s, {at_s:.3g} s into the window of {launch_name(process)}"
+    if apart:
+        _, most = max(apart, key=lambda pair: pair[0])
+        within = f"{format_number(most.steps_rate)} {most.units}"
+        between = f"{most.between_steps:.1%} of the time" if most.between_steps else ""
+    return warm_up, long_step, ", ".join(f"{name} {share:.1%}" for name, share in pauses.items()), within, between
+
+
+def _mean_step_s(rate: Throughput) -> float:
+    slowest = max(rate.totals, key=lambda total: total.seconds)
+    return slowest.seconds / max(1, slowest.observations)
+
+
+def launch_name(process: ReplicateResult) -> str:
+    """Return the step of a launch, of a job the first one and how many more there are."""
+    others = len(process.steps) - 1
+    return process.steps[0] + (f" and {others} more" if others else "")
+
+
 def failures(summary: Summary) -> list[Entry]:
     """Return everything that should have passed and did not: why, its log, and the command that runs it again."""
     entries = []
@@ -286,6 +336,25 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
+def result_text(summary: Summary) -> str:
+    """Return `6 passed, 0 valid (quick: a first look)`: how the steps ended, and how many benchmarks' numbers can be trusted."""
+    endings = ", ".join(f"{count} {outcome}" for outcome, count in summary.counts.items() if count)
+    judged = [bench.validity for bench in summary.benchmarks if bench.validity is not None]
+    if not judged:
+        return endings
+    valid = judged.count("valid")
+    if summary.profile == "quick":
+        return f"{endings}, {valid} valid (quick: a first look)"
+    return f"{endings}; {valid} of {len(judged)} numbers valid"
+
+
+def shown_score(summary: Summary) -> float | None:
+    """Return the value of the score; a first look has none unless it is relative to a reference."""
+    score = summary.score
+    is_shown = summary.ab is None and (summary.profile != "quick" or score.reference is not None or score.is_compat)
+    return score.value if is_shown else None
+
+
 def score_line(summary: Summary) -> str:
     """Return the score in a sentence: value, interval, coverage and reference."""
     score = summary.score
@@ -296,6 +365,8 @@ def score_line(summary: Summary) -> str:
     covers += f", {score.suspects} of them suspect" if score.suspects else ""
     if score.value is None:
         return f"none ({covers})"
+    if shown_score(summary) is None:
+        return f"none (profile quick is a first look, and no reference is named; {covers})"
     if score.is_compat:
         caveat = "compat: the score of milabench 1.3, which depends on units and hides failures"
         return f"{format_number(score.value)} ({caveat}; {covers})"

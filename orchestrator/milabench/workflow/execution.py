@@ -20,7 +20,7 @@ from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Line, Meta
 from milabench.events.rundir import RunWriter, create_run, open_run, read_batches, stems
-from milabench.events.wire import encode
+from milabench.events.wire import decode, encode
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import BarrierEvent, Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text
@@ -35,6 +35,7 @@ from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.node_query import node_addresses
+from milabench.workflow.shown_steps import ShownSteps
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
@@ -138,21 +139,26 @@ def continue_plan(
         used = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
         with writing(writer.path):
             writer.journal({"run": "started", **orchestrator.to_json(), **used})
-        sinks: dict[str, OnProgress] = {"display": lambda progress: _show(display, progress)}
+        checks = LiveChecks(plan, writer.path)
+        shown = ShownSteps(display, checks.measured if plan.phase == "run" else lambda *_: None)
+
+        def show(progress: Progress) -> None:
+            _show(display, shown, progress)
+            for finding in checks.findings():
+                display.on_message(finding)
+
+        sinks: dict[str, OnProgress] = {"display": show}
         if handover is not None:
             # The first event: we hold the devices, or wait for them. Until then errors are shown in the terminal.
             sinks["handover"] = lambda _: handover.let_go(writer.path)
-        checks = LiveChecks(plan, writer.path, display.on_message)
-        if plan.phase == "run":
-            sinks["checks"] = checks.on_progress
-        display.on_plan(plan)
+        shown.on_plan(plan)
 
         def more() -> Plan | None:
             # Only the added steps are executed; the display shows them behind those that have ended.
             added = None if extend is None else _extended(writer, extend, display.on_message)
             if added is not None:
                 checks.on_plan(added)
-                display.on_plan(replace(plan, steps=(*plan.steps, *added.steps), skipped=()))
+                shown.on_plan(replace(plan, steps=(*plan.steps, *added.steps), skipped=()))
             return added
 
         whole = whole or plan
@@ -245,17 +251,18 @@ def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
     return tuple(address for name, address in addresses.items() if name in used)
 
 
-def _show(display: Display, progress: Progress) -> None:
+def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
     match progress:
         case Started():
-            display.on_start(progress.step)
+            shown.on_start(progress.step)
+        case Frame(kind="line"):
+            display.on_line(progress.step, progress.payload)
         case Frame():
-            if progress.kind == "obs" and progress.last:
-                display.on_progress(progress.step, progress.last)
-            elif progress.kind == "line":
-                display.on_line(progress.step, progress.payload)
+            observed = [progress.last] if progress.last else list(_pauses(progress))
+            if observed:
+                shown.on_sums(progress.step, *observed)
         case Ended():
-            display.on_end(progress.step, progress.outcome.name, progress.outcome.failure)
+            shown.on_end(progress.step, progress.outcome.name, progress.outcome.failure, progress.attempt)
         case Waiting():
             display.on_message(f"waiting: {'; '.join(holder_text(holder) for holder in progress.holders)}")
         case Notice():
@@ -264,6 +271,20 @@ def _show(display: Display, progress: Progress) -> None:
             pass
         case _:
             assert_never(progress)
+
+
+def _pauses(frame: Frame) -> Iterator[Mapping[str, Any]]:
+    """Yield the declared pauses among records: they are few, and nothing else of a record matters to a display."""
+    if b'"pause"' not in frame.payload:
+        return
+    from milabench.analysis.rate_so_far import sums_of
+
+    for line in frame.payload.splitlines():
+        if b'"pause"' in line:
+            with contextlib.suppress(ValueError):
+                sums = sums_of(decode(line, frame.step))
+                if "pause" in sums:
+                    yield sums
 
 
 def _folders(step: Step) -> tuple[str, ...]:

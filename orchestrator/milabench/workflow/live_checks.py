@@ -1,59 +1,47 @@
-"""Checks the steps of a run while it goes on, from their records."""
+"""Reads the steps of a run while it goes on: their numbers, and what the checks say, from their records."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from milabench.errors import RecordError
 from milabench.events.rundir import attempt_stem, open_run, read_batches
-from milabench.execute.api import Ended, Progress
 from milabench.plan.model import Plan
 
 if TYPE_CHECKING:
+    from milabench.analysis.measure import Measurement
     from milabench.analysis.step_results import ChecksOf
 
 
-READERS = ("milabench.workflow.run_checks", "milabench.workflow.summaries", "milabench.analysis.summary")
+READERS = (
+    *("milabench.workflow.run_checks", "milabench.workflow.summaries", "milabench.analysis.summary"),
+    *("milabench.analysis.rate_so_far", "milabench.report.model"),
+)
 SWITCH_S = 0.0005
 
 
 class LiveChecks:
-    """Reports the checks' findings as soon as a group of steps is over: from its records, while nothing is being measured."""
+    """Reads the records of steps that are over, once: returns what they measured, and keeps the checks' findings to be shown."""
 
-    def __init__(self, plan: Plan, path: Path, report: Callable[[str], object]) -> None:
-        self._groups: dict[str, tuple[str, ...]] = {}
+    def __init__(self, plan: Plan, path: Path) -> None:
         self._stems: dict[str, str] = {}
         self._checks: ChecksOf | None = None
-        self.on_plan(plan)
         self._path = path
-        self._report = report
-        self._ended: dict[str, Ended] = {}
+        self._findings: list[str] = []
+        self.on_plan(plan)
 
     def on_plan(self, plan: Plan) -> None:
-        """Take the groups of the plan, or of its extension, into account."""
-        self._groups |= {step.id: tuple(other.id for other in group) for group in plan.groups() for step in group}
+        """Take the steps of the plan, or of its extension, into account."""
         self._stems |= {step.id: step.stem or step.id for step in plan.steps}
         self._checks = None  # the manifest has changed
 
-    def on_progress(self, progress: Progress) -> None:
-        """Take the end of a step into account."""
-        if not isinstance(progress, Ended):
-            return
-        self._ended[progress.step] = progress
-        group = self._groups.get(progress.step, ())
-        if any(step not in self._ended for step in group):
-            return
-        for step in group:
-            ended = self._ended.pop(step)
-            if ended.outcome.name == "passed":
-                self._check(step, ended.attempt)
-
-    def _check(self, step: str, attempt: int) -> None:
+    def measured(self, step: str, attempt: int) -> Measurement | None:
+        """Return what an attempt at a step measured, and check it; None for records that cannot be read."""
+        from milabench.analysis.measure import measure
         from milabench.analysis.step_results import tee
         from milabench.workflow.run_checks import checks_of
 
@@ -62,14 +50,21 @@ class LiveChecks:
                 self._checks = checks_of(open_run(self._path))
             checks = self._checks(step)
             records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
-            for _ in tee(read_batches(records, step), checks):
-                pass
+            measured = measure(step, tee(read_batches(records, step), checks))
             verdicts = [check.verdict() for check in checks]
         except RecordError:
-            return  # the summary at the end of the run reports unreadable records
-        for verdict in verdicts:
-            if verdict.verdict != "pass":
-                self._report(f"{step}: {verdict.check}: {verdict.verdict}: {verdict.message}")
+            return None  # the summary at the end of the run reports unreadable records
+        self._findings += [
+            f"{step}: {verdict.check}: {verdict.verdict}: {verdict.message}"
+            for verdict in verdicts
+            if verdict.verdict != "pass"
+        ]
+        return measured
+
+    def findings(self) -> list[str]:
+        """Return what the checks found since this was last called."""
+        findings, self._findings = self._findings, []
+        return findings
 
 
 def import_readers_in_background() -> None:

@@ -6,29 +6,35 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from milabench.analysis.measure import Measurement, measure
+from milabench.analysis.rate_so_far import sums_of
 from milabench.analysis.run_status import run_status
 from milabench.analysis.step_results import planned_steps
 from milabench.display.base import Display
-from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, RecordError
 from milabench.events.attempts import attempts, last_word
 from milabench.events.json_access import as_mapping
-from milabench.events.model import Data, End, Event, Line, Start
+from milabench.events.model import End, Line, Start
+from milabench.events.numbers import whole
 from milabench.events.replay import replay
 from milabench.events.rundir import JOURNAL, Run, open_run
 from milabench.events.tail import Appended
-from milabench.events.wire import decode, encode, parse_object
+from milabench.events.wire import encode, parse_object
 from milabench.execute.detach import LOG
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, holder_of
 from milabench.plan.model import Plan, SkippedBench, Step
-from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_counts
+from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_result
 from milabench.workflow.session import Reporter, Session
+from milabench.workflow.shown_steps import ShownSteps
+from milabench.workflow.summaries import summary_of
 
 LOOK_EVERY_S = 0.3
-_LATEST = 1 << 16  # bytes of a step's records that are read when it is already running
+_PIECE = 1 << 24  # bytes of a step's records that are read at once
 
 Ending = Literal["ended", "died", "left"]
 """Why a view ended: the orchestrator ended; it died; or we were asked to end, and it goes on."""
@@ -49,8 +55,9 @@ def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int
     if ending == "died":
         session.info(f"resume: {run.name}: {orchestrator} died before the run's end; see {run.path / LOG}")
         return None
-    status = run_status(open_run(run.path))
-    report_counts(status.counts, run.path, session)
+    ended = open_run(run.path)
+    status = run_status(ended)
+    report_result(summary_of(ended), run.path, session)
     if status.verdict == "interrupted":
         return INTERRUPTED
     is_whole = bool(status.counts) and not any(name in status.counts for name in CHANGE_THE_EXIT_CODE)
@@ -109,12 +116,13 @@ class RunView:
         self.ended = ""
         self._run = run
         self._display = display
+        self._shown = ShownSteps(display, self._measured)
         self._clock = clock
         self._marker = ""
         self._journal = Appended(run.path / JOURNAL)
         self._records: dict[str, Appended] = {}
         self._is_current = False
-        display.on_plan(plan_of(run))
+        self._shown.on_plan(plan_of(run))
 
     def update(self) -> None:
         """Show what is new, and the progress of the running steps."""
@@ -139,43 +147,44 @@ class RunView:
                 self.ended = self._marker
             case {"step": str(step), "state": "planned"} if step not in self._run.files:  # beyond a pilot
                 self._run = open_run(self._run.path)
-                self._display.on_plan(replace(plan_of(self._run), skipped=()))
+                self._shown.on_plan(replace(plan_of(self._run), skipped=()))
             case {"step": str(step), "state": "started"}:
-                self._display.on_start(step)
-                self._records[step] = self._latest_records(step, entry.get("attempt"))
+                self._shown.on_start(step)
+                self._records[step] = Appended(self._run.path / f"{self._run.stem(step, _attempt(entry))}.data")
             case {"step": str(step), "state": "ended", "outcome": str(outcome)}:
                 if self._is_current and step in self._records:
                     self._show_progress(step)
                 self._records.pop(step, None)
                 reason = (entry.get("why"), entry.get("detail"))
-                self._display.on_end(step, outcome, ": ".join(str(part) for part in reason if part))
+                self._shown.on_end(step, outcome, ": ".join(str(part) for part in reason if part), _attempt(entry))
             case _:
                 pass
 
-    def _latest_records(self, step: str, attempt: object) -> Appended:
-        path = self._run.path / f"{self._run.stem(step, attempt if isinstance(attempt, int) else 1)}.data"
-        try:
-            # The file appears with the first record, which may be later than the journal's entry.
-            size = path.stat().st_size
-        except OSError:
-            size = 0
-        return Appended(path, start=max(0, size - _LATEST))
-
     def _show_progress(self, step: str) -> None:
-        """Show the latest rate and progress of a step, if there are new ones."""
-        latest: dict[str, Any] = {}
-        # The newest number is shown; the ones before it were never seen.
-        for line in reversed(self._records[step].lines()):
-            if b'"rate"' not in line and b'"progress"' not in line:
-                continue
-            with contextlib.suppress(ValueError):
-                event = decode(line, step)
-                if isinstance(event, Data):
-                    latest = {**observation_progress(event.data), **latest}
-            if "rate" in latest and "progress" in latest:
-                break
-        if latest:
-            self._display.on_progress(step, latest)
+        """Show the progress of a step, if there is something new; of one that was already running, all of it is read."""
+        from milabench.events.batch_decoder import decode_lines
+
+        observed = []
+        while lines := self._records[step].lines(_PIECE):
+            observed += [sums for event in decode_lines(b"\n".join(lines), step) if (sums := sums_of(event))]
+        if observed:
+            self._shown.on_sums(step, *observed)
+
+    def _measured(self, step: str, attempt: int) -> Measurement | None:
+        # What ended before we came would be read all at once, beside a measurement: `milabench report` has those numbers.
+        return measured_attempt(self._run, step, attempt) if self._is_current else None
+
+
+def _attempt(entry: Mapping[str, Any]) -> int:
+    return max(1, whole(entry.get("attempt"), 1))
+
+
+def measured_attempt(run: Run, step: str, attempt: int) -> Measurement | None:
+    """Return what an attempt at a step measured; None where its records cannot be read, which a view goes on without."""
+    try:
+        return measure(step, run.batches(step, attempt))
+    except RecordError:
+        return None
 
 
 def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose: bool = False) -> None:
@@ -216,41 +225,31 @@ def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> N
     # Time begins with the journal: planning and the start of the agents are part of what is shown.
     began = run.journal[0].get("t") if run.journal else None
     reach(began if isinstance(began, int | float) else None)
-    display.on_plan(plan_of(run))
+    shown = ShownSteps(display, partial(measured_attempt, run))
+    shown.on_plan(plan_of(run))
     ended: set[str] = set()
-    for event in replay(run):
+    for attempt, event in replay(run):
         reach(event.t)
-        show_event(event, display)
-        if isinstance(event, End):
-            ended.add(event.step)
+        match event:
+            case Start():
+                shown.on_start(event.step)
+            case Line():
+                display.on_line(event.step, encode(event))
+            case End():
+                ended.add(event.step)
+                reason = ": ".join(part for part in (event.why or "", event.detail) if part)
+                shown.on_end(event.step, event.outcome, "" if event.outcome == "passed" else reason, attempt)
+            case _ if sums := sums_of(event):
+                shown.on_sums(event.step, sums)
+            case _:
+                pass
     by_step = attempts(run.journal)
     for step, tried in by_step.items():
         last = last_word(tried)
         if last is not None and step not in ended:
-            display.on_end(step, last.outcome or "missing", last.detail)
+            shown.on_end(step, last.outcome or "missing", last.detail, last.number)
     for step in run.files.keys() - ended - by_step.keys():
-        display.on_end(step, "missing", "did not start")
-
-
-def show_event(event: Event, display: Display) -> None:
-    """Pass one event to a display."""
-    match event:
-        case Start():
-            display.on_start(event.step)
-        case Data(data={"rate": _}) | Data(data={"progress": _}):
-            display.on_progress(event.step, observation_progress(event.data))
-        case Line():
-            display.on_line(event.step, encode(event))
-        case End():
-            reason = ": ".join(part for part in (event.why or "", event.detail) if part)
-            display.on_end(event.step, event.outcome, "" if event.outcome == "passed" else reason)
-        case _:
-            pass
-
-
-def observation_progress(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the progress that a display shows for an observation."""
-    return {key: data[key] for key in ("task", "rate", "units", "progress") if data.get(key) is not None}
+        shown.on_end(step, "missing", "did not start")
 
 
 def plan_of(run: Run) -> Plan:
@@ -258,7 +257,10 @@ def plan_of(run: Run) -> Plan:
     skipped = as_mapping(run.manifest.get("plan")).get("skipped")
     return Plan(
         phase="prepare" if run.phase == "prepare" else "install" if run.phase == "install" else "run",
-        steps=tuple(Step(id=step.id, bench=step.bench, phase="run", argv=()) for step in planned_steps(run)),
+        steps=tuple(
+            Step(id=step.id, bench=step.bench, phase="run", argv=(), group=step.group, one_job=step.one_job)
+            for step in planned_steps(run)
+        ),
         skipped=tuple(
             SkippedBench(bench=str(as_mapping(entry).get("bench")), why=str(as_mapping(entry).get("why")))
             for entry in (skipped if isinstance(skipped, list) else ())

@@ -61,7 +61,7 @@ def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
 def read_audit(name: str, base: Path | None) -> TimingAudit:
     """Return the audit in a run's records. Raises RecordError when it is not an audit, NothingSelected when there is no run."""
     run = find_run(base_folder(base), name)
-    audit = timing_audit(event.data for event in replay(run) if isinstance(event, Data) and "audit" in event.data)
+    audit = timing_audit(event.data for _, event in replay(run) if isinstance(event, Data) and "audit" in event.data)
     if audit is None:
         raise RecordError(f"{run.path}: no timing audit is recorded here; `milabench report {run.name}` shows what is")
     return audit

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from milabench.report.model import format_number
+
 ROOT = Path(__file__).resolve().parents[3]
 WEB = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "web.yaml"))
 RANKS = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "ranks.yaml"))
@@ -42,6 +44,10 @@ def test_a_client_is_measured_once_its_server_is_ready_which_then_ends_without_h
     (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
     assert (bench["outcome"], bench["counts"]["planned"], bench["units"]) == ("passed", 2, "requests/s")
     assert bench["perf"] > 0
+    # Server and client are one launch, which has one number.
+    line = f"{name}.server and 1 more: {format_number(bench['perf'])} requests/s\n"
+    for shown in (said.err, milabench("replay", "--speed", "0").err):
+        assert shown.count(line) == shown.count(" requests/s\n") == 1
 
 
 def test_a_server_that_is_never_ready_fails_with_where_to_read_why_and_its_client_is_not_started(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from milabench.report.model import format_number
 from tests.commands import OF_A_BUSY_HOST, ROOT, Said
 from tests.processes import CEILING_S, until
 
@@ -50,6 +51,18 @@ def test_a_benchmark_that_behaves_passes_and_is_reported_with_its_unit(prepared:
     assert (found["outcome"], found["units"], found["processes"]) == ("passed", "items/s", 1)
     assert found["perf"] > 0
     assert set(found["reasons"]) - OF_A_BUSY_HOST == {"short"}
+
+
+def test_the_last_line_of_a_step_has_the_number_of_the_report(prepared: Callable[..., Said]) -> None:
+    said = prepared("run", *HERE, "--select", "good", "--repeat", "2")
+    assert said.code == 0, said.err
+    rates = [metric for metric in bench(prepared, "good")["metrics"] if metric["metric"] == "rate"]
+    assert [rate["steps"] for rate in rates] == [["good.D0.R0"], ["good.D0.R1"]]
+    replayed = prepared("replay", "--speed", "0").err
+    for rate in rates:
+        line = f"{rate['steps'][0]}: passed, {format_number(rate['value'])} items/s, "
+        assert line in said.err
+        assert line in replayed
 
 
 def test_a_name_with_a_space_is_a_name(prepared: Callable[..., Said]) -> None:

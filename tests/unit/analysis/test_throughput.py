@@ -103,6 +103,14 @@ def test_a_pause_inside_a_step_is_left_out_once_and_so_is_one_within_another() -
     assert found.pauses == {"checkpoint": pytest.approx(0.4), "upload": pytest.approx(0.2)}
 
 
+def test_a_window_that_is_nothing_but_a_pause_has_no_number() -> None:
+    events = [asked(), window(0.0, 3.0), step(1.0, 0.5), step(1.5, 0.5), pause("checkpoint", 0.0, 3.0)]
+    assert measure("b", events).throughput is None
+    # Only between its steps.
+    events = [asked(), window(0.0, 4.0), step(1.0, 0.5), step(2.0, 0.5), pause("a", 1.0, 1.5), pause("b", 2.0, 2.5)]
+    assert rate(events).value == pytest.approx(16 / 0.5)
+
+
 def test_a_pause_outside_of_the_window_changes_nothing() -> None:
     events = [step(1.0, 1.0), step(2.0, 1.0)]
     found = rate([*complete_window(), *events, pause("validation", 0.0, 0.9), pause("validation", 3.1, 9.0)])
@@ -181,6 +189,14 @@ def test_a_rhythm_is_measured_in_whole_periods() -> None:
     short = rate([asked(steps=60), window(0.0, 60.0), *events])
     assert short.value == pytest.approx(8 * 48 / (48 * 0.1 + 5 * 2.0))
     assert (short.period, short.doubts) == (None, ("short",))
+
+
+def test_a_window_that_begins_with_a_gap_is_cut_to_whole_periods_too() -> None:
+    """Warm-up is an epoch; then six epochs of ten steps in a second, with 0.6 s before each: 80 items in 1.6 s."""
+    warm_up = [step(1 + index / 10, 0.1, warmup=True) for index in range(10)]
+    steps = [step(2 + 1.6 * (index // 10) + 0.6 + index % 10 / 10, 0.1) for index in range(60)]
+    found = rate([asked(), window(2.0, 11.6), *warm_up, *steps])
+    assert (found.value, found.period) == (pytest.approx(50.0), 10)
 
 
 def test_the_steps_that_were_warm_up_are_counted() -> None:

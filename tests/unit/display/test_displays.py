@@ -50,9 +50,10 @@ def a_run(display: Display, clock: Clock) -> None:
     for second in range(25):
         clock.now += 1
         last = {"task": "train", "rate": 800.0 + second, "units": "images/s", "progress": [second + 1, 60]}
+        last["is_warmup"] = second < 5
         display.on_progress("digits.D0", last)
     display.on_line("digits.D0", output("epoch 1 \x1b[31mdone\n"))
-    display.on_end("digits.D0", "passed", "")
+    display.on_end("digits.D0", "passed", "", "816.50 images/s")
     display.on_end("digits.D1", "failed", "environment: no\nvenv")
     display.on_message("waiting: held by 42")
     display.close()
@@ -62,10 +63,10 @@ EXPECTED = """\
 [    0.0s] run: 2 steps of 1 benchmarks
 [    0.0s] llama: skipped: not fetched
 [    0.0s] 0/2 digits.D0: started
-[    1.0s] 0/2 digits.D0: first observation, 1/60, 800.00 images/s
-[   11.0s] 0/2 digits.D0: 11/60, 810.00 images/s
-[   21.0s] 0/2 digits.D0: 21/60, 820.00 images/s
-[   25.0s] 1/2 digits.D0: passed, 824.00 images/s, 25.0 s
+[    1.0s] 0/2 digits.D0: first observation, 1/60, 800.00 images/s warm-up
+[   11.0s] 0/2 digits.D0: 11/60, 810.00 images/s so far
+[   21.0s] 0/2 digits.D0: 21/60, 820.00 images/s so far
+[   25.0s] 1/2 digits.D0: passed, 816.50 images/s, 25.0 s
 [   25.0s] 2/2 digits.D1: failed: environment: no venv
 [   25.0s] waiting: held by 42
 [   25.0s] 2/2 done: 1 passed, 1 failed
@@ -141,7 +142,7 @@ def test_the_live_view_leaves_every_ending_on_the_screen() -> None:
     stream, clock = Terminal(), Clock()
     a_run(Live(stream, clock=clock, size=(100, 24)), clock)
     shown = stream.getvalue()
-    for text in ("skipped: not fetched", "passed  824.00 images/s  25.0 s", "environment: no venv", "held by 42"):
+    for text in ("skipped: not fetched", "passed  816.50 images/s  25.0 s", "environment: no venv", "held by 42"):
         assert shown.count(text) == 1
     assert shown.rstrip().endswith("2/2 done: 1 passed, 1 failed")
 

@@ -4,8 +4,8 @@ from milabench.events.model import Event, Message
 from milabench.events.replay import merge_events
 
 
-def said(step: str, *times: float | None) -> list[Event]:
-    return [Message(step=step, t=t, text=str(number)) for number, t in enumerate(times)]
+def said(step: str, *times: float | None) -> list[tuple[int, Event]]:
+    return [(1, Message(step=step, t=t, text=str(number))) for number, t in enumerate(times)]
 
 
 def test_events_of_several_steps_come_in_the_order_of_their_times() -> None:

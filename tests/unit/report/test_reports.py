@@ -8,17 +8,21 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from milabench.analysis.rescoring import milabench13_summary
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.events.model import Event, Meta
 from milabench.events.rundir import Run
 from milabench.report import csv as csv_report
+from milabench.report import html, markdown, model, text
 from milabench.report import json as json_report
-from milabench.report import model, text
 from tests.recorded_run import Recorded, data, message, rates, record
 
 ENDINGS = {"text": "txt", "markdown": "md", "json": "json", "csv": "csv", "junit": "junit.xml"}
@@ -102,6 +106,67 @@ def test_the_line_that_reruns_a_benchmark_keeps_the_options_and_selects_it_alone
     assert model.rerun_line(summary, "ppo") == "milabench run --config 'my suite.yaml' --repeat 3 --select ppo"
 
 
+def placed(*spans: tuple[float, float], **more: Any) -> tuple[Event, ...]:
+    """Steps of eight items: begin and duration in seconds."""
+    about = {"task": "train", "units": "items/s", "n": 8, **more}
+    return tuple(
+        data(rate=8 / lasted, elapsed=lasted, t0_ns=round(begin * 1e9), host_ns=round(lasted * 1e9), **about)
+        for begin, lasted in spans
+    )
+
+
+def windows(steps: Iterable[Recorded], path: Path) -> dict[str, dict[str, str]]:
+    """The table of windows, by benchmark and heading; empty where there is none."""
+    return {
+        row[0]: dict(zip(table.headings, row, strict=True))
+        for table in model.window_tables(summarise(record(path, *steps)))
+        for row in table.rows
+    }
+
+
+def test_the_table_of_windows_says_what_is_behind_a_number(tmp_path: Path) -> None:
+    """A pause of 2 s, a step of 1.5 s among steps of 0.1 s, and 4 s between the steps of another."""
+    steps = [(index / 10, 0.1) for index in range(100)]
+    span = {"name": "validation", "start_ns": 10_000_000_000, "stop_ns": 12_000_000_000}
+    paused = (*placed(*steps), data(task="main", pause=span), *placed((12.0, 1.5)))
+    apart = placed(*steps[:40], *((8 + begin, lasted) for begin, lasted in steps[:40]))
+    # 30 of 100 steps take four times as long: that is warm-up, too, though nobody declared it.
+    slow = placed(*((0.4 * index, 0.4) for index in range(3)), warmup=True)
+    slow += placed(*((1.2 + 0.4 * index, 0.4) for index in range(30)))
+    slow += placed(*((13.2 + begin, lasted) for begin, lasted in steps))
+    found = windows(
+        [
+            Recorded(bench="paused", events=paused),
+            Recorded(bench="apart", events=apart),
+            Recorded(bench="apart", repeat=1, events=placed(*steps[:40], *((4.1 + b, s) for b, s in steps[:40]))),
+            Recorded(bench="slow", events=slow),
+            Recorded(bench="plain", events=placed(*steps)),
+        ],
+        tmp_path,
+    )
+    assert "plain" not in found
+    assert found["paused"]["pauses, not in perf"] == "validation 14.8%"
+    assert found["paused"]["longest step"] == "1.5 s, 10 s into the window of paused.D0"
+    assert found["apart"]["rate within steps"] == "80.00 items/s"
+    assert found["apart"]["between steps"] == "33.3% of the time"
+    assert found["slow"]["warm-up"] == "33 of 133 steps"
+
+
+def test_all_formats_have_the_windows_and_the_old_score_its_rate(tmp_path: Path) -> None:
+    gap = placed(*((index / 10, 0.1) for index in range(40)), *((8 + index / 10, 0.1) for index in range(40)))
+    summary = summarise(record(tmp_path, Recorded(bench="apart", events=gap)))
+    for form in ("text", "markdown", "html"):
+        shown = importlib.import_module(f"milabench.report.{form}").render([summary])
+        assert "33.3% of the time" in shown, form
+        assert "80.00 items/s" in shown, form
+    (bench,) = json.loads(json_report.render([summary]))["benchmarks"]
+    rate = next(metric for metric in bench["metrics"] if metric["metric"] == "rate")
+    assert rate["value"] == bench["perf"] == pytest.approx(640 / 12)
+    assert (rate["steps_rate"], rate["between_steps"]) == (pytest.approx(80.0), pytest.approx(1 / 3))
+    # exp(ln(rate + 1)) of one benchmark: milabench 1.3 knew nothing but the steps.
+    assert milabench13_summary(summary).score.value == pytest.approx(81.0)
+
+
 def test_an_unfinished_run_says_so_first(tmp_path: Path) -> None:
     found = summarise(record(tmp_path, Recorded(events=rates(5.0)), is_ended=False))
     assert "incomplete or still running" in text.render([found])
@@ -129,3 +194,28 @@ def test_a_run_of_nothing_is_still_a_report(tmp_path: Path) -> None:
 )
 def test_numbers_are_short_and_have_four_digits_or_more(value: float | None, shown: str) -> None:
     assert model.format_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("profile", "result"),
+    [("quick", "1 passed, 0 valid (quick: a first look)"), ("default", "1 passed; 0 of 1 numbers valid")],
+)
+def test_the_head_says_how_many_numbers_are_valid(tmp_path: Path, profile: str, result: str) -> None:
+    one = replace(short_of_everything(tmp_path), profile=profile)
+    assert f"result    {result}\n" in text.render([one])
+    assert f"- **result**: {result}\n" in markdown.render([one])
+    assert "1 of 1 benchmarks passed, 0 valid" in html.render([one])
+
+
+def test_a_first_look_has_no_score_unless_it_is_relative_to_something(tmp_path: Path) -> None:
+    first = replace(short_of_everything(tmp_path), profile="quick")
+    assert "score: none (profile quick is a first look" in text.render([first])
+    relative = replace(first, score=replace(first.score, reference="older run"))
+    assert "relative to older run" in text.render([relative])
+    assert "raw rates, no reference" in text.render([replace(first, profile="default")])
+
+
+def short_of_everything(tmp_path: Path) -> Summary:
+    """A run of one benchmark whose window was not complete."""
+    summary = summarise(record(tmp_path, Recorded(bench="a", events=rates(2.0, 2.0, 2.0))))
+    return replace(summary, benchmarks=[replace(summary.benchmarks[0], validity="suspect", reasons=("short",))])

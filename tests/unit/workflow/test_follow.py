@@ -30,12 +30,26 @@ class RecordingDisplay(Display):
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
         self.calls.append(("progress", step, dict(last)))
 
-    def on_end(self, step: str, outcome: str, reason: str) -> None:
-        self.calls.append(("end", step, outcome, reason))
+    def on_end(self, step: str, outcome: str, reason: str, number: str = "") -> None:
+        self.calls.append(("end", step, outcome, reason, number))
 
     def since(self) -> list[tuple[object, ...]]:
         calls, self.calls = self.calls, []
         return calls
+
+
+def step_record(second: float, items: float = 10, *, lasted_s: float = 0.5, warmup: bool = False) -> bytes:
+    """A step that began at a second."""
+    about = {
+        "task": "train",
+        "rate": items / lasted_s,
+        "elapsed": lasted_s,
+        "n": items,
+        "units": "items/s",
+        "clock": "host",
+    }
+    place = {"t0_ns": int(second * 1e9), "host_ns": int(lasted_s * 1e9), "time": second, "batch_id": 1}
+    return record(**about, **place, **({"warmup": True} if warmup else {}))
 
 
 def record(**data: object) -> bytes:
@@ -72,17 +86,29 @@ def test_each_update_shows_what_is_new(writer: RunWriter) -> None:
     view.update()
     assert display.since() == [("plan", "a", "b")]
     writer.journal(started("a"))
-    writer.append("a", record(task="train", progress=[1, 9]) + record(task="train", rate=2.0, units="items/s"))
-    writer.append("a", record(task="train", rate=3.0, units="items/s") + b'{"event":"data","data":{"ra')
+    writer.append("a", record(task="train", progress=[1, 9]) + step_record(0, 90, warmup=True))
     view.update()
-    latest = {"task": "train", "rate": 3.0, "units": "items/s", "progress": [1, 9]}
+    latest = {"task": "train", "rate": 180.0, "units": "items/s", "is_warmup": True, "progress": [1, 9]}
     assert display.since() == [("start", "a"), ("progress", "a", latest)]
+    # The window: from the end of the warm-up at 0.5 s on, with the gaps that a rate within steps would leave out.
+    writer.append("a", step_record(1) + step_record(2) + b'{"event":"data","data":{"ra')
+    view.update()
+    latest |= {"rate": 10.0, "is_warmup": False}
+    assert display.since() == [("progress", "a", latest)]
     view.update()
     assert display.since() == []
-    writer.append("a", b'te":4.0}}\n')
+    writer.append("a", b'te":null}}\n' + step_record(3) + step_record(5))
+    view.update()
+    latest["rate"] = 8.0
+    assert display.since() == [("progress", "a", latest)]
+    pause = {"name": "validation", "start_ns": int(3.5e9), "stop_ns": int(5e9)}
+    writer.append("a", record(task="main", pause=pause))
+    view.update()
+    latest["rate"] = pytest.approx(40 / 3.5)
+    assert display.since() == [("progress", "a", latest)]
     writer.journal(ended("a", "failed", why="exit", detail="exit code 3"))
     view.update()
-    assert display.since() == [("progress", "a", {"rate": 4.0}), ("end", "a", "failed", "exit: exit code 3")]
+    assert display.since() == [("end", "a", "failed", "exit: exit code 3", "")]
 
 
 def test_of_an_ended_step_only_the_end_is_shown_and_of_a_running_one_its_progress(writer: RunWriter) -> None:
@@ -96,9 +122,27 @@ def test_of_an_ended_step_only_the_end_is_shown_and_of_a_running_one_its_progres
         ("plan", "a", "b"),
         ("start", "a"),
         ("start", "b"),
-        ("end", "a", "passed", ""),
+        ("end", "a", "passed", "", ""),
         ("progress", "b", {"progress": [8, 9]}),
     ]
+
+
+def test_a_step_that_ends_while_it_is_watched_ends_with_its_number_and_one_before_is_not_read(
+    writer: RunWriter,
+) -> None:
+    window = record(task="train", window={"start_ns": 0, "stop_ns": 4 * 10**9, "why": "complete"})
+    for step in "ab":
+        writer.journal(started(step))
+        writer.append(step, step_record(0, warmup=True) + step_record(1) + step_record(2.5) + window)
+    writer.journal(ended("a", "passed"))
+    display = RecordingDisplay()
+    view = RunView(open_run(writer.path), display, JournalClock())
+    view.update()
+    assert ("end", "a", "passed", "", "") in display.since()
+    writer.journal(ended("b", "passed"))
+    view.update()
+    # 20 items from the end of the warm-up, at 0.5 s, to 3 s.
+    assert display.since() == [("end", "b", "passed", "", "8.0000 items/s")]
 
 
 def test_a_later_attempt_is_followed_in_its_own_file(writer: RunWriter) -> None:

@@ -50,8 +50,8 @@ class RingReader:
         self.lost = 0
         self._skipped = 0
         self._parts: Tuple[int, str] = (-1, "")  # of the entry that follows: its batch, and what its step consists of
-        self.last: Dict[str, Any] = {"task": meta.get("task"), "units": meta.get("units")}
-        self._measured = [0.0, 0.0]  # items and seconds after warm-up
+        self._about = {"task": meta.get("task"), "units": meta.get("units"), "rank": meta.get("rank", 0)}
+        self.last: Dict[str, Any] = {}  # what a display needs of the observations that were drained last
         self._is_loss = meta.get("kind") == "loss"
         self._task = json.dumps(meta.get("task"))
         self._units = json.dumps(meta.get("units"))
@@ -87,11 +87,12 @@ class RingReader:
             self._tail += min(lapped, len(slots))
             slots = slots[lapped:]
         self.lost = lost + self._skipped
+        self.last = {}
         records, taken = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
         self._tail += taken
         os.pwrite(self._fd, struct.pack("<q", self._tail), 24)
         self.is_done = bool(closed) and self._tail >= head
-        if records and not self._is_loss:
+        if self.last:
             self.last["progress"] = [observed, wanted]
         return "".join(records).encode(), len(records)
 
@@ -113,7 +114,9 @@ class RingReader:
             + ',"pipe":"data","t":%.6f}\n' % now
         )  # fmt: skip
         out = []
-        offset, rank, items, seconds, taken = self._offset_ns, self._rank, 0.0, 0.0, 0
+        offset, rank, taken = self._offset_ns, self._rank, 0
+        # Of each run of observations of the warm-up, or after it: begin of the first, end of the last, items.
+        spans: List[List[Any]] = []
         for batch, start, host, value, device, steps, flags, wait in slots:
             if device == self.PENDING and not final:
                 break
@@ -139,24 +142,21 @@ class RingReader:
                     more += ',"epoch_end":true'
             n = value / 1000 if flags & self.MILLI else value
             elapsed = nanoseconds * 1e-9
-            if not flags & self.WARMUP:
-                self._measured[0] += n
-                self._measured[1] += elapsed
-            items += n
-            seconds += elapsed
             end = (start + host + offset) * 1e-9
             if elapsed > 0:
+                is_warmup = flags & self.WARMUP
+                if not spans or spans[-1][3] != is_warmup:
+                    spans.append([start, 0, 0.0, is_warmup])
+                spans[-1][1] = start + host
+                spans[-1][2] += n
                 out.append(common % (n / elapsed, end, elapsed, n, batch, start, host, clock, more))
             else:
                 more += ',"nonfinite":["rate"]'
                 line = common.replace("%.9g", "%s", 1)
                 out.append(line % ("null", end, elapsed, n, batch, start, host, clock, more))
         self.observations += len(out)
-        # A display shows the rate of the window so far; during warm-up, that of the latest steps.
-        if self._measured[1] > 0:
-            self.last["rate"] = self._measured[0] / self._measured[1]
-        elif seconds > 0:
-            self.last["rate"] = items / seconds
+        if spans:
+            self.last = dict(self._about, spans=spans)
         return out, taken
 
     def _losses(self, slots: List[Tuple[int, ...]], now: float) -> Tuple[List[str], int]:
@@ -205,7 +205,7 @@ class StepRings:
             payload, count = ring.drain(time.time(), final)
             has_moved = has_moved or ring.head != before
             if count:
-                self._frames.emit("obs", payload, count=count, last=dict(ring.last) if "rate" in ring.last else {})
+                self._frames.emit("obs", payload, count=count, last=ring.last)
         return has_moved
 
     @property

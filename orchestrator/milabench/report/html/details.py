@@ -153,12 +153,12 @@ def process_table(bench: BenchSummary) -> Markup | None:
     is_text = (True, True, False, False, False, False, False, False, False, True, True)
     rows = []
     for process in bench.processes:
-        rate, others = process.throughput, len(process.steps) - 1
+        rate = process.throughput
         latency: Mapping[str, float] = rate.latency
         drift = rate.steady.drift if rate.steady is not None else None
         rows.append(
             (
-                process.steps[0] + (f" and {others} more" if others else ""),
+                model.launch_name(process),
                 process.slot or "job",
                 str(process.repeat),
                 model.format_number(rate.value),
