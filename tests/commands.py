@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+OF_A_BUSY_HOST = {"contended", "stalled"}
+"""Reasons that a test's run may have for what else this machine does."""
 
 
 @dataclass(frozen=True)

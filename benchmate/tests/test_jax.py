@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import statistics
 import sys
+import time
 import types
 
 import pytest
+from test_observer import measuring
 from test_probes import run
 
 from benchmate.clock import BoundedLag, bounded_lag, wait_for_devices
+from benchmate.observed_loops import observe_iterable
 
 needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
 
@@ -107,8 +111,14 @@ class Array:
 
     nbytes = 8
 
-    def __init__(self, waited: list[int], number: int, donated: bool = False) -> None:
-        self.waited, self.number, self.donated = waited, number, donated
+    def __init__(self, waited: list[int], number: int, donated: bool = False, ready: bool = False) -> None:
+        self.waited, self.number, self.donated, self.ready = waited, number, donated, ready
+
+    def is_ready(self):
+        return self.ready
+
+    def copy(self):
+        return Array(self.waited, 100 + self.number)
 
     def is_deleted(self):
         return self.donated
@@ -134,30 +144,74 @@ def jax(monkeypatch):
 
 def test_dispatch_waits_for_the_step_two_before(jax):
     waited: list[int] = []
-    lag = BoundedLag(2)
+    lag = BoundedLag()
     for number in range(5):
         lag.add([Array(waited, number)])
     assert waited == [0, 1, 2]
 
 
-def test_without_a_result_the_newest_small_array_stands_for_the_step(jax):
+def test_without_a_result_the_newest_small_array_that_is_not_there_yet_stands_for_the_step(jax):
     waited: list[int] = []
-    lag = BoundedLag(1)
+    lag = BoundedLag()
     big = Array(waited, 99)
     big.nbytes = 1 << 30
     for number in range(3):
-        jax.live = [big, Array(waited, number), Array(waited, -1)]
-        lag.add()
+        jax.live = [Array(waited, -2, ready=True), big, Array(waited, number), Array(waited, -1)]
+        lag.add(depth=1)
     assert waited == [0, 1]
 
 
-def test_for_a_donated_result_the_newest_array_is_waited_for(jax):
+def test_a_device_that_has_caught_up_is_not_waited_for(jax):
     waited: list[int] = []
-    lag = BoundedLag(1)
+    lag = BoundedLag()
+    jax.live = [Array(waited, 0, ready=True)]
+    for _ in range(5):
+        lag.add()
+    assert waited == []
+
+
+def test_for_a_donated_result_the_newest_array_is_waited_for_once_and_copies_from_then_on(jax):
+    waited: list[int] = []
+    lag = BoundedLag()
     jax.live = [Array(waited, 7)]
-    lag.add([Array(waited, 0, donated=True)])
-    lag.add([Array(waited, 1)])
+    lag.add([Array(waited, 0, donated=True)], depth=1)
+    lag.add([Array(waited, 1)], depth=1)
     assert waited == [7]
+    for number in (8, 9, 10):
+        jax.live = [Array(waited, number)]
+        lag.add([Array(waited, number, donated=True)], depth=1)
+    assert waited == [7, 1, 108, 109]
+
+
+def test_short_steps_share_an_entry_which_waits_for_the_one_before(jax):
+    waited: list[int] = []
+    here = measuring(warmup=300, window=10**6, stop=None)
+    jax.live = [Array(waited, 0)]
+    for number, _ in enumerate(observe_iterable(range(3000), here.observer("train", "items/s"), 1)):
+        jax.live = [Array(waited, number)]
+        until_ns = time.perf_counter_ns() + 20_000
+        while time.perf_counter_ns() < until_ns:
+            pass
+    here.finish()
+    entries = here.sink.of("rate")
+    assert sum(data.get("steps", 1) for data in entries) == 3000
+    in_window = [data for data in entries if not data.get("warmup")]
+    # In the middle: another program may stretch an entry, and have the next ones shortened.
+    assert statistics.median(data["steps"] for data in in_window) >= 64
+    assert 0.0025 < statistics.median(data["elapsed"] for data in in_window) < 0.02
+    # The ends of entries alone were waited for, and where the window began.
+    assert len(waited) <= len(entries)
+
+
+def test_long_steps_are_entries_of_their_own_two_ahead_of_the_device(jax):
+    waited: list[int] = []
+    here = measuring(warmup=2, window=10**6, stop=None)
+    for number, _ in enumerate(observe_iterable(range(8), here.observer("train", "items/s"), 1)):
+        jax.live = [Array(waited, number)]
+        time.sleep(0.004)
+    here.finish()
+    assert len(here.sink.of("rate")) == 8
+    assert waited == [1, 2, 3, 4, 5]  # the first step found that JAX was in use
 
 
 def test_a_jax_that_the_script_imported_but_never_used_is_not_started(jax):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +25,8 @@ from benchmate.monitors import monitor as monitor_module
 from benchmate.monitors.device_sampler import DeviceSampler
 from benchmate.monitors.host import CpuSampler, Disks, Network, group_peak_bytes
 from benchmate.monitors.monitor import installed_versions
-from benchmate.monitors.process_tree import ProcessTrees
+from benchmate.monitors.process_tree import THREADS_AT_ONCE, ProcessTrees
+from benchmate.monitors.processors import Processors, pressure
 from benchmate.monitors.watched_steps import WatchedStep, steps_holding
 
 CEILING_S = 60
@@ -296,6 +298,96 @@ def test_ended_processes_stay_in_the_sums(tmp_path: Path) -> None:
     assert (data["cpu_s"], data["load"], data["write_bytes"]) == (pytest.approx(4.5), pytest.approx(0.5), 4096)
 
 
+def test_what_a_parent_has_waited_for_counts_once_and_short_children_that_nobody_saw_count_too(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path)
+    proc.process(10, parent=1, session=10, ticks=100)
+    proc.process(11, parent=10, session=10, ticks=300)
+    found = ProcessTrees([10], str(tmp_path))
+    shutil.rmtree(tmp_path / "11")
+    found.update()
+    assert found.cpu_s() == {10: pytest.approx(4.0)}
+    proc.process(10, parent=1, session=10, ticks=100, reaped=310)  # now waited for: it had worked a tenth more
+    found.update()
+    assert found.cpu_s() == {10: pytest.approx(4.1)}
+    proc.process(10, parent=1, session=10, ticks=100, reaped=900)
+    found.update()
+    assert found.cpu_s() == {10: pytest.approx(10.0)}
+
+
+def test_a_child_that_ends_with_its_parent_counts_once(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path)
+    for pid, parent in ((10, 1), (11, 10), (12, 11)):
+        proc.process(pid, parent=parent, session=10, ticks=100)
+    found = ProcessTrees([10], str(tmp_path))
+    for pid in (11, 12):
+        shutil.rmtree(tmp_path / str(pid))
+    proc.process(10, parent=1, session=10, ticks=100, reaped=200)
+    found.update()
+    assert found.cpu_s() == {10: pytest.approx(3.0)}
+
+
+def test_short_children_of_a_real_process_are_in_its_time() -> None:
+    """By the clock that the children print themselves."""
+    work = "import time; [None for _ in range(3_000_000)]; print(time.process_time(), flush=True)"
+    program = (
+        "import subprocess, sys\n"
+        f"for _ in range(8): subprocess.run([sys.executable, '-c', {work!r}])\n"
+        "print('end', flush=True)\n"
+        "input()\n"
+    )
+    leader = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert leader.stdout is not None
+    assert leader.stdin is not None
+    try:
+        found = ProcessTrees([leader.pid])
+        before_s = found.cpu_s()[leader.pid]
+        worked_s = sum(float(line) for line in iter(leader.stdout.readline, b"end\n"))
+        found.update()
+        assert found.cpu_s()[leader.pid] - before_s >= 0.9 * worked_s
+    finally:
+        leader.kill()
+        leader.wait()
+        leader.stdout.close()
+        leader.stdin.close()
+
+
+def test_the_wait_for_a_processor_is_the_sum_over_threads_ended_ones_included(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path)
+    proc.process(10, parent=1, session=10, delays={"10": 2, "14": 3})
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "schedstat").touch()
+    found = ProcessTrees([10], str(tmp_path))
+    found.measure_delays()
+    assert found.data(10, 1.0)["run_delay_s"] == 5.0
+    assert "run_delay_s" not in found.data(10, 1.0)
+    shutil.rmtree(tmp_path / "10" / "task" / "14")
+    proc.process(10, parent=1, session=10, delays={"10": 4})
+    found.measure_delays()
+    assert found.data(10, 2.0)["run_delay_s"] == 7.0
+
+
+def test_the_wait_of_many_threads_is_read_seldom(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path)
+    proc.process(10, parent=1, session=10, delays={"10": 2}, threads=3 * THREADS_AT_ONCE)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "schedstat").touch()
+    found, read = ProcessTrees([10], str(tmp_path)), []
+    for _ in range(8):
+        found.update()
+        found.measure_delays()
+        read.append("run_delay_s" in found.data(10, 1.0))
+    assert sum(read) == 2
+
+
+def test_a_kernel_without_run_delays_is_not_asked(tmp_path: Path) -> None:
+    FakeProc(tmp_path).process(10, parent=1, session=10, delays={"10": 2})
+    found = ProcessTrees([10], str(tmp_path))
+    found.measure_delays()
+    assert "run_delay_s" not in found.data(10, 1.0)
+
+
 def test_an_orphan_is_recognised_by_its_session(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path)
     proc.process(10, parent=1, session=10)
@@ -311,11 +403,26 @@ class FakeProc:
         self.folder = folder
         self.ticks = os.sysconf("SC_CLK_TCK")
 
-    def process(self, pid: int, *, parent: int, session: int, ticks: int = 0, written: int = 0) -> None:
-        """A process with hundredths of a second of processor time."""
+    def process(
+        self,
+        pid: int,
+        *,
+        parent: int,
+        session: int,
+        ticks: int = 0,
+        reaped: int = 0,
+        written: int = 0,
+        threads: int = 1,
+        delays: dict[str, int] | None = None,
+    ) -> None:
+        """A process with hundredths of a second of processor time; `delays` are seconds by thread."""
         place = self.folder / str(pid)
         place.mkdir(exist_ok=True)
-        fields = ["S", parent, session, session, *[0] * 7, ticks * self.ticks // 100, 0, 0, 0, 0, 0, 1, 0, 777, 0, 256]
+        own, children = ticks * self.ticks // 100, reaped * self.ticks // 100
+        fields = ["S", parent, session, session, *[0] * 7, own, 0, children, 0, 0, 0, threads, 0, 777, 0, 256]
+        for thread, seconds in (delays or {}).items():
+            (place / "task" / thread).mkdir(parents=True, exist_ok=True)
+            (place / "task" / thread / "schedstat").write_text(f"1 {seconds}000000000 1\n")
         (place / "stat").write_text(f"{pid} (a name) {' '.join(map(str, fields))} 0 0\n")
         (place / "io").write_text(f"rchar: 1\nread_bytes: 0\nwrite_bytes: {written}\n")
 
@@ -378,3 +485,125 @@ def test_installed_versions_are_those_of_this_environment() -> None:
     import importlib.metadata
 
     assert installed_versions()["voir"] == importlib.metadata.version("voir")
+
+
+# ------------------------------------------------------------------------------------------ whose the processors were
+
+
+class FakeStat:
+    """/proc/stat of two processors, in ticks: idle ones, and stolen ones; the rest of the time they work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ticks = os.sysconf("SC_CLK_TCK")
+
+    def write(self, *idle_and_stolen: tuple[float, float]) -> None:
+        lines = ["cpu 1 2 3 4 5 6 7 8 0 0"]
+        for number, (idle_s, stolen_s) in enumerate(idle_and_stolen):
+            columns = [999, 999, 999, idle_s * self.ticks, 0, 0, 0, stolen_s * self.ticks, 0, 0]
+            lines.append(f"cpu{number} " + " ".join(str(round(ticks)) for ticks in columns))
+        (self.folder / "stat").write_text("\n".join([*lines, "intr 5 5 5", ""]))
+
+
+def test_the_work_of_others_is_that_of_the_steps_processors_less_that_of_their_trees(tmp_path: Path) -> None:
+    stat = FakeStat(tmp_path)
+    allowed = {7: {0}, 8: {1}}
+    found = Processors([7, 8], str(tmp_path), allowed.__getitem__)
+    stat.write((50, 0), (50, 0))
+    found.update(100.0, {7: 1.0, 8: 1.0})
+    stat.write(
+        (52, 0), (59, 0.5)
+    )  # in ten seconds the first worked 8 s, the second half a second, half a second stolen
+    found.update(110.0, {7: 4.0, 8: 1.25})
+    assert found.data(7) == {"processors": 1, "busy_s": 8.0, "ours_s": 3.0, "steal_s": 0.0}
+    assert found.data(8) == {"processors": 1, "busy_s": 0.5, "ours_s": 0.25, "steal_s": 0.5}
+
+
+def test_steps_that_share_a_processor_are_not_foreign_to_each_other(tmp_path: Path) -> None:
+    stat = FakeStat(tmp_path)
+    found = Processors([7, 8, 9], str(tmp_path), {7: {0}, 8: {0, 1}, 9: {1}}.__getitem__)
+    stat.write((50, 0), (50, 0))
+    found.update(100.0, {7: 0.0, 8: 0.0, 9: 0.0})
+    stat.write((50, 0), (51, 0))
+    found.update(110.0, {7: 9.0, 8: 5.0, 9: 5.0})
+    assert [found.data(leader)["ours_s"] for leader in (7, 8, 9)] == [19.0] * 3
+    assert [found.data(leader)["busy_s"] for leader in (7, 8, 9)] == [19.0] * 3
+
+
+def test_a_step_that_has_ended_keeps_its_processors_and_its_work(tmp_path: Path) -> None:
+    stat = FakeStat(tmp_path)
+    alive = {7: {0, 1}, 8: {0, 1}}
+
+    def affinity(pid: int) -> set[int]:
+        if pid not in alive:
+            raise ProcessLookupError
+        return alive[pid]
+
+    found = Processors([7, 8], str(tmp_path), affinity)
+    stat.write((50, 0), (50, 0))
+    found.update(100.0, {7: 0.0, 8: 0.0})
+    del alive[8]
+    stat.write((50, 0), (50, 0))
+    found.update(101.0, {7: 1.0, 8: 1.0})
+    assert found.data(7) == {"processors": 2, "busy_s": 2.0, "ours_s": 2.0, "steal_s": 0.0}
+
+
+def test_what_the_machine_lacked_is_read_where_the_kernel_tells(tmp_path: Path) -> None:
+    assert pressure(str(tmp_path)) == {}
+    (tmp_path / "pressure").mkdir()
+    for name, total in (("cpu", 5_000_000), ("memory", 1500), ("io", 0)):
+        (tmp_path / "pressure" / name).write_text(
+            f"some avg10=0.57 avg60=5.00 avg300=17.34 total={total}\nfull x total=9\n"
+        )
+    (tmp_path / "vmstat").write_text("nr_free_pages 5\npswpin 3\npswpout 4\nhalf_a_li")
+    read = pressure(str(tmp_path))
+    assert read == {
+        "pressure_s": {"cpu": 5.0, "memory": 0.002, "io": 0.0},
+        "swap_bytes": 7 * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def test_every_instance_of_a_group_is_told_whose_the_processors_were(watch: Any) -> None:
+    _, steps = watch([0], [1])
+    until(lambda: all(len(step.data("process")) > 1 for step in steps))
+    for step in steps:
+        host = step.data("process")[-1]["process"]["host"]
+        assert host["processors"] == len(os.sched_getaffinity(step.load.pid))
+        assert host.keys() >= {"busy_s", "ours_s", "steal_s"}
+
+
+def test_a_busy_loop_beside_a_step_is_foreign_work(watch: Any) -> None:
+    """At least what the loop says that it used itself; this machine may have more to do."""
+    program = (
+        "import os, signal, sys, time\n"
+        "def tell(*_): print(time.process_time(), flush=True)\n"
+        "signal.signal(signal.SIGUSR1, tell)\n"
+        "print('up', flush=True)\n"
+        "while True: pass\n"
+    )
+    loop = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert loop.stdout is not None
+    try:
+        assert loop.stdout.readline() == b"up\n"
+
+        def used_s() -> float:
+            loop.send_signal(signal.SIGUSR1)
+            return float(loop.stdout.readline())  # type: ignore[union-attr]
+
+        def foreign_s() -> float:
+            host = step.data("process")[-1]["process"]["host"]
+            return float(host["busy_s"] - host["ours_s"])
+
+        _, (step,) = watch([0])
+        until(lambda: step.data("process"))
+        before_foreign_s, before_s = foreign_s(), used_s()
+        until(lambda: len(step.data("process")) > 2)
+        counted = len(step.data("process"))
+        worked_s = used_s() - before_s
+        # The next reading is after that.
+        until(lambda: len(step.data("process")) > counted)
+        assert foreign_s() - before_foreign_s >= 0.95 * worked_s > 0
+    finally:
+        loop.kill()
+        loop.wait()
+        loop.stdout.close()

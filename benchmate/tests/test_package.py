@@ -65,8 +65,11 @@ def test_a_missing_configuration_is_a_usage_error(tmp_path):
 
 def test_the_rate_of_a_task_is_a_ratio_of_totals_not_a_mean_of_rates():
     totals = TaskTotals()
+    begin_ns = 10**9
     for elapsed in (0.1, 0.1, 0.4):
-        totals.add({"units": "items/s", "n": 32, "elapsed": elapsed})
+        host_ns = round(elapsed * 1e9)
+        totals.add({"units": "items/s", "n": 32, "elapsed": elapsed, "t0_ns": begin_ns, "host_ns": host_ns})
+        begin_ns += host_ns
     assert totals.row("train") == ("train", "3", "0", "0.600", "160", "items/s", "100 ms")
     assert TaskTotals().row("train")[4:] == ("-", "", "-")
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import OF_A_BUSY_HOST
 from tests.processes import CEILING_S, until
 
 # One base, installed and prepared once.
@@ -101,7 +102,7 @@ def test_every_benchmark_passes_with_a_rate_in_its_unit(run: dict[str, Any]) -> 
         assert bench["perf"] > 0, name
         assert bench["memory_peak_MiB"] > 0, name
         assert bench["first_step_s"] > 0, name
-        assert bench["reasons"] == ["short"], name
+        assert set(bench["reasons"]) - OF_A_BUSY_HOST == {"short"}, name
     assert run["score"]["complete"] == [6, 6]
 
 

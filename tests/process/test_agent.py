@@ -147,6 +147,20 @@ def test_ending_well_without_an_observation_is_a_failure(agent: Any) -> None:
     assert verdict(said) == ended("failed", "no-data", "it ended well but made no observation")
 
 
+def test_observations_that_are_all_no_numbers_are_a_failure(agent: Any) -> None:
+    rates = ["null", "NaN", "-Infinity", "0.0", "0"]
+    lines = [f'{{"event":"data","data":{{"task":"train","rate": {rate},"n": 1}},"pipe":"data"}}' for rate in rates]
+    said = agent.run_program("sink.py", *(word for line in lines for word in ("say", line)), needs_data=False)
+    assert verdict(said) == ended("failed", "invalid", "none of its 5 observations is a number")
+
+
+@pytest.mark.parametrize("rate", ["0.5", "1e-3", "7"])
+def test_one_number_among_observations_that_are_none_is_enough(agent: Any, rate: str) -> None:
+    lines = [f'{{"event":"data","data":{{"rate":{text}}},"pipe":"data"}}' for text in ("null", rate, "null")]
+    said = agent.run_program("sink.py", *(word for line in lines for word in ("say", line)), needs_data=True)
+    assert verdict(said) == ended("passed")
+
+
 def test_warm_up_alone_is_an_observation_whose_worth_the_report_judges(agent: Any) -> None:
     spec = {"entries": [entry(0, flags=1), entry(1, flags=1)], "closed": 1}
     said = agent.run_program("sink.py", "ring", json.dumps(spec), needs_data=True)

@@ -66,6 +66,20 @@ def facts(*words: str, **env: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+def test_a_busy_loop_of_others_is_a_runnable_thread() -> None:
+    loop = subprocess.Popen(
+        [sys.executable, "-S", "-c", "print(1, flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
+    )
+    assert loop.stdout is not None
+    try:
+        loop.stdout.readline()
+        assert facts()["runnable"] >= 1
+    finally:
+        loop.kill()
+        loop.wait()
+        loop.stdout.close()
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The folder with a stand-in of NVIDIA's library: two GPUs, of which `LOST` names a lost one and `MIG` one cut up."""

@@ -1,8 +1,8 @@
 """Leaves of a recorded run what a comparison needs: `python tests/runs/thin.py RUN...` thins these run directories in place.
 
-Of every launch stay, unaltered, neighbouring observations in the middle of what was measured (with gaps between them, most of the
-window would seem to lie between steps), the window cut to them, some losses, one observation of the warm-up, one reading of each kind of the host, and the first line of
-its output. What is said once stays. Benchmarks in LEFT_OUT go, from the plan and the journal as well.
+Of every launch stay neighbouring observations in the middle of what was measured (gaps between them would count) with as much of
+the window, some losses, one observation of the warm-up, one reading of each kind of the host, and the first line of its output.
+What is said once stays. Benchmarks in LEFT_OUT go, from the plan and the journal as well.
 """
 
 import json
@@ -32,7 +32,7 @@ def kind_of(record: dict) -> str:
         return str(record["pipe"])
     if "rate" in data and data.get("warmup"):
         return "warm-up"
-    return next((kind for kind in COUNTS if kind in data), "")
+    return next((kind for kind in (*COUNTS, "window") if kind in data), "")
 
 
 def middle(indices: list[int], count: int) -> list[int]:
@@ -49,36 +49,31 @@ def kept(records: list[dict]) -> set[int]:
     return {index for kind, indices in kinds.items() for index in middle(indices, COUNTS.get(kind, len(indices)))}
 
 
-def cut_window(records: list[dict]) -> None:
-    """Let the window of each task begin and end with its observations that stay."""
-    for record in records:
-        data = record["data"]
-        if not isinstance(data, dict) or "window" not in data:
-            continue
-        steps = [
-            other["data"]
-            for other in records
-            if isinstance(other["data"], dict)
-            and "rate" in other["data"]
-            and other["data"]["task"] == data["task"]
-            and not other["data"].get("warmup")
-        ]
-        window, begin_ns = data["window"], min(step["t0_ns"] for step in steps)
-        stop_ns = max(step["t0_ns"] + step["host_ns"] for step in steps)
-        window["start"] += (begin_ns - window["start_ns"]) / 1e9
-        window["stop"] += (stop_ns - window["stop_ns"]) / 1e9
-        window["start_ns"], window["stop_ns"] = begin_ns, stop_ns
+def narrowed(lines: list[str]) -> list[str]:
+    """The lines, with the window of the observations among them: from the begin of the first to the end of the last."""
+    records = [json.loads(line) for line in lines]
+    spans = [
+        (record["data"]["t0_ns"], record["data"]["t0_ns"] + record["data"]["host_ns"])
+        for record in records
+        if kind_of(record) == "rate"
+    ]
+    for index, record in enumerate(records):
+        if kind_of(record) == "window" and spans:
+            window = record["data"]["window"]
+            bounds = {"start": min(spans)[0], "stop": max(spans)[1]}
+            for name, moment_ns in bounds.items():
+                window[name] += (moment_ns - window[f"{name}_ns"]) / 1e9
+                window[f"{name}_ns"] = moment_ns
+            lines[index] = json.dumps(record, separators=(",", ":")) + "\n"
+    return lines
 
 
 def thin(run: Path) -> None:
     """Thin every launch of a run directory."""
     for path in run.glob("*.data"):
         lines = path.read_text().splitlines(keepends=True)
-        records = [json.loads(line) for line in lines]
-        stay = sorted(kept(records))
-        cut_window([records[index] for index in stay])
-        windows = {index for index in stay if "window" in records[index]["data"]}
-        path.write_text("".join(json.dumps(records[i]) + "\n" if i in windows else lines[i] for i in stay))
+        stay = kept([json.loads(line) for line in lines])
+        path.write_text("".join(narrowed([line for index, line in enumerate(lines) if index in stay])))
     for path in (*run.glob("*.stdout"), *run.glob("*.stderr")):
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
     (run / "summary.json").unlink(missing_ok=True)
@@ -87,8 +82,6 @@ def thin(run: Path) -> None:
 def leave_out(run: Path) -> None:
     """Remove benchmarks from the plan, the journal and the files of a run."""
     manifest = json.loads((run / "manifest.json").read_text())
-    if not any(step["bench"] in LEFT_OUT for step in manifest["plan"]["steps"]):
-        return
     gone = {step["id"] for step in manifest["plan"]["steps"] if step["bench"] in LEFT_OUT}
     manifest["plan"]["steps"] = [step for step in manifest["plan"]["steps"] if step["id"] not in gone]
     manifest["files"] = {step: stem for step, stem in manifest["files"].items() if step not in gone}

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from benchmate.batch_size import BatchSize
     from benchmate.loss_recorder import LossRecorder
     from benchmate.observed_loops import Steps
     from benchmate.session import Session
 
 __version__ = "0.1.0"
-__all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "steps"]
+__all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "pause", "steps"]
 
 # The loss recorder of each task: asking the session for it each time would cost more than recording the loss.
 _loss_recorders: dict[str, LossRecorder] = {}
@@ -53,6 +55,14 @@ def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = No
     from benchmate.observed_loops import Steps
 
     return Steps(_session().observer(task, units, stop))
+
+
+def pause(name: str) -> AbstractContextManager[None]:
+    """Leave what is done inside the `with` out of what is measured, under a name that the report shows with its share.
+
+    Pauses inside one another, and of several threads at once, are one pause, with the name of the first.
+    """
+    return _session().pause(name)
 
 
 def observe_loss(value: object, task: str = "train") -> None:

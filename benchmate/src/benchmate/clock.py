@@ -5,18 +5,22 @@ The host's is time.perf_counter_ns, the clock of every `t0_ns`: on Linux it, tim
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Protocol
 
 from benchmate.frameworks import initialized_devices, jax_is_started
 
 EVENTS_KEPT = 1024
 """Device events that may be in use at once."""
+SMALL_BYTES = 1 << 20
+"""An array of JAX's that may be kept, or copied, as the mark of a step."""
 
 
 def process_start_ns() -> int | None:
@@ -88,7 +92,11 @@ def device_clock() -> DeviceClock | None:
 
 
 def wait_for_devices() -> None:
-    """Wait until JAX has computed every array: it has no events, so both ends of a window wait for the device instead."""
+    """Wait until the accelerators that torch uses are idle, and until JAX has computed every array."""
+    for device in initialized_devices("cuda", "xpu", "hpu"):
+        # Should the device have failed, the program's own next call says so.
+        with contextlib.suppress(RuntimeError):
+            device.synchronize()
     for array in _live_arrays():
         if not array.is_deleted():
             array.block_until_ready()
@@ -100,6 +108,8 @@ class JaxArray(Protocol):
     nbytes: int
 
     def is_deleted(self) -> bool: ...
+    def is_ready(self) -> bool: ...
+    def copy(self) -> object: ...
     def block_until_ready(self) -> object: ...
 
 
@@ -114,34 +124,47 @@ def bounded_lag() -> BoundedLag | None:
 
 
 class BoundedLag:
-    """Keeps JAX's dispatch at most `depth` steps ahead of the device, so that intervals on the host are steps on the device.
+    """Keeps JAX's dispatch at most `depth` entries ahead of the device, so that intervals on the host are steps on the device.
 
     Without it the host's clock sees how long a step takes to queue, a few microseconds, and once in a while the wait for all.
     """
 
-    # With one step the device would be idle while the host queues the next; each further one delays the end of the window.
-    def __init__(self, depth: int = 2) -> None:
-        self._depth = depth
-        self._results: deque[object] = deque()
+    def __init__(self) -> None:
+        self._marks: deque[object] = deque()
+        self._are_donated = False
+        """Whether a result was gone when it was to be waited for: from then on a copy of one stands for the step."""
+        self.cost_ns = 0
+        """What making the marks took, without the waits: the device is busy in those."""
 
-    def add(self, result: object = None) -> None:
-        """Wait for the step `depth` steps before the one that has just been queued, and that will give `result`."""
-        self._results.append(_newest() if result is None else result)
-        if len(self._results) > self._depth:
-            self._wait(self._results.popleft())
+    def add(self, result: object = None, depth: int = 2) -> None:
+        """Mark what has just been queued, and will give `result`; wait for the mark that is `depth` before it."""
+        # With a depth of one step the device would be idle while the host queues the next; each further one delays the end of
+        # the window.
+        begin_ns = perf_counter_ns()
+        if result is None or self._are_donated:
+            array = result = _newest_pending()
+            if self._are_donated and array is not None and array.nbytes <= SMALL_BYTES:
+                result = array.copy()
+        self._marks.append(result)
+        self.cost_ns += perf_counter_ns() - begin_ns
+        while len(self._marks) > depth:
+            self._wait(self._marks.popleft())
 
-    @staticmethod
-    def _wait(result: object) -> None:
+    def _wait(self, result: object) -> None:
         leaves = sys.modules["jax"].tree_util.tree_leaves(result)
         arrays = [leaf for leaf in leaves if hasattr(leaf, "block_until_ready") and not leaf.is_deleted()]
         if leaves and not arrays:
-            # Donated to a later step: wait for the result of that one, though it is one or two steps early.
-            arrays = [array for array in [_newest()] if array is not None]
+            # Donated to a later step: wait for the result of that one, though that leaves the device idle.
+            self._are_donated = True
+            arrays = [array for array in [_newest_pending()] if array is not None]
         for array in arrays:
             array.block_until_ready()
 
 
-def _newest(candidates: int = 16, small: int = 1 << 16) -> JaxArray | None:
-    """Return an array that the last step created: the newest small one, since keeping it keeps its memory; None without any."""
-    newest = [array for array in _live_arrays()[:candidates] if not array.is_deleted()]
-    return next((array for array in newest if array.nbytes <= small), newest[0] if newest else None)
+def _newest_pending(candidates: int = 16) -> JaxArray | None:
+    """Return an array that the device has still to compute: the newest small one, since keeping it keeps its memory.
+
+    None where the device has caught up. What the device already has, such as a batch, is no result of the last step.
+    """
+    newest = [array for array in _live_arrays()[:candidates] if not array.is_deleted() and not array.is_ready()]
+    return next((array for array in newest if array.nbytes <= SMALL_BYTES), newest[0] if newest else None)

@@ -11,6 +11,8 @@ from benchmate.step_parts import PartSpan, StepParts
 
 AGGREGATE_AFTER = 100_000
 """Entries after which several steps share one, so that a long run stays small."""
+LEAST_LAGGING_NS = 2_500_000
+"""An entry of JAX's lasts at least so long: shorter steps share one, since each entry waits for the device."""
 RESERVE = 64
 """Slots kept for entries that must be written: the ends of warm-up and window."""
 
@@ -41,7 +43,9 @@ class ObservationWriter:
         self._end: DeviceEvent | None = None
         self._pending: deque[PendingEntry] = deque()
         # Steps on their way into one entry.
-        self._steps_per_entry = 1
+        self._steps_per_entry = self._least_steps = 1
+        self._trend = 0
+        """How many entries in a row were too short; less than 0 where they were too long."""
         self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
         self._sum_n: int | float = 0
         self._sum_t0_ns = self._sum_batch_id = 0
@@ -110,8 +114,19 @@ class ObservationWriter:
             self._sum_flags,
             self._sum_wait_ns,
         )
+        if self._lag is not None:
+            self._pace(self._sum_host_ns * self._steps_per_entry // self._sum_steps)
         self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
         self._sum_n = 0
+
+    def _pace(self, entry_ns: int) -> None:
+        """Put more steps, or fewer, into an entry, given how long one of the present number lasts."""
+        trend = (entry_ns < LEAST_LAGGING_NS) - (entry_ns > 4 * LEAST_LAGGING_NS)
+        self._trend = self._trend + trend if self._trend * trend > 0 else trend
+        # Three in a row: a device that was idle lets one or two entries pass without a wait, another program stretches one.
+        if abs(self._trend) > 2:
+            steps = self._steps_per_entry * 2 if trend > 0 else self._steps_per_entry // 2
+            self._steps_per_entry, self._trend = max(self._least_steps, steps), 0
 
     def flush_at_loop_end(self) -> None:
         """Write what is gathered; a ring that another process reads keeps its reserve."""
@@ -124,11 +139,13 @@ class ObservationWriter:
         # Half full, or long enough as it is: twice as many steps in an entry from here on.
         if used * 2 > capacity or head >= AGGREGATE_AFTER * self._steps_per_entry.bit_length():
             self._steps_per_entry *= 2
+            self._least_steps = self._steps_per_entry
         self._room = head + max(1, (capacity - used) // 4)
         one_per_step = self._steps_per_entry == 1
         if one_per_step:
             self._room = min(self._room, AGGREGATE_AFTER)
-        self.direct = self._room if one_per_step and self.device is None and self.parts is None else -1
+        needs_more = self.device is not None or self.parts is not None or self._lag is not None
+        self.direct = self._room if one_per_step and not needs_more else -1
         if used >= capacity - reserve:
             self._room = head
             self.direct = -1
@@ -189,14 +206,20 @@ class ObservationWriter:
 
     @property
     def is_lagging(self) -> bool:
-        """Whether steps are kept a bounded number ahead of a device without events."""
-        return self._lag is not None
+        """Whether each step is kept a bounded number ahead of a device without events."""
+        return self._lag is not None and self._steps_per_entry == 1
+
+    @property
+    def lag_cost_ns(self) -> int:
+        """What keeping a device without events close has cost."""
+        return 0 if self._lag is None else self._lag.cost_ns
 
     def look_for_device(self) -> None:
         """Use the accelerator's clock from here on, if the program has initialised an accelerator."""
         if self._lag is None:
             self._lag = bounded_lag()
-            self.has_marks |= self._lag is not None
+            if self._lag is not None:
+                self.direct, self.has_marks = -1, True
         device = device_clock() if self.device is None else None
         if device is None:
             return
@@ -226,9 +249,11 @@ class ObservationWriter:
         """Record on the device where a step ends; `result` is what it gave, where that is known."""
         if self.parts is not None:
             self.parts.end()
+        if self._sum_steps + 1 < self._steps_per_entry:
+            return
         if self._lag is not None:
-            self._lag.add(result)
-        if self._end is None and self._sum_steps + 1 >= self._steps_per_entry and self.device is not None:
+            self._lag.add(result, 2 if self._steps_per_entry == 1 else 1)
+        if self._end is None and self.device is not None:
             self._end = self.device.mark()
 
     def wait_for_step(self) -> bool:

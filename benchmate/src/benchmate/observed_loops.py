@@ -90,8 +90,12 @@ class Steps:
         self._observer = observer
         self._last_ns: int | None = None
 
+    def begin(self) -> None:
+        """Begin a step now: what came before is in none."""
+        self._last_ns = self._observer.begin_step()
+
     def __call__(self, n: int | float = 1, result: object = None) -> None:
-        """End a step of n items, which gave `result`. The first call only begins: when that step began is not known."""
+        """End a step of n items, which gave `result`. Without `begin` the first call only begins."""
         self._last_ns = self._observer.end_step(self._last_ns, n, result)
 
     @property

@@ -7,7 +7,8 @@ nothing that grows with the number of steps.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from itertools import repeat
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,7 +42,8 @@ LOOK_AGAIN_NS = 20_000_000
 """Between two looks at whether the group still needs this task as load."""
 AFTER_GO_NS = 100_000_000
 """Further warm-up after the barrier: an instance that waited there finds idle devices and cold caches."""
-COST_SAMPLES = 500
+COST_SAMPLES = 200
+CACHE_BYTES = 1 << 20
 TASKS = ("train", "validation", "inference")
 
 T = TypeVar("T")
@@ -64,6 +66,7 @@ class Observer:
         "_flags",
         "_is_closed",
         "_is_drained",
+        "_is_looping",
         "_loop",
         "_measure",
         "_measured",
@@ -71,6 +74,7 @@ class Observer:
         "_warm",
         "_window_start_ns",
         "_writer",
+        "begun",
         "count",
         "is_complete",
         "is_over",
@@ -107,6 +111,9 @@ class Observer:
         self._window_start_ns = 0
         self._loop: object | None = None
         """The loop that began last."""
+        self._is_looping = False
+        self.begun: tuple[int, int, bool] | None = None
+        """Of the loop whose iterator was made last: `count`, the time, and whether the device was marked, just before."""
         self._copied_to: object | None = None
         """The loop whose local variables hold the state of this observer; None as soon as that has changed."""
         self._is_closed = False
@@ -202,6 +209,11 @@ class Observer:
         self.until = start_ns + round(self._measure.window_s * 1e9)
         self._advance = self._at_window_end
 
+    def extend_window(self, pause_ns: int) -> None:
+        """Measure so much longer, where there is a window: a pause is no part of its seconds."""
+        if self._advance == self._at_window_end and not self.is_complete:
+            self.until += pause_ns
+
     def _at_window_end(self, end_ns: int) -> None:
         if self.stopping and self._session.runs_on(self.task, self.ring):
             self.until = end_ns + LOOK_AGAIN_NS
@@ -253,9 +265,25 @@ class Observer:
 
     # Around the loop
 
+    def begin_loop(self) -> None:
+        """Begin the first step of a loop, whose iterator is made next: to start a loader's workers is part of that step."""
+        is_marked = not self._is_looping
+        if is_marked:
+            self._writer.mark_begin()
+        self.begun = self.count, perf_counter_ns(), is_marked
+
+    def _begin_step(self) -> int:
+        """Begin the first step of a loop, now or when its iterator was made, unless another step ended since."""
+        begun, self.begun = self.begun, None
+        if begun is None or begun[0] != self.count:
+            begun = self.count, perf_counter_ns(), False
+        if not begun[2]:
+            self._writer.mark_begin()
+        return begun[1]
+
     def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
         self, iterable: Iterable[T], batch_size: BatchSize = None
-    ) -> Iterator[T]:
+    ) -> Generator[T, None, None]:
         """Yield what `iterable` yields, observing each step: from one request for a batch to the next."""
         if self.is_complete and self.stopping:
             # The script swallowed what was to end it, or asks for another epoch of a loop that was ended.
@@ -268,8 +296,8 @@ class Observer:
         began_ns: int | None = None
         head_word, no_device_clock = HEAD, NO_DEVICE_CLOCK
         ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = self._copies(me)
-        t0_ns = clock()
-        writer.mark_begin()
+        t0_ns = self._begin_step()
+        self._is_looping = True
         try:
             for batch in iterable:
                 fetched_ns = clock()
@@ -324,6 +352,8 @@ class Observer:
             if began_ns is not None and began_ns != t0_ns:
                 self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
             raise
+        finally:
+            self._is_looping = False
         if began_ns is not None:
             self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, EPOCH_END)
         elif self.count:
@@ -368,6 +398,11 @@ class Observer:
             f"{self.task}: two loops overlap; give them different tasks, or when= to leave one alone", once=True
         )
         self._writer.mark_begin()
+
+    def begin_step(self) -> int:
+        """Begin a step, for a loop that cannot be wrapped; return when it began."""
+        self._writer.mark_begin()
+        return perf_counter_ns()
 
     def end_step(self, last_ns: int | None, n: int | float, result: object) -> int:
         """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
@@ -427,11 +462,20 @@ class Observer:
         """Return the host seconds that observing took: the number of steps times the cost of one, measured now. Call it last."""
         if self.count == 0:
             return 0.0
-        steps = self.count
+        steps, writer = self.count, self._writer
+        is_direct, has_marks, lag_cost_ns = writer.direct > 0, writer.has_marks, writer.lag_cost_ns
         self.detach()  # no entry of the samples may reach the reader
+        if not is_direct:
+            writer.direct, writer.has_marks = -1, has_marks
         self.need = self.until = NEVER
-        begin_ns = perf_counter_ns()
+        loop, other_data, samples = self.iterate(repeat(None), 1), bytearray(CACHE_BYTES), []
+        next(loop)
         for _ in range(COST_SAMPLES):
-            end_ns = perf_counter_ns()
-            self.record(begin_ns, end_ns, 1, perf_counter_ns() - end_ns, 0)
-        return steps * (perf_counter_ns() - begin_ns) / COST_SAMPLES / 1e9
+            bytes(
+                other_data
+            )  # empties the caches, as a training step does: what follows takes up to four times as long
+            begin_ns = perf_counter_ns()
+            next(loop)
+            samples.append(perf_counter_ns() - begin_ns)
+        loop.close()
+        return (steps * sorted(samples)[COST_SAMPLES // 2] + lag_cost_ns) / 1e9

@@ -7,11 +7,12 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from benchmate import compile_time, memory, step_parts
-from benchmate.clock import process_start_ns
+from benchmate.clock import process_start_ns, wait_for_devices
 from benchmate.configuration import Config, read_config
 from benchmate.frameworks import process_group
 from benchmate.records import observation
@@ -64,6 +65,9 @@ class Session:
         """Whether the start barrier, where there is one, has been passed."""
         self.satisfied: set[str] = set()
         """Tasks that have all their observations, and run on only so that others of their group measure under their load."""
+        self._open_pauses = 0
+        self._pause_began: tuple[str, int] = ("", 0)
+        """Name and begin of the pause that is open."""
         self._swallowed = 0
         self._is_finished = False
         self._when_replaced: list[Callable[[], None]] = []
@@ -176,6 +180,30 @@ class Session:
             self.message("barrier: no go from the agent; measuring on without it")
         else:
             self.record("data", {"go": answer["go"]})
+
+    @contextlib.contextmanager
+    def pause(self, name: str) -> Iterator[None]:
+        """Declare the time inside the `with` as not part of what is measured; windows last as much longer."""
+        if self._open_pauses == 0:
+            # What the devices still have to do is part of what came before.
+            wait_for_devices()
+            self._pause_began = name, perf_counter_ns()
+        self._open_pauses += 1
+        try:
+            yield
+        finally:
+            self._open_pauses -= 1
+            # A worker of a loader that was forked does not pause the loop of its parent.
+            if self._open_pauses == 0 and (self.observers or not self.is_forked_child):
+                wait_for_devices()
+                self._record_pause(*self._pause_began, perf_counter_ns())
+
+    def _record_pause(self, name: str, start_ns: int, stop_ns: int) -> None:
+        rank = {"rank": self.rank} if self.world_size > 1 else {}
+        pause = {"name": name, "start_ns": start_ns, "stop_ns": stop_ns}
+        self.record("data", {"task": "main", "pause": pause, **rank})
+        for observer in self.observers.values():
+            observer.extend_window(stop_ns - start_ns)
 
     def begin_window(self) -> None:
         """Count memory from here, at the first window of the process."""

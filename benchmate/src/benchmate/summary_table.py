@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,9 @@ class TaskTotals:
     warmup: int = 0
     steps: int = 0
     items: float = 0.0
-    seconds: float = 0.0
+    start_ns: int = 0
+    """Where the window began: at its own record, or with the end of the step before the first that counts."""
+    stop_ns: int = 0
     durations: list[float] = field(default_factory=list)
     stride: int = 1
 
@@ -27,13 +29,15 @@ class TaskTotals:
         """Take one observation."""
         self.units = data["units"]
         steps = data.get("steps", 1)
+        self.stop_ns = data["t0_ns"] + data["host_ns"]
         if data.get("warmup"):
             self.warmup += steps
+            self.start_ns = max(self.start_ns, self.stop_ns)
             return
         step = self.steps
         self.steps += steps
         self.items += data["n"]
-        self.seconds += data["elapsed"]
+        self.start_ns = self.start_ns or data["t0_ns"]
         if step % self.stride == 0:
             self.durations.append(data["elapsed"] / steps)
             # Every other one goes, so that what is kept stays evenly spread over the run.
@@ -41,12 +45,14 @@ class TaskTotals:
                 del self.durations[1::2]
                 self.stride *= 2
 
-    def row(self, task: str) -> tuple[str, ...]:
-        """Return the cells of the table; the rate is the ratio of totals."""
+    def row(self, task: str, pauses: Sequence[tuple[int, int]] = ()) -> tuple[str, ...]:
+        """Return the cells of the table; the rate is items over the seconds of the window, without its pauses."""
         from statistics import median  # only now, when nothing is measured any more
 
-        counts = (str(self.steps), str(self.warmup), f"{self.seconds:.3f}")
-        rate = self.items / self.seconds if self.seconds > 0 else math.nan
+        paused_ns = sum(max(0, min(stop, self.stop_ns) - max(start, self.start_ns)) for start, stop in pauses)
+        seconds = (self.stop_ns - self.start_ns - paused_ns) / 1e9 if self.steps else 0.0
+        counts = (str(self.steps), str(self.warmup), f"{seconds:.3f}")
+        rate = self.items / seconds if seconds > 0 else math.nan
         step = f"{median(self.durations) * 1e3:.4g} ms" if self.durations else "-"
         return (task, *counts, _number(rate), self.units, step)
 
@@ -56,6 +62,7 @@ class SummaryTable:
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskTotals] = {}
+        self._pauses: dict[str, list[tuple[int, int]]] = {}
         self._losses: dict[str, list[float]] = {}
         self._others: list[str] = []
 
@@ -71,6 +78,12 @@ class SummaryTable:
             return
         elif "rate" in data:
             self._tasks.setdefault(data["task"], TaskTotals()).add(data)
+        elif "window" in data:
+            totals = self._tasks.setdefault(data["task"], TaskTotals())
+            totals.start_ns = max(totals.start_ns, data["window"]["start_ns"])
+        elif "pause" in data:
+            pause = data["pause"]
+            self._pauses.setdefault(pause["name"], []).append((pause["start_ns"], pause["stop_ns"]))
         elif "loss" in data:
             first_and_last = self._losses.setdefault(data["task"], [])
             first_and_last[1 if first_and_last else 0 :] = [data["loss"]]
@@ -81,7 +94,8 @@ class SummaryTable:
     def text(self) -> str:
         """Return the table; empty when nothing was measured."""
         rows: list[tuple[str, ...]] = [("task", "steps", "warm-up", "seconds", "rate", "units", "step (median)")]
-        rows += [totals.row(task) for task, totals in self._tasks.items()]
+        pauses = [pause for named in self._pauses.values() for pause in named]
+        rows += [totals.row(task, pauses) for task, totals in self._tasks.items()]
         lines = []
         if self._tasks:
             widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -89,6 +103,9 @@ class SummaryTable:
                 lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         for task, values in self._losses.items():
             lines.append(f"loss ({task}): {values[0]:.6g} -> {values[-1]:.6g}")
+        for name, named in self._pauses.items():
+            seconds = sum(stop - start for start, stop in named) / 1e9
+            lines.append(f"pause ({name}): {len(named)} of {seconds:.3f} s together")
         return "\n".join(lines + self._others)
 
 

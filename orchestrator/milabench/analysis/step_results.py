@@ -168,6 +168,7 @@ def step_result(
         planned = _with_config(planned, measured.config)
     entry = None if attempt_that_counts is None else attempt_that_counts.entry
     outcome, why, detail, reasons = _ending(run, entry, measured)
+    # The agent says so; agents of earlier versions did not.
     if outcome == "passed" and measured.unusable and measured.throughput is None:
         outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
     has_records = bool(measured.start or measured.end)

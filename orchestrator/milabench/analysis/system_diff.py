@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from milabench.analysis.comparison_model import ComparisonRow, System
+from milabench.analysis.host_load import busy_text
 from milabench.events.json_access import as_mapping, mappings_in
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
@@ -23,7 +24,7 @@ _MOST_VALUE = 300  # characters of a value that are shown
 
 # Keys that name a location or a time rather than a property, or that are reported elsewhere.
 _NO_PROPERTY = frozenset(
-    ("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "disk", "absent", "shm_mib")
+    ("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "runnable", "disk", "absent", "shm_mib")
 )
 _NO_PROPERTY |= {"memory_available_mib", "temperature", "processes", "serial", "definition", "tags", "url", "inherits"}
 _NO_PROPERTY |= {"pid", "boot", "addresses"}
@@ -245,6 +246,7 @@ def _machine(system: System) -> dict[str, str]:
     table = _joined(
         _flat(as_mapping(node.get("details")))
         | _flat({key: value for key, value in node.items() if key not in ("devices", "details")})
+        | _flat({"busy when the run began": busy_text(node)})
         for node in nodes
     )
     if nodes:

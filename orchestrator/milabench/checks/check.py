@@ -33,12 +33,14 @@ class Check(ABC):
 
     `name` is what `--validations` calls it, `doc` what it looks at (a line of docs/reference/checks.md), `severities` what its
     verdict may be besides `pass`. `reason` is the word with which it marks a number as suspect (protocol.md, section 5).
+    `unmarked` says why a warning of it does not; empty: it does.
     """
 
     name: ClassVar[str]
     doc: ClassVar[str]
     severities: ClassVar[tuple[str, ...]]
     reason: ClassVar[str] = VALIDATION
+    unmarked: ClassVar[str] = ""
     needs_settings: ClassVar[bool] = False  # whether it is left out where the suite's `validation` has no entry for it
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
@@ -54,13 +56,9 @@ class Check(ABC):
         """Return the verdict on the events observed so far."""
 
     def reason_for(self, verdict: Verdict) -> str | None:
-        """Return why this check's verdict makes the step's number suspect, None when it does not.
-
-        A warning of a check without a reason word of its own is shown and does not mark the number.
-        """
-        if verdict.verdict == "fail" or (verdict.verdict == "warn" and self.reason != VALIDATION):
-            return self.reason
-        return None
+        """Return why this check's verdict makes the step's number suspect, None when it does not."""
+        is_marked = verdict.verdict == "fail" or (verdict.verdict == "warn" and not self.unmarked)
+        return self.reason if is_marked else None
 
     def passed(self, numbers: Mapping[str, Any]) -> Verdict:
         """Return the verdict for a step without problems."""

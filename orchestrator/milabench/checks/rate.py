@@ -13,8 +13,6 @@ from milabench.events.numbers import positive
 
 # Fewer observations have no halves to compare.
 _LEAST_OBSERVATIONS = 10
-# How far the two halves of the window may be apart.
-MAX_DRIFT = 0.05
 
 _MAIN_TASKS = ("train", "inference")
 # So many sums of neighbours are kept of a long series; where its middle lies is then known to within one of them.
@@ -63,13 +61,17 @@ class _Totals:
 
 
 class RateCheck(Check):
-    """Fails without one usable observation or metric, warns about unusable ones, and about a rate that is not steady.
+    """Fails without one usable observation or metric, warns about unusable ones, and about more drift than the suite allows.
 
-    Steady: the second half of what was observed after warm-up is within the setting `drift` (default 0.05) of the first half.
+    Setting: `drift`, by how much the second half of what was observed after warm-up may differ from the first. Without it only
+    the analysis judges whether the window is steady.
     """
 
     name = "rate"
-    doc = "usable observations; the second half of the window against the first, `validation.rate.drift` (0.05)"
+    doc = (
+        "usable observations (`nonfinite`); where `validation.rate.drift` is given, the second half after warm-up "
+        "against the first"
+    )
     severities = ("fail", "warn")
     _count = 0
     _unusable = 0
@@ -78,42 +80,29 @@ class RateCheck(Check):
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(context, settings)
-        self._totals = _Totals()
+        self._totals = _Totals() if "drift" in self.settings else None
 
     def observe(self, event: StepEvent) -> None:
         """Count observations or a metric."""
         match event:
             case ObservationBatch():
                 self._count += len(event.ns)
-                self._add_batch(event)
+                if self._totals is not None:
+                    _add_batch(self._totals, event)
             case Config(data=config):
                 # Whether its lines hold the numbers that were asked for decides how the step ended, not this check.
                 self._is_from_log = bool(config.get("metrics"))
             case Data(data=data) if "rate" in data:
                 if positive(data["rate"]) is not None:
                     self._count += 1
-                    self._add(data)
+                    if self._totals is not None:
+                        _add(self._totals, data)
                 else:
                     self._unusable += 1
             case Data(data=data) if "metric" in data:
                 self._metrics += 1
             case _:
                 pass
-
-    def _add(self, data: Mapping[str, Any]) -> None:
-        n, elapsed = positive(data.get("n")), positive(data.get("elapsed"))
-        is_main = data.get("task", "train") in _MAIN_TASKS and not data.get("warmup")
-        if is_main and n is not None and elapsed is not None:
-            self._totals.add([n], [elapsed])
-
-    def _add_batch(self, batch: ObservationBatch) -> None:
-        if batch.task not in _MAIN_TASKS:
-            return
-        items, ns = batch.n, batch.ns
-        if any(batch.warmup) or min(items) <= 0:
-            kept = [index for index, is_warmup in enumerate(batch.warmup) if not is_warmup and items[index] > 0]
-            items, ns = [items[index] for index in kept], [ns[index] for index in kept]
-        self._totals.add(items, ns, 1e-9)
 
     def verdict(self) -> Verdict:
         """Fail, warn or pass, with how many observations there were."""
@@ -124,11 +113,32 @@ class RateCheck(Check):
         if self._unusable:
             total = self._count + self._unusable
             return self.warning(f"{self._unusable} of {total} observations have no usable rate", numbers)
-        drift = self._totals.drift()
+        drift = None if self._totals is None else self._totals.drift()
         if drift is not None:
             numbers["drift"] = drift
-            if abs(drift) > float(self.settings.get("drift", MAX_DRIFT)):
+            if abs(drift) > float(self.settings["drift"]):
                 return self.warning(
-                    f"not steady: the second half of the window is {drift:+.1%} from the first", numbers
+                    f"not steady: the second half after warm-up is {drift:+.1%} from the first", numbers
                 )
         return self.passed(numbers)
+
+    def reason_for(self, verdict: Verdict) -> str | None:
+        """Return `nonfinite` for observations that are no numbers, as the analysis does."""
+        return "nonfinite" if self._unusable else super().reason_for(verdict)
+
+
+def _add(totals: _Totals, data: Mapping[str, Any]) -> None:
+    n, elapsed = positive(data.get("n")), positive(data.get("elapsed"))
+    is_main = data.get("task", "train") in _MAIN_TASKS and not data.get("warmup")
+    if is_main and n is not None and elapsed is not None:
+        totals.add([n], [elapsed])
+
+
+def _add_batch(totals: _Totals, batch: ObservationBatch) -> None:
+    if batch.task not in _MAIN_TASKS:
+        return
+    items, ns = batch.n, batch.ns
+    if any(batch.warmup) or min(items) <= 0:
+        kept = [index for index, is_warmup in enumerate(batch.warmup) if not is_warmup and items[index] > 0]
+        items, ns = [items[index] for index in kept], [ns[index] for index in kept]
+    totals.add(items, ns, 1e-9)

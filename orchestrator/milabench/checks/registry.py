@@ -7,6 +7,7 @@ from typing import Any
 
 from milabench.checks.check import Check, StepContext
 from milabench.checks.devices import EnergyCheck, ForeignCheck, PowerCheck, SensorCheck, ThrottleCheck, UsageCheck
+from milabench.checks.host import ContendedCheck
 from milabench.checks.program import ErrorCheck, LossCheck, PlacementCheck, VersionsCheck
 from milabench.checks.rate import RateCheck
 from milabench.errors import UsageError
@@ -21,6 +22,7 @@ CHECKS: tuple[type[Check], ...] = (
     ThrottleCheck,
     PowerCheck,
     ForeignCheck,
+    ContendedCheck,
     SensorCheck,
     EnergyCheck,
     VersionsCheck,

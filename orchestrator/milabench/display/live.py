@@ -21,7 +21,7 @@ from milabench.plan.model import Plan
 
 ROWS = 30
 REDRAW_S = 1.0
-_STYLES = {"passed": "green", "failed": "bold red", "missing": "red", "cancelled": "yellow", "skipped": "yellow"}
+_STYLES = {"failed": "bold red", "missing": "red", "cancelled": "yellow", "skipped": "yellow"}
 
 
 @dataclass(slots=True)

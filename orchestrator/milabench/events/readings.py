@@ -153,18 +153,23 @@ def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Ene
     A value at an end of the window is interpolated between the samples around it; where the samples do not reach that
     far, by more than they are apart, there is none.
     """
-    counter_j = _joules(device.time, device.energy, window, lambda points: points[-1][1] - points[0][1])
+    counter_j = growth(device.time, device.energy, window)
     return Energy(
         # A counter that restarted, after a reset of the driver, is useless.
         counter_j=counter_j if counter_j is not None and counter_j >= 0 else None,
-        integral_j=_joules(device.time, device.power, window, _area),
+        integral_j=_over(device.time, device.power, window, _area),
     )
 
 
-def _joules(
-    time: Sequence[float], values: Sequence[float], window: Span | None, joules_of: Callable[[list[Point]], float]
+def growth(time: Sequence[float], values: Sequence[float], window: Span | None) -> float | None:
+    """Return by how much a counter grew within a window; None where its samples do not cover it."""
+    return _over(time, values, window, lambda points: points[-1][1] - points[0][1])
+
+
+def _over(
+    time: Sequence[float], values: Sequence[float], window: Span | None, amount_of: Callable[[list[Point]], float]
 ) -> float | None:
-    """Return the energy by the points (time, value) that samples have within the window, interpolated at both its ends.
+    """Return the amount by the points (time, value) that samples have within the window, interpolated at both its ends.
 
     That of the covered part is scaled up to the whole window: what is missing is less than two samples.
     """
@@ -174,8 +179,8 @@ def _joules(
         return None
     start, stop = ends
     inner = [(t, value) for t, value in points if start < t < stop]
-    joules = joules_of([(start, _at(points, start)), *inner, (stop, _at(points, stop))])
-    return joules if window is None else joules * (window[1] - window[0]) / (stop - start)
+    amount = amount_of([(start, _at(points, start)), *inner, (stop, _at(points, stop))])
+    return amount if window is None else amount * (window[1] - window[0]) / (stop - start)
 
 
 def _area(points: Sequence[Point]) -> float:

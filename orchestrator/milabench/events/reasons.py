@@ -30,7 +30,7 @@ REASONS: Mapping[Reason, str] = {
     "abort-at-exit": "all ranks sent their final record and then aborted while exiting",
     "cases-differ": "replicates are means over different cases",
     "clocks-disagree": "the device's clock and the host's differ by more than 0.5 % over the same steps",
-    "contended": "another process used the machine while an operator or a case was measured",
+    "contended": "others used our processors or devices, or memory was short, while it was measured",
     "cut-off": "the records end before the step did",
     "dropped": "records were lost",
     "gaps": "the rate within steps is more than 5 % above that of the window, and no declared pause says why",

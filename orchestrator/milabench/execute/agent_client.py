@@ -457,7 +457,11 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
         "barrier_s": _barrier_s(step.config),
         "monitor": {
             "argv": step.monitor,
-            "about": {"devices": step.devices, "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
+            "about": {
+                "devices": step.devices,
+                "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(","),
+                "container": bool(step.end_argv),  # only its engine's client is a child of ours
+            },
         },
     }
 

@@ -59,7 +59,7 @@ def run_document(summary: Summary) -> Document:
     cut_off = Statement(text="this run is incomplete or still running: what follows is what is known")
     return (
         Title(text=run, label=label),
-        Properties(pairs=tuple(properties)),
+        Properties(pairs=(("result", model.result_text(summary)), *properties)),
         *(() if summary.is_ended else (cut_off,)),
         model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
         Value(name="score", text=model.score_line(summary)),

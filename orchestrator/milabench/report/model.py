@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from milabench.analysis.host_load import busy_text
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.steady_state import agree
@@ -160,6 +161,8 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
     if system:
         lines.append((f"os{suffix}", system))
+    if busy := busy_text(node):
+        lines.append((f"busy{suffix}", f"{busy} when it began"))
     return lines
 
 
@@ -333,6 +336,25 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
+def result_text(summary: Summary) -> str:
+    """Return `6 passed, 0 valid (quick: a first look)`: how the steps ended, and how many benchmarks' numbers can be trusted."""
+    endings = ", ".join(f"{count} {outcome}" for outcome, count in summary.counts.items() if count)
+    judged = [bench.validity for bench in summary.benchmarks if bench.validity is not None]
+    if not judged:
+        return endings
+    valid = judged.count("valid")
+    if summary.profile == "quick":
+        return f"{endings}, {valid} valid (quick: a first look)"
+    return f"{endings}; {valid} of {len(judged)} numbers valid"
+
+
+def shown_score(summary: Summary) -> float | None:
+    """Return the value of the score; a first look has none unless it is relative to a reference."""
+    score = summary.score
+    is_shown = summary.ab is None and (summary.profile != "quick" or score.reference is not None or score.is_compat)
+    return score.value if is_shown else None
+
+
 def score_line(summary: Summary) -> str:
     """Return the score in a sentence: value, interval, coverage and reference."""
     score = summary.score
@@ -343,6 +365,8 @@ def score_line(summary: Summary) -> str:
     covers += f", {score.suspects} of them suspect" if score.suspects else ""
     if score.value is None:
         return f"none ({covers})"
+    if shown_score(summary) is None:
+        return f"none (profile quick is a first look, and no reference is named; {covers})"
     if score.is_compat:
         caveat = "compat: the score of milabench 1.3, which depends on units and hides failures"
         return f"{format_number(score.value)} ({caveat}; {covers})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
+    from milabench.analysis.summary_model import Summary
     from milabench.events.rundir import Run
     from milabench.execute.detach import DetachHandover
     from milabench.plan.model import Plan
@@ -83,6 +83,7 @@ def execute_runs(
         for line in budgeted.lines:
             session.info(line)
         planned = budgeted.planned
+        _warn_of_busy_hosts(planned.plan, session)
         executed = execute_plan(
             planned.plan,
             planned.request.context,
@@ -100,6 +101,15 @@ def execute_runs(
         if code == INTERRUPTED:
             break
     return finished
+
+
+def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:
+    from milabench.analysis.host_load import busy_text
+
+    used = {step.node for step in plan.steps}
+    for node in plan.system["nodes"]:
+        if node["name"] in used and (busy := busy_text(node)):
+            session.warn(f"{node['name']}: {busy}; what is measured may be `contended`")
 
 
 def prepare_request(request: Request, failed: str | None = None) -> BudgetedPlan:
@@ -120,9 +130,10 @@ def prepare_request(request: Request, failed: str | None = None) -> BudgetedPlan
 
 def finish_run(executed: ExecutedPlan, session: Session) -> int:
     """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code."""
-    counts = write_summary(executed.path, session)
-    if counts:
-        report_counts(counts, executed.path, session)
+    summary = write_summary(executed.path, session)
+    counts = summary.counts if summary is not None else {}
+    if summary is not None:
+        report_result(summary, executed.path, session)
     if executed.result.is_cut:
         session.info("run: interrupted; `milabench resume` continues it")
     if executed.result.interrupted:
@@ -131,10 +142,15 @@ def finish_run(executed: ExecutedPlan, session: Session) -> int:
     return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
 
 
-def report_counts(counts: Mapping[str, int], path: Path, session: Session) -> None:
-    """Report how many steps of a run ended how, and where its records are."""
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    session.info(f"run: {outcomes}; records in {path}; `milabench report` shows them")
+def report_result(summary: Summary, path: Path, session: Session) -> None:
+    """Report how a run ended, and where its records are; unless it was a first look, each number and whether it is valid."""
+    from milabench.report.model import format_number, ordered, result_text, validity_text
+
+    if summary.profile != "quick":
+        for bench in ordered(summary.benchmarks):
+            rate = f", {format_number(bench.perf)} {bench.units}" if bench.perf is not None else ""
+            session.info(f"{bench.bench}: {validity_text(bench)}{rate}")
+    session.info(f"run: {result_text(summary)}; records in {path}; `milabench report` shows them")
 
 
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:
@@ -161,8 +177,8 @@ def passed_steps(run: Run) -> frozenset[str]:
     return frozenset(step for step in run.files if any(a.outcome == "passed" for a in by_step.get(step, ())))
 
 
-def write_summary(path: Path, session: Session) -> dict[str, int]:
-    """Write the summary of a run's records, and return how many steps ended how; nothing for unreadable records.
+def write_summary(path: Path, session: Session) -> Summary | None:
+    """Write the summary of a run's records, and return it; None for unreadable records.
 
     A summary that cannot be written is only warned of: it can be computed again at any time.
     """
@@ -176,9 +192,9 @@ def write_summary(path: Path, session: Session) -> dict[str, int]:
         summary = summarise(run, checks_of(run))
     except RecordError as error:
         session.warn(str(error))
-        return {}
+        return None
     try:
         store_summary(path, summary, stat)
     except OSError as error:
         session.warn(f"{path}: the summary cannot be written: {error.strerror}")
-    return summary.counts
+    return summary

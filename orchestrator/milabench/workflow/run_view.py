@@ -28,9 +28,10 @@ from milabench.execute.detach import LOG
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, holder_of
 from milabench.plan.model import Plan, SkippedBench, Step
-from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_counts
+from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_result
 from milabench.workflow.session import Reporter, Session
 from milabench.workflow.shown_steps import ShownSteps
+from milabench.workflow.summaries import summary_of
 
 LOOK_EVERY_S = 0.3
 _PIECE = 1 << 24  # bytes of a step's records that are read at once
@@ -54,8 +55,9 @@ def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int
     if ending == "died":
         session.info(f"resume: {run.name}: {orchestrator} died before the run's end; see {run.path / LOG}")
         return None
-    status = run_status(open_run(run.path))
-    report_counts(status.counts, run.path, session)
+    ended = open_run(run.path)
+    status = run_status(ended)
+    report_result(summary_of(ended), run.path, session)
     if status.verdict == "interrupted":
         return INTERRUPTED
     is_whole = bool(status.counts) and not any(name in status.counts for name in CHANGE_THE_EXIT_CODE)

@@ -10,11 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from milabench.report.model import format_number
-from tests.commands import ROOT, Said
+from tests.commands import OF_A_BUSY_HOST, ROOT, Said
 from tests.processes import CEILING_S, until
 
 from .conftest import HERE
@@ -38,7 +39,7 @@ def report(milabench: Callable[..., Said]) -> dict[str, object]:
     return json.loads(said.out)
 
 
-def bench(milabench: Callable[..., Said], name: str) -> dict[str, object]:
+def bench(milabench: Callable[..., Said], name: str) -> dict[str, Any]:
     (found,) = [each for each in report(milabench)["benchmarks"] if each["bench"] == name]
     return found
 
@@ -49,7 +50,7 @@ def test_a_benchmark_that_behaves_passes_and_is_reported_with_its_unit(prepared:
     found = bench(prepared, "good")
     assert (found["outcome"], found["units"], found["processes"]) == ("passed", "items/s", 1)
     assert found["perf"] > 0
-    assert found["reasons"] == ["short"]
+    assert set(found["reasons"]) - OF_A_BUSY_HOST == {"short"}
 
 
 def test_the_last_line_of_a_step_has_the_number_of_the_report(prepared: Callable[..., Said]) -> None:

@@ -1,6 +1,7 @@
 """One small program for each way in which a benchmark can behave."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,13 @@ match sys.argv[1]:
         if os.environ["MILABENCH_DEVICES_HELD"].endswith("-1"):
             time.sleep(3600)
         measured(steps=10**6, stop=True)
+    case "frozen":
+        # Half of the way through its window it is stopped for as long as the window lasts.
+        for number, _ in enumerate(benchmate.observed(range(10**6), units="items/s", batch_size=2, stop=True)):
+            time.sleep(0.01)
+            if number == 150:
+                subprocess.Popen(["/bin/sh", "-c", f"sleep 3; kill -CONT {os.getpid()}"])
+                os.kill(os.getpid(), signal.SIGSTOP)
     case "crash":
         measured()
         raise RuntimeError("the model fell over")

@@ -86,6 +86,14 @@ def test_one_metric_is_something_measured() -> None:
     assert of(RateCheck, data(metric="tflops", value=1.0)).verdict == "pass"
 
 
+def test_unusable_observations_are_a_warning_that_marks_the_number_as_nonfinite() -> None:
+    fold = RateCheck(StepContext(step="s"))
+    for value in (1.0, None):
+        fold.observe(Data(step="s", data={"rate": value}))
+    verdict = fold.verdict()
+    assert (verdict.verdict, fold.reason_for(verdict)) == ("warn", "nonfinite")
+
+
 def test_an_observation_without_a_usable_rate_is_a_warning() -> None:
     found = of(RateCheck, data(rate=1.0), data(rate=0.0), data(rate=None))
     assert (found.verdict, found.numbers) == ("warn", {"count": 1, "unusable": 2, "metrics": 0})

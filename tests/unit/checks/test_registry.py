@@ -12,6 +12,7 @@ import pytest
 
 import milabench.checks
 from milabench.checks.check import Check, StepContext
+from milabench.checks.devices import UsageCheck
 from milabench.checks.page import checks_page
 from milabench.checks.registry import CHECKS, NAMES, checks_for
 from milabench.events.model import Verdict
@@ -49,13 +50,38 @@ def test_the_page_is_up_to_date() -> None:
         ("sensor", "warn", "sensor-lost"),
         ("energy", "warn", "energy"),
         ("usage", "fail", "validation"),
-        ("usage", "warn", None),
+        ("usage", "warn", "validation"),
+        ("placement", "warn", "validation"),
+        ("loss", "warn", "validation"),
+        ("contended", "warn", "contended"),
         ("throttle", "pass", None),
     ],
 )
 def test_verdicts_become_reasons(name: str, severity: Any, reason: str | None) -> None:
     (check,) = checks_for(StepContext(step="s"), [name], {"usage": {}})
-    assert check.reason_for(Verdict(step="s", check=name, verdict=severity, numbers={})) == reason
+    assert check.reason_for(Verdict(step="s", check=name, verdict=severity, numbers={"share": 1.0})) == reason
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=NAMES)
+def test_a_warning_marks_the_number_or_the_page_says_why_not(check: type[Check]) -> None:
+    fold = check(StepContext(step="s"))
+    reason = fold.reason_for(Verdict(step="s", check=check.name, verdict="warn", numbers={"share": 1.0}))
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{check.name}` |"))
+    if "warn" not in check.severities:
+        assert row.endswith("| has none |")
+    elif check.unmarked:
+        assert (reason, row.endswith(f"| no: {check.unmarked} |")) == (None, True)
+    else:
+        assert (reason, row.endswith("| yes |")) == (check.reason, True)
+
+
+def test_a_check_may_say_why_its_warning_is_only_shown() -> None:
+    class Shown(UsageCheck):
+        unmarked = "it is only a hint"
+
+    said = {severity: Verdict(step="s", check="usage", verdict=severity, numbers={}) for severity in ("warn", "fail")}  # type: ignore[arg-type]
+    fold = Shown(StepContext(step="s"))
+    assert [fold.reason_for(said[severity]) for severity in ("warn", "fail")] == [None, "validation"]
 
 
 def members(node: ast.AST) -> Iterator[str]:

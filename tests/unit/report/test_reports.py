@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from milabench.analysis.summary_model import Summary
 from milabench.events.model import Event, Meta
 from milabench.events.rundir import Run
 from milabench.report import csv as csv_report
+from milabench.report import html, markdown, model, text
 from milabench.report import json as json_report
-from milabench.report import model, text
 from tests.recorded_run import Recorded, data, message, rates, record
 
 ENDINGS = {"text": "txt", "markdown": "md", "json": "json", "csv": "csv", "junit": "junit.xml"}
@@ -193,3 +194,28 @@ def test_a_run_of_nothing_is_still_a_report(tmp_path: Path) -> None:
 )
 def test_numbers_are_short_and_have_four_digits_or_more(value: float | None, shown: str) -> None:
     assert model.format_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("profile", "result"),
+    [("quick", "1 passed, 0 valid (quick: a first look)"), ("default", "1 passed; 0 of 1 numbers valid")],
+)
+def test_the_head_says_how_many_numbers_are_valid(tmp_path: Path, profile: str, result: str) -> None:
+    one = replace(short_of_everything(tmp_path), profile=profile)
+    assert f"result    {result}\n" in text.render([one])
+    assert f"- **result**: {result}\n" in markdown.render([one])
+    assert "1 of 1 benchmarks passed, 0 valid" in html.render([one])
+
+
+def test_a_first_look_has_no_score_unless_it_is_relative_to_something(tmp_path: Path) -> None:
+    first = replace(short_of_everything(tmp_path), profile="quick")
+    assert "score: none (profile quick is a first look" in text.render([first])
+    relative = replace(first, score=replace(first.score, reference="older run"))
+    assert "relative to older run" in text.render([relative])
+    assert "raw rates, no reference" in text.render([replace(first, profile="default")])
+
+
+def short_of_everything(tmp_path: Path) -> Summary:
+    """A run of one benchmark whose window was not complete."""
+    summary = summarise(record(tmp_path, Recorded(bench="a", events=rates(2.0, 2.0, 2.0))))
+    return replace(summary, benchmarks=[replace(summary.benchmarks[0], validity="suspect", reasons=("short",))])

@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmate.monitors",
         description="Sample devices and host while a group of steps runs, which standard input describes as JSON: "
-        '{"steps": [{"step", "sink": "unix:PATH", "pid", "devices": [...], "uuids": [...]}]}.',
+        '{"steps": [{"step", "sink": "unix:PATH", "pid", "devices": [...], "uuids": [...], "container": BOOL}]}.',
     )
     parser.add_argument("--arch", default="auto", help="cuda, rocm, xpu, hpu, cpu, or auto (the first that answers)")
     parser.add_argument("--simulated", default="", metavar="FILE", help="scripted devices instead of real ones")

@@ -13,6 +13,7 @@ from benchmate.devices.detect import named
 from benchmate.monitors.device_sampler import DeviceSampler
 from benchmate.monitors.host import CpuSampler, Disks, Network, group_peak_bytes, memory_mib
 from benchmate.monitors.process_tree import ProcessTrees
+from benchmate.monitors.processors import Processors, pressure
 from benchmate.monitors.watched_steps import StepSink, WatchedStep, steps_holding
 
 HOST_S = 1.0
@@ -24,7 +25,8 @@ SEND_S = 0.5
 class Monitor:
     """Watches the steps of a group until the last of them is over.
 
-    Readings of a device go to the step that holds it, those of the node to the first step that still runs.
+    Readings of a device go to the step that holds it, those of the node to the first step that still runs; each step gets
+    what says whether others used its processors.
     """
 
     def __init__(
@@ -34,6 +36,8 @@ class Monitor:
         self._sinks = [sink for sink in map(StepSink, steps) if sink.is_open]
         live = [sink.step for sink in self._sinks]
         self._processes = ProcessTrees(step.pid for step in live)
+        self._processors = Processors(step.pid for step in live)
+        self._processors.update(time.monotonic(), self._processes.cpu_s())
         self._peaks: dict[int, int] = {}
         self._cpu, self._disks, self._network = CpuSampler(), Disks(), Network()
         devices = _devices_by_step(live, vendor.devices)
@@ -94,13 +98,18 @@ class Monitor:
 
     def _read_host(self, now_s: float) -> None:
         self._processes.update()
+        self._processes.measure_delays()
+        self._processors.update(time.monotonic(), self._processes.cpu_s())
         time_s = round(time.time(), 6)
+        lacked = pressure()
         for sink in self._sinks:
             sampler = self._samplers[sink]
             sampler.survey()
             sampler.report_absent()
             process = self._processes.data(sink.step.pid, now_s)
             if process is not None:
+                if not sink.step.is_container:
+                    process["host"] = {**self._processors.data(sink.step.pid), **lacked}
                 sink.record("data", {"task": "main", "process": process, "time": time_s})
             peak = group_peak_bytes(sink.step.pid)
             if peak is not None:

@@ -10,17 +10,39 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
+THREADS_AT_ONCE = 256
+"""Run delays are read less often the more threads there are: about so many a reading, at 10 us each."""
 
 
 @dataclass(slots=True)
 class TreeProcess:
-    """A process of a step as it was last seen alive: processor seconds, bytes of memory, bytes read and written."""
+    """A process of a step as it was last seen alive: processor seconds, bytes of memory, bytes read and written.
+
+    `reaped_s` are processor seconds of children that it has waited for, as the kernel adds them up, those of short ones too
+    that were never seen; `vanished_s` those of children that were seen and have gone, waited for or not. `delays` are the
+    nanoseconds that each thread has waited for a processor, `ended_delay_ns` those of threads that have ended.
+    """
 
     start: int
+    parent: int
     cpu_s: float = 0.0
+    reaped_s: float = 0.0
+    vanished_s: float = 0.0
+    delays: dict[str, int] = field(default_factory=dict)
+    ended_delay_ns: int = 0
     rss: int = 0
     threads: int = 0
     io: tuple[int, int] = (0, 0)
+
+    @property
+    def total_cpu_s(self) -> float:
+        """Its own processor seconds and those of its children that have ended."""
+        return self.cpu_s + max(self.reaped_s, self.vanished_s)
+
+    @property
+    def delay_ns(self) -> int:
+        """Nanoseconds that its threads have waited for a processor."""
+        return self.ended_delay_ns + sum(self.delays.values())
 
 
 @dataclass(slots=True)
@@ -30,10 +52,17 @@ class ProcessTree:
     leader: int
     members: dict[int, TreeProcess] = field(default_factory=dict)
     ended_cpu_s: float = 0.0
+    ended_delay_ns: int = 0
     ended_io: tuple[int, int] = (0, 0)
     peak_rss: int = 0
     pss: int | None = None
+    delay_ns: int | None = None
     last: tuple[float, float] | None = None
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds of all its processes so far."""
+        return self.ended_cpu_s + sum(member.total_cpu_s for member in self.members.values())
 
 
 class ProcessTrees:
@@ -48,6 +77,9 @@ class ProcessTrees:
         self.trees = {leader: ProcessTree(leader=leader) for leader in leaders}
         self._owner: dict[int, int] = {}
         self._alive: set[int] = set()
+        # Kernels without CONFIG_SCHED_INFO have none.
+        self._has_delays = Path(proc, "self", "schedstat").exists()
+        self._updates = 0
         self.update()
 
     def update(self) -> None:
@@ -67,16 +99,32 @@ class ProcessTrees:
             owner = pid if pid in self.trees else self._owner.get(parent, session if session in self.trees else None)
             if owner is not None:
                 self._owner[pid] = owner
-                self.trees[owner].members[pid] = TreeProcess(start=int(fields[19]))
+                self.trees[owner].members[pid] = TreeProcess(start=int(fields[19]), parent=parent)
         self._alive = alive
         for tree in self.trees.values():
-            for pid, member in list(tree.members.items()):
+            # Children first: what is left of them goes to parents that have ended too.
+            for pid, member in reversed(list(tree.members.items())):
                 fields = stats.get(pid) or (self._stat(pid) if pid in alive else None)
                 # Another start time: the number has been given to another process.
                 if fields is None or int(fields[19]) != member.start or fields[0] in (b"Z", b"X"):
                     self._forget(tree, pid, member)
                 else:
                     self._measure(pid, member, fields)
+        self._updates += 1
+
+    def measure_delays(self) -> None:
+        """Read how long threads have waited for a processor, unless there are many and it is not their turn."""
+        threads = sum(member.threads for tree in self.trees.values() for member in tree.members.values())
+        if not self._has_delays or self._updates % (1 + threads // THREADS_AT_ONCE):
+            return
+        for tree in self.trees.values():
+            for pid, member in tree.members.items():
+                self._measure_delays(pid, member)
+            tree.delay_ns = tree.ended_delay_ns + sum(member.delay_ns for member in tree.members.values())
+
+    def cpu_s(self) -> dict[int, float]:
+        """Return the processor seconds of each tree so far, by its leader."""
+        return {leader: tree.cpu_s for leader, tree in self.trees.items()}
 
     def is_ours(self, pid: int) -> bool | None:
         """Return whether a process belongs to a tree; None when it is not visible here (in another container, say)."""
@@ -91,8 +139,7 @@ class ProcessTrees:
         tree = self.trees[leader]
         if not tree.members:
             return None
-        members = tree.members.values()
-        cpu_s = tree.ended_cpu_s + sum(member.cpu_s for member in members)
+        members, cpu_s = tree.members.values(), tree.cpu_s
         rss = sum(member.rss for member in members)
         tree.peak_rss = max(tree.peak_rss, rss)
         before, tree.last = tree.last, (now_s, cpu_s)
@@ -109,6 +156,8 @@ class ProcessTrees:
             data["load"] = round(max(0.0, cpu_s - before[1]) / (now_s - before[0]), 4)
         if tree.pss is not None:
             data["pss_MiB"], tree.pss = round(tree.pss / MIB, 1), None
+        if tree.delay_ns is not None:
+            data["run_delay_s"], tree.delay_ns = round(tree.delay_ns / 1e9, 3), None
         return data
 
     def measure_pss(self) -> None:
@@ -121,17 +170,38 @@ class ProcessTrees:
     def _forget(self, tree: ProcessTree, pid: int, member: TreeProcess) -> None:
         del tree.members[pid]
         self._owner.pop(pid, None)
-        tree.ended_cpu_s += member.cpu_s
+        # The kernel adds its time to that of a parent that waits for it, sooner or later: not to be counted twice.
+        if parent := tree.members.get(member.parent):
+            parent.vanished_s += member.total_cpu_s
+        else:
+            tree.ended_cpu_s += member.total_cpu_s
+        tree.ended_delay_ns += member.delay_ns
         tree.ended_io = (tree.ended_io[0] + member.io[0], tree.ended_io[1] + member.io[1])
 
     def _measure(self, pid: int, member: TreeProcess, fields: list[bytes]) -> None:
+        member.parent = int(fields[1])
         member.cpu_s = (int(fields[11]) + int(fields[12])) / TICKS
+        member.reaped_s = (int(fields[13]) + int(fields[14])) / TICKS
         member.threads = int(fields[17])
         member.rss = int(fields[21]) * PAGE
         text = read_kernel_file(f"{self._proc}/{pid}/io")
         counters = dict(line.split(b": ") for line in text.splitlines() if b": " in line)
         if b"read_bytes" in counters:  # not of another user's process
             member.io = (int(counters[b"read_bytes"]), int(counters[b"write_bytes"]))
+
+    def _measure_delays(self, pid: int, member: TreeProcess) -> None:
+        tasks, delays = f"{self._proc}/{pid}/task", {}
+        try:
+            threads = os.listdir(tasks)  # noqa: PTH208 - as above
+        except OSError:
+            return
+        for thread in threads:
+            # Nanoseconds at work, nanoseconds waiting for a processor, turns.
+            fields = read_kernel_file(f"{tasks}/{thread}/schedstat").split()
+            if len(fields) > 1:
+                delays[thread] = int(fields[1])
+        member.ended_delay_ns += sum(ns for thread, ns in member.delays.items() if thread not in delays)
+        member.delays = delays
 
     def _stat(self, pid: int) -> list[bytes] | None:
         fields = read_kernel_file(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()

@@ -16,17 +16,21 @@ BACKLOG_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedStep:
-    """A step of the group: where its records go, the pid of its leader, and its devices by number and UUID."""
+    """A step of the group: where its records go, the pid of its leader, and its devices by number and UUID.
+
+    `is_container`: its processes may be children of an engine's service, not of the leader.
+    """
 
     name: str
     sink: str
     pid: int
     devices: tuple[int, ...] = ()
     uuids: tuple[str, ...] = ()
+    is_container: bool = False
 
 
 def parse_steps(text: str) -> tuple[WatchedStep, ...]:
-    """Parse `{"steps": [{"step", "sink", "pid", "devices", "uuids"}]}` from the agent. Raise ValueError or KeyError."""
+    """Parse `{"steps": [{"step", "sink", "pid", "devices", "uuids", "container"}]}`. Raise ValueError or KeyError."""
     return tuple(
         WatchedStep(
             name=str(step.get("step", "")),
@@ -34,6 +38,7 @@ def parse_steps(text: str) -> tuple[WatchedStep, ...]:
             pid=int(step["pid"]),
             devices=tuple(step.get("devices") or ()),
             uuids=tuple(step.get("uuids") or ()),
+            is_container=bool(step.get("container")),
         )
         for step in json.loads(text)["steps"]
     )

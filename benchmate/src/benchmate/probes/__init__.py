@@ -5,8 +5,8 @@ Every function takes the overseer first and may be called in any phase before th
 
 from __future__ import annotations
 
-from benchmate.probes.library_probes import dataloader, optimizer_step, parts, trainer
-from benchmate.probes.patch_probes import argument, calls, iterable, patch, result
+from benchmate.probes.library_probes import dataloader, lightning, optimizer_step, parts, trainer
+from benchmate.probes.patch_probes import argument, calls, iterable, patch, pause, result
 from benchmate.probes.selector_probes import criterion, loader, loss, replace, value
 
 __all__ = [
@@ -15,11 +15,13 @@ __all__ = [
     "criterion",
     "dataloader",
     "iterable",
+    "lightning",
     "loader",
     "loss",
     "optimizer_step",
     "parts",
     "patch",
+    "pause",
     "replace",
     "result",
     "trainer",

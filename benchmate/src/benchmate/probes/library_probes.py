@@ -1,15 +1,17 @@
-"""Probes on the usual entry points of libraries: torch's DataLoader and optimizers, transformers' Trainer."""
+"""Probes on the usual entry points of libraries: torch's DataLoader and optimizers, transformers' and Lightning's Trainer."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmate.batch_size import BatchSize
+from benchmate import observe_loss
+from benchmate.batch_size import BatchSize, size_function
 from benchmate.patching import Patch
 from benchmate.probe_registry import Probe, expect
-from benchmate.probes.patch_probes import Function, Items, Task, calls, iterable, place_patch, step_end
+from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, calls, iterable, place_patch
 from benchmate.session import current
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def optimizer_step(
 ) -> None:
     """Observe steps that end with each `step` of any torch optimizer; `items` may be a function of the optimizer."""
     probe = expect(Probe("optimizer_step", required=required, why_not=lambda: "no torch optimizer made a step"))
-    end_step = step_end(probe, units=units, items=items, task=task, stop=stop)
+    end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
 
     def wrap(profile_hook_step: Function) -> Function:
         # torch's own hook runs after the step of every optimizer, subclasses of the script's included.
@@ -83,6 +85,55 @@ def trainer(
         stop=stop,
         required=required,
     )
+
+
+def lightning(
+    ov: InstrumentHost,
+    *,
+    units: str,
+    batch_size: BatchSize = None,
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
+    """Observe the training steps of Lightning's Trainer, each up to the hook on_train_batch_end, and their loss.
+
+    Not the loop over its loader: that is a batch ahead of the training, so that its last request is not the last step.
+    """
+    probe = expect(
+        Probe("lightning", required=required, why_not=lambda: "no Trainer of Lightning made a training step")
+    )
+    size, n = size_function(batch_size)
+    items: Items = n if size is None else lambda _trainer, _module, _outputs, batch, *_: size(batch)
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+
+        def wrap(fit: Function, package: str = package) -> Function:
+            base = sys.modules[f"{package}.callbacks.callback"].Callback
+
+            class EndOfSteps(base):  # type: ignore[misc,valid-type]
+                def __init__(self) -> None:
+                    self.end_step = StepEnd(probe, units=units, items=items, task="train", stop=stop)
+
+                def on_train_start(self, *_: object) -> None:
+                    self.end_step.begin()
+
+                def on_train_batch_end(self, *args: Any) -> None:
+                    outputs = args[2]
+                    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+                    if loss is not None:
+                        observe_loss(loss)
+                    self.end_step(args, {})
+
+            @functools.wraps(fit)
+            def replacement(trainer: Any, *args: object, **kwargs: object) -> object:
+                if not any(isinstance(callback, EndOfSteps) for callback in trainer.callbacks):
+                    trainer.callbacks.append(
+                        EndOfSteps()
+                    )  # the last: what others do at the end of a step is part of it
+                return fit(trainer, *args, **kwargs)
+
+            return replacement
+
+        place_patch(ov, Patch(f"{package}.trainer.trainer.Trainer.fit", wrap))
 
 
 def parts(ov: InstrumentHost, task: str = "train") -> None:

@@ -56,17 +56,24 @@ def iterable(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe the loops over what a function returns; generator functions too, and `__iter__` of a class."""
+    """Observe the loops over what a function returns; generator functions too, and `__iter__` of a class.
+
+    Where it returns an iterator, the first step of the loop includes the call, in which a loader may start its workers.
+    """
     probe = Probe(f"iterable {target}", required=required)
 
     def wrap(original: Function) -> Function:
         def replacement(*args: object, **kwargs: object) -> object:
-            result = original(*args, **kwargs)
             task_name = _task_of(probe, task, when, args, kwargs)
             if task_name is None:
-                return result
+                return original(*args, **kwargs)
+            observer = current().observer(task_name, units, stop)
+            observer.begin_loop()
+            result = original(*args, **kwargs)
             probe.fire()
-            return observe_iterable(result, current().observer(task_name, units, stop), batch_size)
+            if inspect.isgenerator(result) or not hasattr(result, "__next__"):
+                observer.begun = None  # the call has not begun to make batches
+            return observe_iterable(result, observer, batch_size)
 
         return replacement
 
@@ -125,7 +132,7 @@ def calls(
     """Observe steps that end with each call of a function; `loss(result)` is observed as the loss where it is given."""
     probe = Probe(f"calls of {target}", required=required)
 
-    end_step = step_end(probe, units=units, items=items, task=task, stop=stop)
+    end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
     is_step = None if when is None else probe.guarded(when, default=False)
     loss_of = None if loss is None else probe.guarded(loss, default=None)
 
@@ -160,27 +167,53 @@ def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *
     _replace(ov, probe, target, wrap)
 
 
-def step_end(probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> Callable[..., None]:
-    """Return a function that ends a step of a task, given the observed function's arguments and its result.
+def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) -> None:
+    """Leave each call of a function out of what is measured; the report shows `name` with its share of the time.
 
-    The step has the number of items that `items` is, or gives for these arguments.
+    The function must exist, but need not be called: the window may be complete before its first call.
     """
+    probe = Probe(f"pause {target}", required=required)
 
-    def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
-        return plain_count(items(*args, **kwargs), "items") if callable(items) else items
-
-    count_items = probe.guarded(count, default=0) if callable(items) else count
-    steps: Steps | None = None
-
-    def end_step(args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
-        nonlocal steps
+    def wrap(original: Function) -> Function:
         probe.fire()
-        # At the first call: before that, no record may show a task that was never run.
-        if steps is None:
-            steps = Steps(current().observer(task, units, stop))
-        steps(count_items(args, kwargs), result)
+        if any(is_kind(original) for is_kind in (inspect.isgeneratorfunction, inspect.iscoroutinefunction)):
+            probe.failed(ProbeError(f"{target} is a generator or async: what it does happens after its call"))
+            return original
 
-    return end_step
+        def replacement(*args: object, **kwargs: object) -> object:
+            with current().pause(name):
+                return original(*args, **kwargs)
+
+        return replacement
+
+    _replace(ov, probe, target, wrap)
+
+
+class StepEnd:
+    """Ends a step of a task, given an observed function's arguments and its result; `items` is a number or counts by these."""
+
+    def __init__(self, probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> None:
+        self._probe, self._units, self._task, self._stop = probe, units, task, stop
+        self._steps: Steps | None = None
+
+        def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
+            return plain_count(items(*args, **kwargs), "items") if callable(items) else items
+
+        self._count = probe.guarded(count, default=0) if callable(items) else count
+
+    def begin(self) -> None:
+        """Begin the first step here."""
+        self._observed().begin()
+
+    def __call__(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
+        self._probe.fire()
+        self._observed()(self._count(args, kwargs), result)
+
+    def _observed(self) -> Steps:
+        # At the first call: before that, no record may show a task that was never run.
+        if self._steps is None:
+            self._steps = Steps(current().observer(self._task, self._units, self._stop))
+        return self._steps
 
 
 def place_patch(ov: InstrumentHost, placed: Patch) -> None:

@@ -7,6 +7,7 @@ import platform
 import socket
 import subprocess
 import time
+from glob import glob
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ...devices.locks import user_name
@@ -37,6 +38,7 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
         "memory_available_mib": memory.get("MemAvailable"),
         "shm_mib": disk_space("/dev/shm", absent),
         "load": list(os.getloadavg()),
+        "runnable": runnable_threads(),
         "disk": {path: disk_space(path, absent) for path in disks},
         "devices": [device for device in usable if "lost" not in device],
         "lost": [device for device in usable if "lost" in device],
@@ -44,6 +46,18 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
         **software,
         "absent": absent,
     }
+
+
+def runnable_threads() -> Optional[int]:
+    """Return how many threads of others run or wait for a processor now; ours are this one and those of who started us."""
+    for line in read_text("/proc/stat").splitlines():
+        name, _, count = line.partition(" ")
+        if name == "procs_running":
+            states = (
+                read_text(path).rpartition(")")[2].split() for path in glob("/proc/%d/task/*/stat" % os.getppid())
+            )
+            return max(0, int(count) - 1 - sum(fields[:1] == ["R"] for fields in states))
+    return None
 
 
 def addresses() -> List[str]:

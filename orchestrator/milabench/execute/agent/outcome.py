@@ -35,6 +35,7 @@ class StepLedger:
         self.is_server = is_server
         self.is_serving = False
         self.measurements = 0
+        self.unusable = 0  # observations that are no number, until there is one
         self.warmups = 0
         self.records = 0
         self.lines = 0
@@ -83,6 +84,8 @@ class StepLedger:
             return StepOutcome(
                 "failed", "exit", "it ended before %s" % ("its client" if self.is_serving else "it was ready")
             )
+        if self.unusable and not self.measurements:
+            return StepOutcome("failed", "invalid", "none of its %d observations is a number" % self.unusable)
         if self.needs_data and not self.measurements:
             return StepOutcome("failed", "no-data", "it ended well but made no observation")
         return StepOutcome("passed", None, "")

@@ -19,6 +19,7 @@ PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
 RECORD_BYTES = 1 << 26  # longer records are refused
 RECORD_START = b'{"event":'
 EVENT_NAME = re.compile(rb'\{"event": ?"(\w+)"')
+NO_RATE = re.compile(rb'"rate": ?(null|NaN|-|Infinity|0(\.0*)?[,}])')
 WARMUP = re.compile(rb'"warmup": ?true')
 # What the instruments record about every process: not a measurement of the benchmark.
 PROCESS_METRIC = re.compile(rb'"metric": ?"(first_step|compile|host_memory_peak|memory_(allocated|reserved)_peak)"')
@@ -262,7 +263,9 @@ class ObservationConnection(Source):
                     ledger.measurements += PROCESS_METRIC.search(line) is None
                 elif b'"rate":' in line:
                     ledger.warmups += WARMUP.search(line) is not None
-                    ledger.measurements += 1
+                    is_unusable = NO_RATE.search(line) is not None
+                    ledger.unusable += is_unusable
+                    ledger.measurements += not is_unusable
             elif kind[1] == b"error":
                 with contextlib.suppress(ValueError, KeyError, AttributeError):
                     error = json.loads(line.decode("utf-8", "replace"))["data"]

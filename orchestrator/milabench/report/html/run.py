@@ -33,9 +33,10 @@ def sentence(summary: Summary) -> str:
     """Return the run in one sentence: what passed, on which devices, the score and its caveats."""
     benches = [bench for bench in summary.benchmarks if bench.outcome != "skipped"]
     passed = sum(bench.outcome == "passed" for bench in benches)
+    valid = sum(bench.validity == "valid" for bench in benches)
     devices = dict(model.system_lines(summary)).get("devices", "")
-    clauses = [f"{passed} of {len(benches)} benchmarks passed" + (f" on {devices}" if devices else "")]
-    has_score = summary.ab is None and summary.score.value is not None
+    clauses = [f"{passed} of {len(benches)} benchmarks passed, {valid} valid" + (f" on {devices}" if devices else "")]
+    has_score = model.shown_score(summary) is not None
     clauses.append(f"score{'' if has_score else ':'} {model.score_line(summary)}")
     counts = Counter(bench.validity for bench in benches)
     clauses += [f"{counts[word]} {word}" for word in ("suspect", "invalid") if word in counts]
@@ -72,8 +73,8 @@ def _tiles(summary: Summary) -> list[Markup]:
     is_complete = counted == planned and counted > 0
     failed = sum(model.not_passed(bench) for bench in summary.benchmarks)
     doubtful = sum(bench.validity in ("suspect", "invalid") for bench in summary.benchmarks)
-    score = "none" if summary.ab is not None else model.format_number(summary.score.value) or "none"
-    interval = summary.score.ci95
+    shown = model.shown_score(summary)
+    score, interval = model.format_number(shown) or "none", summary.score.ci95 if shown is not None else None
     reach = f"95 % from {' to '.join(map(model.format_number, interval))}" if interval else "no interval"
     what = f"relative to {summary.score.reference}" if summary.score.reference else "raw rates, no reference"
     covered = "benchmarks" if counted == planned else "INCOMPLETE"
@@ -81,11 +82,11 @@ def _tiles(summary: Summary) -> list[Markup]:
     ending = "run ended" if summary.is_ended else "CUT OFF or still going"
     is_good = summary.verdict == "passed" and summary.is_ended
     return [
-        tile("score", score, f"{reach}; {what}", kind="good" if is_complete else "doubt"),
+        tile("score", score, f"{reach}; {what}", kind="good" if is_complete and not doubtful else "doubt"),
         tile("counted in the score", f"{counted} of {planned}", covered, kind="good" if is_complete else "bad"),
         tile("steps that did not pass", failed, "see below" if failed else "none", kind="bad" if failed else "good"),
         tile("suspect or invalid", doubtful, marked, kind="doubt" if doubtful else "good"),
-        tile("verdict", summary.verdict, ending, kind="good" if is_good else "bad"),
+        tile("verdict", summary.verdict, ending, kind="bad" if not is_good else "doubt" if doubtful else "good"),
     ]
 
 

@@ -1,0 +1,27 @@
+"""What others did on a machine when a run began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from milabench.events.json_access import as_mapping
+from milabench.events.numbers import finite_number
+
+LEAST_BUSY = 0.5  # threads
+
+
+def busy_text(node: Mapping[str, Any]) -> str:
+    """Return what others did on a node of a plan's system, as the agent found it; empty when they did nothing.
+
+    Both must say so: the threads that were runnable at that moment, which may have been a blink, and the load of the last
+    minute, in which an installation may just have ended.
+    """
+    details = as_mapping(node.get("details"))
+    load, runnable = details.get("load"), finite_number(details.get("runnable")) or 0.0
+    last_minute = (finite_number(load[0]) if isinstance(load, list | tuple) and load else None) or 0.0
+    if min(last_minute, runnable) < LEAST_BUSY:
+        return ""
+    count = as_mapping(node.get("cpu")).get("count")
+    threads = "1 thread of others runs" if runnable == 1 else f"{runnable:g} threads of others run"
+    return f"{threads} on {count} processors (load {last_minute:.2f})"

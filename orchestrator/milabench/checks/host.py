@@ -1,0 +1,122 @@
+"""Was the host ours while the step measured: did others use its processors, or did it lack memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from milabench.checks.check import Check, StepContext
+from milabench.events.model import Data, StepEvent, Verdict
+from milabench.events.numbers import finite_number
+from milabench.events.readings import NAN, Span, growth
+
+# methodology.md, 1.5: of our processors' time, of our own use, and of the window.
+MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
+# Of two readings and what is interpolated from them, chance decides.
+LEAST_READINGS = 3
+# Counters of a `process` record and of `host` in it, in seconds but for the last.
+_OF_PROCESS = ("cpu_s", "run_delay_s")
+_OF_HOST = ("busy_s", "ours_s", "steal_s", "swap_bytes")
+_PRESSURES = ("cpu", "memory", "io")
+
+
+class ContendedCheck(Check):
+    """Warns when others used the step's processors, it waited for one because of them, or memory was short in the window.
+
+    Foreign is the work on the processors that the step may use, less that of the process trees of its group; instances
+    are not foreign to each other. What the step itself has waited counts as far as foreign work and steal explain it: a
+    program with more threads than processors waits for itself.
+    """
+
+    name = "contended"
+    doc = (
+        "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
+        "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
+        "judged; readings that end within it: `sensor-lost`"
+    )
+    severities = ("warn",)
+    reason = "contended"
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(context, settings)
+        self._time = array("d")
+        self._processors = 0.0
+        self._counters = {name: array("d") for name in (*_OF_PROCESS, *_OF_HOST, *_PRESSURES)}
+
+    def observe(self, event: StepEvent) -> None:
+        """Take a reading of the step's processes and their host into account."""
+        super().observe(event)
+        process = event.data.get("process") if isinstance(event, Data) else None
+        host = process.get("host") if isinstance(process, Mapping) else None
+        time = finite_number(event.data.get("time")) if isinstance(event, Data) else None
+        if not isinstance(process, Mapping) or not isinstance(host, Mapping) or time is None:
+            return
+        pressures = host.get("pressure_s")
+        self._time.append(time)
+        self._processors = finite_number(host.get("processors")) or self._processors
+        for names, counters in (
+            (_OF_PROCESS, process),
+            (_OF_HOST, host),
+            (_PRESSURES, pressures if isinstance(pressures, Mapping) else {}),
+        ):
+            for name in names:
+                value = finite_number(counters.get(name))
+                self._counters[name].append(NAN if value is None else value)
+
+    def verdict(self) -> Verdict:
+        """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
+        # Without a window the number is of the whole step.
+        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
+        start, stop = window
+        count = sum(start <= time <= stop for time in self._time)
+        if count < LEAST_READINGS or not self._processors:
+            return self.passed({"readings": count})
+        used = {name: self._per_second(name, window) for name in self._counters}
+        busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
+        if busy is None or ours is None or own is None:
+            return self.warning("the processors were not read in the whole window", {"readings": count})
+        foreign, stolen = max(0.0, busy - ours), used["steal_s"] or 0.0
+        share, delay, swapped = (foreign + stolen) / self._processors, used["run_delay_s"], used["swap_bytes"]
+        waited = None if delay is None else min(delay, foreign + stolen)
+        numbers: dict[str, Any] = {
+            "readings": count,
+            "processors": self._processors,
+            "foreign": foreign,
+            "stolen": stolen,
+            "share": share,
+            "own": own,
+            "run_delay": delay,
+            "waited": waited,
+            "swapped_MiB": None if swapped is None else swapped * (stop - start) / 2**20,
+            "pressure": {name: used[name] for name in _PRESSURES},
+        }
+        # Of a processor at least: a program that mostly sleeps waits for each wake-up, also where nobody else is.
+        is_contended = share > MOST_FOREIGN or (waited or 0.0) > MOST_WAITED * max(1.0, own)
+        if is_contended or (used["memory"] or 0.0) > MOST_LACKED:
+            return self.warning(_message(numbers), numbers)
+        return self.passed(numbers)
+
+    def _per_second(self, name: str, window: Span) -> float | None:
+        grown = growth(self._time, self._counters[name], window)
+        return None if grown is None else max(0.0, grown) / (window[1] - window[0])
+
+    def reason_for(self, verdict: Verdict) -> str | None:
+        """Return `sensor-lost` where nothing is known of a part of the window."""
+        reason = super().reason_for(verdict)
+        return reason if reason is None or "share" in verdict.numbers else "sensor-lost"
+
+
+def _message(numbers: Mapping[str, Any]) -> str:
+    parts = [
+        f"others used {numbers['foreign']:.2f} of our {numbers['processors']:g} processors"
+        + (f", {numbers['stolen']:.2f} were stolen" if numbers["stolen"] >= 0.005 else "")
+        + f" ({numbers['share']:.1%})"
+    ]
+    if numbers["waited"] is not None:
+        parts.append(f"we waited for one {numbers['waited']:.2f} of the time and used {numbers['own']:.2f}")
+    if numbers["pressure"]["memory"]:
+        parts.append(f"memory was short in {numbers['pressure']['memory']:.1%} of the time")
+    if numbers["swapped_MiB"]:
+        parts.append(f"{numbers['swapped_MiB']:.0f} MiB were swapped")
+    return "; ".join(parts)

@@ -1,0 +1,236 @@
+"""The number of a launch against the program's own clock: trainings of every kind under the real runner and agent.
+
+The programs stamp their steps by themselves (tests/truth/programs/own_clock.py); what is expected here is made of those stamps
+and of the window that the records declare, and of nothing that the analysis computed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import ROOT, milabench_in
+
+# One environment, and one run of all programs.
+pytestmark = pytest.mark.e2e
+
+HERE = Path(__file__).parent
+LOCKS = {"torch": "sft", "sklearn": "digits", "jax": "flax"}  # of the benchmarks that use the same libraries
+CLOSE = 0.01
+# What a busy machine does to a number is no fault of the number; it makes observing dearer, too.
+OF_THE_HOST = {"contended", "stalled", "no-steady-state", "overhead"}
+# What a program leaves between its steps is said of it, in the same number.
+REASONS = {"loader_workers": {"gaps"}, "validation": {"gaps"}}
+LATE = {"accumulation", "trainer", "lightning"}  # their steps end with a call, and the program goes on after it
+PROGRAMS = (
+    "torch_loop",
+    "loader_workers",
+    "iterable_dataset",
+    "accumulation",
+    "validation",
+    "declared",
+    "trainer",
+    "lightning",
+    "accelerated",
+    "jax",
+    "sklearn",
+    "two_ranks",
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step by the program's own clock, in ns."""
+
+    since: int
+    until: int
+    items: float
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """What one process wrote down: its steps in order, and what it did that it takes for no part of its work."""
+
+    begun: int
+    steps: Sequence[Step]
+    pauses: Sequence[Step]
+    stamps_late: bool
+
+    def during(self, since: int, until: int) -> Achieved:
+        """What was done in this time: the steps that ended in it, on the clock from the end of the step before the first.
+
+        The instruments see the end of a step after the program does, or a little before it: where it `stamps_late`.
+        """
+        near = statistics.median(step.until - step.since for step in self.steps) / 4 if self.stamps_late else 0
+        numbers = [number for number, step in enumerate(self.steps) if since < step.until - near <= until]
+        begin = self.steps[numbers[0] - 1].until if numbers[0] else self.begun
+        end = self.steps[numbers[-1]].until
+        paused = sum(max(0, min(end, one.until) - max(begin, one.since)) for one in self.pauses)
+        return Achieved(sum(self.steps[number].items for number in numbers), (end - begin) / 1e9, paused / 1e9)
+
+
+@dataclass(frozen=True)
+class Achieved:
+    """Items, and the seconds they took; of these so many were spent on what is no part of the work."""
+
+    items: float
+    seconds: float
+    paused: float
+
+
+def stamps_of(path: Path, stamps_late: bool) -> Stamps:
+    """Read what a process wrote."""
+    first, *rows = (line.split() for line in path.read_text().splitlines())
+    lines = [(what, int(since), int(until)) for what, since, until in rows]
+    return Stamps(
+        begun=int(first[1]),
+        steps=[Step(since, until, float(what)) for what, since, until in lines if what != "pause"],
+        pauses=[Step(since, until, 0) for what, since, until in lines if what == "pause"],
+        stamps_late=stamps_late,
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """The run, and what it left below its base."""
+
+    base: Path
+    folder: Path
+    benches: Mapping[str, Mapping[str, Any]]
+    without: Mapping[str, str]
+
+    def bench(self, name: str) -> Mapping[str, Any]:
+        """What the report says of a program."""
+        if name in self.without:
+            pytest.skip(self.without[name])
+        bench = self.benches[name]
+        assert bench["outcome"] == "passed", bench["failures"]
+        return bench
+
+    def rate(self, name: str) -> Mapping[str, Any]:
+        """What it says of the launch."""
+        (rate,) = [metric for metric in self.bench(name)["metrics"] if metric["metric"] == "rate"]
+        return rate
+
+    def stamps(self, name: str) -> list[Stamps]:
+        """Those of each rank."""
+        return [stamps_of(path, name in LATE) for path in sorted((self.base / "data" / name).glob("stamps.*.txt"))]
+
+    def records(self, name: str, rank: int) -> tuple[dict[str, int], list[Mapping[str, Any]]]:
+        """The window that a rank declared, and its observations, as they are in the file."""
+        (path,) = [path for path in self.folder.glob("*.data") if path.name.split(".")[0] == name]
+        lines = [
+            json.loads(line)["data"]
+            for line in path.read_text().splitlines()
+            if '"t0_ns"' in line or '"window"' in line
+        ]
+        windows = [data["window"] for data in lines if isinstance(data.get("window"), dict) and data["task"] == "train"]
+        seen = [data for data in lines if "t0_ns" in data and data["task"] == "train" and data.get("rank", 0) == rank]
+        seen.sort(key=lambda data: data["t0_ns"])
+        first_ns = next(data["t0_ns"] for data in seen if not data.get("warmup"))
+        # Nothing in the records says whose window it is but when it began.
+        window = min(windows, key=lambda window: abs(window["start_ns"] - first_ns))
+        return {"since": window["start_ns"], "until": window["stop_ns"]}, seen
+
+    def counted(self, name: str, rank: int) -> dict[str, int]:
+        """The time of the observations that are in the number: those after the warm-up that the report names."""
+        rate = self.rate(name)
+        _, seen = self.records(name, rank)
+        (total,) = [total for total in rate["totals"] if total["rank"] == rank]
+        steps, first = 0, 0
+        while steps < rate["warm_up_steps"]:
+            steps += seen[first].get("steps", 1)
+            first += 1
+        chosen = seen[first : first + total["observations"]]
+        before = seen[first - 1]
+        return {"since": before["t0_ns"] + before["host_ns"], "until": chosen[-1]["t0_ns"] + chosen[-1]["host_ns"]}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """All programs, run once in one environment. lightning is in no lock of ours: it comes from the registry, if that has it."""
+    folder = tmp_path_factory.mktemp("truth")
+    shutil.copy(HERE / "suite.yaml", folder)
+    for name, bench in LOCKS.items():
+        shutil.copytree(HERE / "programs", folder / name)
+        for file in ("requirements.in", "requirements.cpu.txt"):
+            shutil.copy(ROOT / "benchmarks" / bench / file, folder / name)
+    base = folder / "base"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
+    milabench = milabench_in({**kept, "MILABENCH_BASE": str(base), "MILABENCH_LOCK_DIR": str(folder / "locks")})
+    suite = ("--config", str(folder / "suite.yaml"))
+    installed = milabench("install", *suite)
+    assert installed.code == 0, installed.err
+    without = {}
+    words = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(base / "venv" / "truth" / "bin" / "python"),
+        "install",
+        "--quiet",
+    ]
+    if subprocess.run([*words, "lightning"], capture_output=True, check=False).returncode:
+        without["lightning"] = "the package index has no lightning that fits this environment"
+    milabench("run", *suite, *(word for name in without for word in ("--exclude", name)))
+    (run,) = (base / "runs").iterdir()
+    benches = {bench["bench"]: bench for bench in json.loads(milabench("report", "--json").out)["benchmarks"]}
+    yield Place(base, run, benches, without)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_number_is_items_over_the_wall_clock_of_the_program_itself(place: Place, name: str) -> None:
+    rate = place.rate(name)
+    ranks = place.stamps(name)
+    assert len(ranks) == len(rate["totals"])
+    achieved = [own.during(**place.counted(name, rank)) for rank, own in enumerate(ranks)]
+    seconds = max(each.seconds - (each.paused if name == "declared" else 0) for each in achieved)
+    assert rate["value"] == pytest.approx(sum(each.items for each in achieved) / seconds, rel=CLOSE)
+    assert place.bench(name)["perf"] == rate["value"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_item_of_the_window_is_counted_once(place: Place, name: str) -> None:
+    rate = place.rate(name)
+    counted = in_windows = 0.0
+    for rank, own in enumerate(place.stamps(name)):
+        window, seen = place.records(name, rank)
+        (total,) = [total for total in rate["totals"] if total["rank"] == rank]
+        assert total["items"] == own.during(**place.counted(name, rank)).items
+        within_window = own.during(**window).items
+        middles = [(one["t0_ns"] + one["host_ns"] / 2, one["n"]) for one in seen if not one.get("warmup")]
+        # Ranks that agree on their end make a step or two after the window.
+        assert sum(n for middle, n in middles if middle < window["until"]) == within_window
+        counted += total["items"]
+        in_windows += within_window
+    assert counted + rate.get("left_out", 0) == in_windows
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_short_window_is_the_only_doubt(place: Place, name: str) -> None:
+    assert set(place.bench(name)["reasons"]) - OF_THE_HOST == {"short"} | REASONS.get(name, set())
+
+
+def test_what_was_declared_is_left_out_and_named_with_its_share(place: Place) -> None:
+    rate = place.rate("declared")
+    achieved = place.stamps("declared")[0].during(**place.counted("declared", 0))
+    assert rate["pauses"] == {"validation": pytest.approx(achieved.paused / achieved.seconds, rel=0.02)}
+    assert rate["value"] > 1.2 * achieved.items / achieved.seconds
+
+
+def test_what_was_not_declared_is_in_the_number(place: Place) -> None:
+    rate = place.rate("validation")
+    assert rate["pauses"] == {}
+    assert rate["steps_rate"] > 1.2 * rate["value"]

@@ -1,0 +1,132 @@
+"""The check of the host, by readings whose answer is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from milabench.checks.check import StepContext
+from milabench.checks.host import ContendedCheck
+from milabench.events.model import Data, Event, Verdict
+
+START, STOP = 1000.3, 1030.6  # between two readings, as always
+
+
+def readings(count: int = 34, first: float = 999.0, *, processors: int = 4, **used: float) -> list[Event]:
+    """One a second; what each counter grows by a second: `own`, `siblings`, `foreign`, `steal`, `delay`, `memory`."""
+    ours = used.get("own", 0.0) + used.get("siblings", 0.0)
+    events: list[Event] = []
+    for second in range(count):
+        host: dict[str, Any] = {
+            "processors": processors,
+            "busy_s": 50 + second * (ours + used.get("foreign", 0.0)),
+            "ours_s": 50 + second * ours,
+            "steal_s": second * used.get("steal", 0.0),
+            "pressure_s": {"cpu": 0.0, "memory": second * used.get("memory", 0.0), "io": 0.0},
+            "swap_bytes": 0,
+        }
+        process: dict[str, Any] = {"cpu_s": 7 + second * used.get("own", 0.0), "host": host}
+        if "delay" in used:
+            process["run_delay_s"] = second * used["delay"]
+        events.append(Data(step="s", data={"task": "main", "process": process, "time": first + second}))
+    return events
+
+
+def judged(*events: Event, start: float = START, stop: float = STOP) -> Verdict:
+    check = ContendedCheck(StepContext(step="s"))
+    window = {"start": start, "stop": stop, "start_ns": 1, "stop_ns": 2}
+    for event in (*events, Data(step="s", data={"task": "train", "window": window})):
+        check.observe(event)
+    return check.verdict()
+
+
+def test_an_idle_host_passes_with_its_numbers() -> None:
+    said = judged(*readings(own=3.9, foreign=0.03))
+    assert said.verdict == "pass"
+    assert said.numbers["foreign"] == pytest.approx(0.03)
+    assert said.numbers["own"] == pytest.approx(3.9)
+    assert said.numbers["share"] == pytest.approx(0.03 / 4)
+
+
+@pytest.mark.parametrize(("foreign", "verdict"), [(0.079, "pass"), (0.081, "warn")])
+def test_others_may_use_two_percent_of_our_processors(foreign: float, verdict: str) -> None:
+    assert judged(*readings(own=2.0, foreign=foreign)).verdict == verdict
+
+
+def test_stolen_time_counts_as_that_of_others() -> None:
+    said = judged(*readings(own=2.0, foreign=0.05, steal=0.05))
+    assert (said.verdict, said.message) == (
+        "warn",
+        "others used 0.05 of our 4 processors, 0.05 were stolen (2.5%)",
+    )
+
+
+def test_instances_of_the_group_are_not_foreign_to_each_other() -> None:
+    assert judged(*readings(own=1.0, siblings=2.9)).verdict == "pass"
+
+
+def test_waiting_for_others_counts_against_what_we_used_ourselves() -> None:
+    """One foreign process on one of 64 processors: 1.6 % of the machine, but half of a program of one thread."""
+    said = judged(*readings(processors=64, own=0.5, foreign=0.5, delay=0.5))
+    assert said.verdict == "warn"
+    assert said.numbers["share"] < 0.02
+    assert (
+        said.message == "others used 0.50 of our 64 processors (0.8%); we waited for one 0.50 of the time and used 0.50"
+    )
+    assert judged(*readings(processors=64, own=1.0, foreign=0.5, delay=0.01)).verdict == "pass"
+
+
+def test_a_program_that_mostly_sleeps_may_wait_for_each_wake_up() -> None:
+    assert judged(*readings(processors=64, own=0.05, foreign=0.1, delay=0.005)).verdict == "pass"
+
+
+def test_a_program_that_waits_for_its_own_threads_is_not_contended() -> None:
+    said = judged(*readings(processors=64, own=63.0, foreign=0.5, delay=60.0))
+    assert said.verdict == "pass"
+    assert said.numbers["run_delay"] == pytest.approx(60.0)
+    assert said.numbers["waited"] == pytest.approx(0.5)
+
+
+def test_lack_of_memory_is_named() -> None:
+    said = judged(*readings(own=3.0, memory=0.1))
+    assert said.verdict == "warn"
+    assert said.message.endswith("memory was short in 10.0% of the time")
+
+
+def test_what_lies_outside_the_window_does_not_count() -> None:
+    """Others stop just as the window begins; the readings do not stand at its ends."""
+    quiet = readings(40, first=999.8, own=2.0)
+    for second, event in enumerate(quiet):
+        event.data["process"]["host"]["busy_s"] += 4.0 * min(0, second - 1)  # type: ignore[union-attr]
+    said = judged(*quiet, start=1000.8)
+    assert (said.verdict, said.numbers["foreign"]) == ("pass", pytest.approx(0, abs=1e-9))
+
+
+def test_a_step_without_a_window_is_judged_as_a_whole() -> None:
+    check = ContendedCheck(StepContext(step="s"))
+    assert check.verdict().numbers == {"readings": 0}
+    for event in readings(20, own=1.0, foreign=0.5):
+        check.observe(event)
+    said = check.verdict()
+    assert (said.verdict, said.numbers["foreign"]) == ("warn", pytest.approx(0.5))
+
+
+def test_a_window_between_two_readings_is_not_judged_and_says_so() -> None:
+    said = judged(*readings(own=1.0, foreign=3.0), stop=START + 1.9)
+    assert (said.verdict, said.numbers) == ("pass", {"readings": 2})
+    assert judged(*readings(own=1.0, foreign=3.0), stop=START + 2.9).verdict == "warn"
+
+
+def test_a_monitor_that_ended_within_the_window_leaves_it_unknown_whose_the_rest_was() -> None:
+    said = judged(*readings(10, own=1.0))
+    assert (said.verdict, said.message) == ("warn", "the processors were not read in the whole window")
+    assert ContendedCheck(StepContext(step="s")).reason_for(said) == "sensor-lost"
+    assert judged().numbers == {"readings": 0}
+
+
+@pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])
+def test_odd_readings_are_no_readings(odd: Any) -> None:
+    events = [Data(step="s", data={"process": {"cpu_s": 1, "host": odd}, "time": 1000.0 + s}) for s in range(40)]
+    assert judged(*events).verdict == "pass"
