@@ -28,7 +28,8 @@ BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 MOST_COMPLEX = 20
 # Names that say nothing about what they hold; nox, of 3,500 lines, has 23 of the first and none of the second.
 CATCH_ALL = ("found", "told", "said")
-# Every verb's click command is `command`, every program's entry is `main`, and every report format renders.
+# Every verb's click command is `command`, every program's entry is `main`, and every report format renders; a pause is declared
+# by a probe or in the program.
 SHARED_NAMES = frozenset({"command", "main", "pause", "render", "render_comparison"})
 
 
