@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
     from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
-    from milabench.workflow.session import Session
+    from milabench.workflow.options import Session
 
 ALL_DEFAULTS = Extent()
 

@@ -24,8 +24,8 @@ from milabench.execute.detach import LOG
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, holder_of
 from milabench.plan.model import Plan, SkippedBench, Step
+from milabench.workflow.options import Reporter, Session
 from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_counts
-from milabench.workflow.session import Reporter, Session
 
 LOOK_EVERY_S = 0.3
 _LATEST = 1 << 16  # bytes of a step's records that are read when it is already running
