@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
-from milabench.events.numbers import LARGEST, SMALLEST
+from milabench.events.values import LARGEST, SMALLEST
 
 Direction = Literal["higher", "lower", "none"]
 

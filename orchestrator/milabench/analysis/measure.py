@@ -19,10 +19,9 @@ from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, Window, latency, later_half, part_of
 from milabench.events import model
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
-from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
 from milabench.events.reasons import Reason
-from milabench.events.sanitize import one_line
+from milabench.events.values import SMALLEST, finite_number, one_line, whole
 
 Direction = Literal["higher", "lower", "none"]
 

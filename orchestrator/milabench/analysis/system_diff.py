@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from milabench.analysis.compare import Comparison, System
-from milabench.events.json_access import as_mapping, mappings_in
+from milabench.events.values import as_mapping, mappings_in
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
 _NEAREST_FIRST: tuple[Area, ...] = get_args(Area)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import base_option, terminal_session
 from milabench.errors import DONE, STEPS_FAILED, UNREACHABLE
 
 

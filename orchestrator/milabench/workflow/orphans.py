@@ -15,8 +15,8 @@ from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import RemoteHost, connect_all, node_marker
 from milabench.execute.ssh import Address
+from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import all_runs
-from milabench.workflow.session import Session
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, U
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.files import base_folder, read_file
-from milabench.workflow.options import CompareRequest, ReportRequest
+from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.report_inputs import (
     ReportSource,
     WeightProfile,
@@ -28,7 +28,6 @@ from milabench.workflow.report_inputs import (
     read_profile,
     require_known_names,
 )
-from milabench.workflow.session import Session
 from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.estimate import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
+from milabench.workflow.options import Session
 from milabench.workflow.orphans import dead_orchestrators, on_each_machine, remote_process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import last_attempt
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
-from milabench.workflow.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
