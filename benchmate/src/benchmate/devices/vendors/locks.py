@@ -59,6 +59,14 @@ class DeviceLocks:
             os.pwrite(fd, json.dumps(about).encode() + b"\n", 0)
             self._held[name] = fd
 
+    def release(self) -> None:
+        """Let go of all, also where a stray process has inherited the descriptor."""
+        for fd in self._held.values():
+            # Closing alone would leave the lock with whoever has inherited it.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+        self._held.clear()
+
     def _open(self, name: str) -> int:
         path = os.path.join(self._folder(), re.sub(r"[^A-Za-z0-9_.+-]", "_", name) + ".lock")
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
