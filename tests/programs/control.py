@@ -40,7 +40,7 @@ async def main(base, run_id, steps, settings):
     async with local_node(run_id, grace_s=settings["grace_s"], locks=Path(locks) if locks else None) as node:
         await node.cpu_s()
         tell("agent", node._link.hello.result()["pid"], node._link.hello.result()["folder"])
-        done = await execute(plan, {"local": node}, writer, progress, ExecutionSettings(**settings, retry=retry))
+        done = await execute(plan, {"local": node}, writer, progress, ExecutionSettings(retry=retry, **settings))
     tell("done", "interrupted" if done.interrupted else "finished", json.dumps(done.overhead.to_json()))
 
 

@@ -31,16 +31,7 @@ Direction = Literal["higher", "lower", "none"]
 Basis = Literal["ratio-of-totals", "compat", "metric", "warm-up"]
 
 _MIB = 2**20
-_BYTES = {
-    "B": 1.0,
-    "bytes": 1.0,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-}
+_BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 
 # Which memory figure is "the" peak, best first: what the program's allocator held; what the device was seen to hold,
 # other programs' memory included; what the processes held on the host.

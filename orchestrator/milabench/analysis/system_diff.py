@@ -106,10 +106,7 @@ def _environment(system: System, bench: str) -> dict[str, str]:
     group = str(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
     lock = as_mapping(system.manifest.get("locks")).get(group)
     program = as_mapping(system.manifest.get("programs")).get(bench)
-    return {
-        **({"lock file": str(lock)[:12]} if lock else {}),
-        **({"program": str(program)[:12]} if program else {}),
-    }
+    return {**({"lock file": str(lock)[:12]} if lock else {}), **({"program": str(program)[:12]} if program else {})}
 
 
 def _first_step(system: System, bench: str) -> Mapping[str, Any]:

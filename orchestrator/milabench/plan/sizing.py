@@ -200,7 +200,7 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
 
     The files of milabench 1.3 are read too: the list below `observations`, amounts such as `37702.5 MiB`, `perf`.
     """
-    # Here: a node on which environments are built has Python and no package, YAML among them.
+    # Not on top: environments are built on machines that have no YAML reader (execute/remote_install.py).
     from milabench.config.yaml_reader import decode_text, parse_document
 
     text = decode_text(content, name)

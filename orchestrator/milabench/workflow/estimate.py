@@ -59,16 +59,13 @@ class BudgetedPlan:
             for name, number in self.replicates.items()
             if number.is_capped
         ]
-        return [_headline("estimate of the pilot" if is_pilot else "estimate", self.estimate), *cut]
-
-
-def _headline(what: str, estimate: PlanEstimate) -> str:
-    unknown = _names(estimate.unknown)
-    if not estimate.runs:
-        return f"{what}: unknown; no run below this base has passed with {unknown}"
-    rest = f"; unknown: {unknown}" if estimate.unknown else ""
-    hours = f"{estimate.device_hours:.2g} device-hours"
-    return f"{what}: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}"
+        what, estimate = "estimate of the pilot" if is_pilot else "estimate", self.estimate
+        unknown = _names(estimate.unknown)
+        if not estimate.runs:
+            return [f"{what}: unknown; no run below this base has passed with {unknown}", *cut]
+        rest = f"; unknown: {unknown}" if estimate.unknown else ""
+        hours = f"{estimate.device_hours:.2g} device-hours"
+        return [f"{what}: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}", *cut]
 
 
 def _names(names: Sequence[str]) -> str:

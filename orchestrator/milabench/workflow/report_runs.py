@@ -20,14 +20,7 @@ from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.files import base_folder, read_file
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
-from milabench.workflow.report_inputs import (
-    ReportSource,
-    WeightProfile,
-    find_report_source,
-    read_costs,
-    read_profile,
-    require_known_names,
-)
+from milabench.workflow.report_inputs import ReportSource, WeightProfile, find_report_source, read_costs, read_profile
 from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:
@@ -57,7 +50,7 @@ def render_report(request: ReportRequest, format_name: str, session: Session) ->
         runs = [find_run(folder, name) for name in request.runs] or [latest_run(folder)]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
-    require_known_names(profile, summaries)
+    profile.require_known(summaries)
     if profile.weights is not None:
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
     if request.score == "compat":
@@ -184,7 +177,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
         )
         for name, source in zip(system_names, sources, strict=True)
     ]
-    require_known_names(profile, [source.summary for source in sources])
+    profile.require_known([source.summary for source in sources])
     comparison = compare_systems(
         systems, margin=request.margin, per=request.per, weights=profile.weights, work=profile.work
     )
