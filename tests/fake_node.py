@@ -10,7 +10,6 @@ from typing import Literal
 
 from milabench.events.model import OutcomeName, Why
 from milabench.execute.api import (
-    BarrierEvent,
     Emit,
     Frame,
     Holder,
@@ -20,6 +19,7 @@ from milabench.execute.api import (
     StepRequest,
     Waiting,
 )
+from milabench.execute.start_barrier import BarrierEvent
 
 
 @dataclass(slots=True)

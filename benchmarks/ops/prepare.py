@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from benchmate.ops.base import OpsError
 from benchmate.ops.benchmark import resolved
-from benchmate.ops.errors import OpsError
 from benchmate.ops.suite import configured
 from benchmate.session import current
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from milabench.errors import RecordError as RecordError
     from milabench.errors import Unreachable as Unreachable
     from milabench.errors import UsageError as UsageError
-    from milabench.workflow.session import CollectingReporter as CollectingReporter
-    from milabench.workflow.session import Reporter as Reporter
+    from milabench.workflow.options import CollectingReporter as CollectingReporter
+    from milabench.workflow.options import Reporter as Reporter
 
 _PUBLIC = {
     "milabench.api": (
@@ -46,7 +46,7 @@ _PUBLIC = {
         "PlanResult",
     ),
     "milabench.bench.api": ("Benchmark", "PyPI", "Git"),
-    "milabench.workflow.session": ("Reporter", "CollectingReporter"),
+    "milabench.workflow.options": ("Reporter", "CollectingReporter"),
     "milabench.errors": (
         "MilabenchError",
         "ConfigError",

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from milabench.errors import UsageError
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.report.registry import FORMATS
-from milabench.workflow.options import CompareRequest, Extent, SuiteOptions
-from milabench.workflow.session import CollectingReporter, Reporter, Session
+from milabench.workflow.options import CollectingReporter, CompareRequest, Extent, Reporter, Session, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from milabench.execute.agent.orphans import sweep_orphans
+
 SECOND = 1_000_000_000
 
 
@@ -217,14 +219,6 @@ def test_what_it_used_is_counted(agent: Any) -> None:
     assert said["agent_cpu_s"] > 0
 
 
-def test_a_signal_reaches_the_group(agent: Any) -> None:
-    agent.start("sh", "-c", "trap 'echo usr; exit 0' USR1; echo up; while :; do sleep 0.05; done")
-    assert agent.printed() == "up"
-    assert agent.ask("signal", step="s", signal="USR1")["ok"]
-    agent.end_of()
-    assert agent.text() == "up\nusr\n"
-
-
 # ------------------------------------------------------------------------------------- nothing is left
 
 
@@ -302,15 +296,14 @@ def test_a_signal_to_the_agent_ends_everything(agent: Any, number: int, gone: Ca
 
 
 def test_a_killed_agent_takes_the_leader_along_and_a_sweep_the_rest(
-    agent: Any, agents: Callable[..., Any], wait_until: Callable[..., Any], gone: Callable[[int], bool]
+    agent: Any, wait_until: Callable[..., Any], gone: Callable[[int], bool]
 ) -> None:
     agent.program("tree.py", "wait")
     pids = pids_of(agent)
     folder = Path(agent.hello["folder"])
     agent.kill()
     wait_until(lambda: gone(pids["leader"]))
-    other = agents()
-    answer = other.ask("sweep", marker=agent.run_id, grace_s=0.3)["answer"]
+    answer = sweep_orphans([agent.run_id], 0.3)
     assert answer["left"] == []
     assert {one["pid"] for one in answer["ended"]} >= {pids["daemon"], pids["setsid"], pids["deaf"]}
     assert [name for name, pid in pids.items() if not gone(pid)] == []
@@ -327,9 +320,9 @@ def test_an_agent_removes_what_a_killed_one_left_and_nothing_of_a_living_one(
     assert [Path(folder).exists() for folder in folders] == [False, True]
 
 
-def test_a_sweep_spares_other_runs(agent: Any, agents: Callable[..., Any]) -> None:
+def test_a_sweep_spares_other_runs(agent: Any) -> None:
     agent.start("sleep", "600")
-    assert agents().ask("sweep", marker="another run")["answer"] == {"ended": [], "left": []}
+    assert sweep_orphans(["another run"], 5.0) == {"ended": [], "left": []}
     assert "s" not in agent.ended
 
 
@@ -625,7 +618,7 @@ def test_two_agents_cannot_hold_one_device(agents: Callable[..., Any]) -> None:
     (holder,) = reply["holders"]
     assert (holder["name"], holder["run"], holder["pid"]) == ("cuda-2", first.run_id, first.process.pid)
     assert second.ask("lock", devices=["cuda-3"])["ok"]
-    first.ask("unlock")
+    first.let_go()
     assert second.ask("lock", devices=["cuda-2", "cuda-3"])["ok"]
 
 
@@ -649,13 +642,5 @@ def test_a_device_is_held_as_long_as_a_process_of_the_step_lives(agents: Callabl
     pids_of(first)
     first.kill()
     assert not second.ask("lock", devices=["cuda-1"])["ok"]
-    second.ask("sweep", marker=first.run_id, grace_s=0.3)
+    sweep_orphans([first.run_id], 0.3)
     assert second.ask("lock", devices=["cuda-1"])["ok"]
-
-
-def test_facts_are_told_without_stopping_the_supervision(agent: Any, tmp_path: Path) -> None:
-    answer = agent.ask("facts", disk=[str(tmp_path / "new" / "folder")])["answer"]
-    assert answer["cpu"]["count"] >= 1
-    assert answer["memory_mib"] > 0
-    assert answer["disk"][str(tmp_path / "new" / "folder")]["total_mib"] > 0
-    assert isinstance(answer["devices"], list)

@@ -164,7 +164,7 @@ def test_a_killed_agent_loses_its_steps_is_swept_after_and_replaced(
 def test_two_runs_never_use_one_device_at_once(control: Callable[..., Control], tmp_path: Path) -> None:
     (tmp_path / "fifo").unlink(missing_ok=True)
     os.mkfifo(tmp_path / "fifo")
-    locks = {"locks": {"local": ["cuda-1"]}, "wait": True}
+    locks = {"locks": {"local": ["cuda-1"]}, "retry": {"wait": True}}
     first = control(step("a", "sh", "-c", f"echo up; cat {tmp_path}/fifo"), **locks)
     first.until("line", "a", "up")
     second = control(step("a", "true"), **locks)

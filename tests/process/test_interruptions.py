@@ -98,7 +98,7 @@ def test_asking_for_long_leaves_a_tidying_up_that_hangs() -> None:
 # between the last byte code and that wait. The first can be made to happen every time.
 LOST = """
 import asyncio, threading
-from milabench.execute.thread_map import thread_map
+from milabench.execute.interrupts import thread_map
 
 def interrupted_elsewhere(is_over):
     # Signals this thread once the main thread sleeps, and goes on when that had an effect, or after a while.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,9 +41,9 @@ def test_one_monitor_watches_the_whole_group_and_tells_each_step_its_own(agent: 
 
 
 def test_what_the_monitor_says_at_the_end_is_recorded_before_the_end(agent: Any) -> None:
-    agent.start("sleep", "600", **watched())
+    pid = agent.start("sleep", "600", **watched())["pid"]
     until_watched(agent)
-    agent.ask("signal", step="s", signal="TERM")
+    os.kill(pid, signal.SIGTERM)
     agent.end_of()
     assert told(agent, "last") == [True]
     assert [record["event"] for record in agent.events()][-1] == "end"
@@ -49,10 +51,10 @@ def test_what_the_monitor_says_at_the_end_is_recorded_before_the_end(agent: Any)
 
 
 def test_a_monitor_that_dies_is_a_message_not_a_failure(agent: Any) -> None:
-    agent.start("sleep", "600", **watched("die"))
+    leader = agent.start("sleep", "600", **watched("die"))["pid"]
     (said,) = agent.read_until(lambda: agent.data("message"))
     assert said["message"] == ("the monitor ended with exit code 1; devices and host are not read any more: no library")
-    agent.ask("signal", step="s", signal="KILL")
+    os.kill(leader, signal.SIGKILL)
     assert agent.end_of()["why"] == "signal"
 
 
@@ -64,9 +66,9 @@ def test_a_monitor_that_cannot_be_started_is_a_message_not_a_failure(agent: Any)
 
 
 def test_a_monitor_that_does_not_let_go_keeps_nothing_alive(agent: Any, wait_until: Any, gone: Any) -> None:
-    agent.start("sleep", "600", **watched("deaf"))
+    leader = agent.start("sleep", "600", **watched("deaf"))["pid"]
     pid = until_watched(agent)
-    agent.ask("signal", step="s", signal="KILL")
+    os.kill(leader, signal.SIGKILL)
     assert agent.end_of()["why"] == "signal"
     assert agent.data("message") == []
     wait_until(lambda: gone(pid), "the deaf monitor is ended")

@@ -7,6 +7,7 @@ from pathlib import Path
 from milabench.events.rundir import create_run
 from milabench.execute.api import Ended, Frame, Notice, Started, Waiting
 from milabench.execute.engine import ExecutionSettings, execute
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.interrupts import Interrupts, run_deferring_signals
 from milabench.execute.agent_client import local_node
 from milabench.plan.model import Plan, Step
@@ -32,14 +33,14 @@ def progress(thing):
 
 
 async def main(base, run_id, steps, settings):
-    writer = create_run(Path(base), "test", datetime.now())
+    writer, retry = create_run(Path(base), "test", datetime.now()), RetryPolicy(**settings.pop("retry", {}))
     tell("run", writer.path)
     plan = Plan(phase="run", steps=tuple(Step(bench="b", phase="run", needs_data=False, **step) for step in steps))
     locks = settings.pop("lock_folder", None)
     async with local_node(run_id, grace_s=settings["grace_s"], locks=Path(locks) if locks else None) as node:
         await node.cpu_s()
         tell("agent", node._link.hello.result()["pid"], node._link.hello.result()["folder"])
-        done = await execute(plan, {"local": node}, writer, progress, ExecutionSettings(**settings))
+        done = await execute(plan, {"local": node}, writer, progress, ExecutionSettings(retry=retry, **settings))
     tell("done", "interrupted" if done.interrupted else "finished", json.dumps(done.overhead.to_json()))
 
 

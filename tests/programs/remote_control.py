@@ -8,6 +8,7 @@ from pathlib import Path
 from milabench.events.rundir import create_run
 from milabench.execute.api import Ended, Frame, Started
 from milabench.execute.engine import ExecutionSettings, execute
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.interrupts import Interrupts, run_deferring_signals
 from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.execute.locks import this_orchestrator
@@ -36,7 +37,7 @@ def progress(thing):
 
 
 async def main(base, marker, addresses, steps, settings, lease_s):
-    writer = create_run(Path(base), "test", datetime.now())
+    writer, retry = create_run(Path(base), "test", datetime.now()), RetryPolicy(**settings.pop("retry", {}))
     plan = Plan(phase="run", steps=tuple(Step(bench="b", phase="run", needs_data=False, **step) for step in steps))
     machines = [RemoteHost(Address(**address)) for address in addresses]
     nodes = {each.name: remote_node(each, marker, grace_s=settings["grace_s"], lease_s=lease_s) for each in machines}
@@ -47,7 +48,7 @@ async def main(base, marker, addresses, steps, settings, lease_s):
     }
     writer.journal(entry)
     try:
-        done = await execute(plan, nodes, writer, progress, ExecutionSettings(**settings))
+        done = await execute(plan, nodes, writer, progress, ExecutionSettings(**settings, retry=retry))
     finally:
         await asyncio.gather(*(node.close() for node in nodes.values()))
         await asyncio.gather(*(machine.close() for machine in machines))

@@ -11,7 +11,7 @@ import pytest
 
 import milabench
 from milabench.errors import EnvironmentFailed, NothingSelected, UsageError
-from milabench.workflow.session import CollectingReporter
+from milabench.workflow.options import CollectingReporter
 from tests.recorded_run import Recorded, rates, record
 
 SUITE = Path(__file__).resolve().parents[1] / "suite" / "odd.yaml"

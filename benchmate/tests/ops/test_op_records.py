@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 from configurations import number, operator, tensor
 
+from benchmate.ops.base import OpsError
 from benchmate.ops.config_file import iterate_inputs, parse_operators
-from benchmate.ops.errors import OpsError
 from benchmate.ops.executor import InputResult
 from benchmate.ops.nsys_analysis import analyse, main, parse_label
 from benchmate.ops.options import (

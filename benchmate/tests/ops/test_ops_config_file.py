@@ -8,8 +8,8 @@ import pytest
 from configurations import CONFIGS, GENERATOR, number, operator, tensor
 
 from benchmate.ops import create_bench_config, create_op_args, create_type
+from benchmate.ops.base import OpsError
 from benchmate.ops.config_file import iterate_inputs, parse_operators, parse_operators_text, read_operators
-from benchmate.ops.errors import OpsError
 
 DOCUMENTED = [
     {"type": "int", "value": 237},

@@ -17,9 +17,9 @@ from benchmate.ops import (
     TableProduct,
     full_range,
 )
+from benchmate.ops.base import OpsError
 from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.config_iterators import argument_variants, expand_spec
-from benchmate.ops.errors import OpsError
 
 
 def walked(config):

@@ -29,8 +29,8 @@ from traces import (
     trace,
 )
 
+from benchmate.ops.base import OpsError
 from benchmate.ops.config_file import iterate_inputs, parse_operators
-from benchmate.ops.errors import OpsError
 from benchmate.ops.traces import cli, replay_report
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import Slot, build_plan, select_calls

@@ -10,7 +10,7 @@ from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio, paired_verdicts
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary
-from milabench.events.json_access import as_mapping
+from milabench.events.values import as_mapping
 
 
 def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:

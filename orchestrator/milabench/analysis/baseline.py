@@ -18,8 +18,7 @@ from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_valu
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.errors import RecordError
-from milabench.events.json_access import as_mapping, mappings_in
-from milabench.events.numbers import finite_number
+from milabench.events.values import as_mapping, finite_number, mappings_in
 
 SCHEMA = 1
 KIND = "milabench-baseline"

@@ -21,9 +21,8 @@ from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Fai
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
-from milabench.events.numbers import SMALLEST
 from milabench.events.reasons import Reason
-from milabench.events.sanitize import one_line
+from milabench.events.values import SMALLEST, one_line
 
 # A benchmark has the worst outcome of its steps.
 # Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.

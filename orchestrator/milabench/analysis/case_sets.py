@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from milabench.events.json_access import as_mapping
-from milabench.events.sanitize import one_line
+from milabench.events.values import as_mapping, one_line
 
 _NAMED = 3  # cases that are listed by name
 

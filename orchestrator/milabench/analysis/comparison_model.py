@@ -17,7 +17,7 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import MARGIN, LogMean, Verdict, log_mean_of
-from milabench.events.json_access import as_mapping, mappings_in
+from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from milabench.analysis.sample_statistics import median
 from milabench.events.attempts import attempts
-from milabench.events.json_access import as_mapping, mappings_in
 from milabench.events.rundir import Run
+from milabench.events.values import as_mapping, mappings_in
 
 # Keys in which replicates, sides and runs of the same content differ, or which follow from the others.
 _NOT_THE_CONTENT = ("id", "stem", "hash", "bench", "repeat", "group", "monitor")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult
-from milabench.events.numbers import finite_number
+from milabench.events.values import finite_number
 
 
 def energies(bench: BenchSummary) -> dict[str, float]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from milabench.events.json_access import as_mapping
-from milabench.events.numbers import finite_number
+from milabench.events.values import as_mapping, finite_number
 
 LEAST_BUSY = 0.5  # threads
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.two_samples import Estimate
-from milabench.events.numbers import finite_number
+from milabench.events.values import finite_number
 
 HOURS_PER_YEAR = 8766.0
 

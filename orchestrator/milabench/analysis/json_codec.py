@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from milabench.events.json_access import as_mapping
-from milabench.events.numbers import finite_number, strict
+from milabench.events.values import as_mapping, finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
 __all__ = ["JsonKey", "finite_number", "from_json_value", "strict", "to_json_value"]

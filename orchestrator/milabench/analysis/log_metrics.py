@@ -14,16 +14,13 @@ from functools import partial
 from typing import Any, Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
-from milabench.events.numbers import LARGEST, SMALLEST
+from milabench.events.values import LARGEST, SMALLEST
 
 Direction = Literal["higher", "lower", "none"]
 
 # Digits with separators of thousands, a fraction, an exponent.
 _UNSIGNED = r"(?:(?:\d{1,3}(?:[,_]\d{3})+(?!\d)|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-_NUMBER = re.compile(
-    rf"[-+]?(?:{_UNSIGNED}|(?<![A-Za-z_])(?:nan|inf(?:inity)?)(?![A-Za-z_]))",
-    re.IGNORECASE,
-)
+_NUMBER = re.compile(rf"[-+]?(?:{_UNSIGNED}|(?<![A-Za-z_])(?:nan|inf(?:inity)?)(?![A-Za-z_]))", re.IGNORECASE)
 _WHOLE = re.compile(_UNSIGNED)
 _PLAIN = re.compile(r"\d+(?:\.\d*)?")
 _HELD_CHARACTERS = 1 << 16  # a line without an end is searched once it has so many

@@ -18,23 +18,12 @@ from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput
 from milabench.analysis.windows import Window
 from milabench.events import model
-from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
-from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
-from milabench.events.sanitize import one_line
+from milabench.events.values import SMALLEST, as_mapping, finite_number, one_line, whole
 
 _MIB = 2**20
-_BYTES = {
-    "B": 1.0,
-    "bytes": 1.0,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-}
+_BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 
 # Which memory figure is "the" peak, best first: what the program's allocator held; what the device was seen to hold,
 # other programs' memory included; what the processes held on the host.

@@ -10,7 +10,7 @@ from typing import Any
 
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.events.model import Data, StepEvent
-from milabench.events.numbers import finite_number
+from milabench.events.values import finite_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

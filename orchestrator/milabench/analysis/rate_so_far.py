@@ -12,9 +12,8 @@ from typing import Any
 from milabench.analysis.measure import main_task
 from milabench.analysis.throughput import merged
 from milabench.analysis.windows import TimeSpan
-from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, ObservationBatch, StepEvent
-from milabench.events.numbers import finite_number, positive, whole
+from milabench.events.values import as_mapping, finite_number, positive, whole
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.events.attempts import Attempt, attempts, last_word
-from milabench.events.json_access import as_mapping, mappings_in
 from milabench.events.rundir import Run
+from milabench.events.values import as_mapping, mappings_in
 
 OUTCOMES = ("passed", "failed", "skipped", "cancelled", "missing")
 

@@ -16,7 +16,7 @@ from operator import not_
 from typing import Any, ClassVar, overload
 
 from milabench.events.model import ObservationBatch
-from milabench.events.numbers import SMALLEST, finite_number, positive, whole
+from milabench.events.values import SMALLEST, finite_number, positive, whole
 
 _FREE_RUNS = 64
 _RECORDS_A_RUN = 16  # below so many a run, runs cost more than they save

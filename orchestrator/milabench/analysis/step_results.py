@@ -9,11 +9,9 @@ from typing import Any, Protocol, cast, get_args
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
 from milabench.events.attempts import Attempt, last_word
-from milabench.events.json_access import as_mapping
 from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
-from milabench.events.numbers import finite_number
 from milabench.events.rundir import Run, parse_stem
-from milabench.events.sanitize import one_line
+from milabench.events.values import as_mapping, finite_number, one_line
 
 _OUTCOMES = get_args(OutcomeName)
 # The methods whose steps are one job, for manifests that do not record it for each step, and for foreign runs.

@@ -13,9 +13,8 @@ from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.events.attempts import attempts
-from milabench.events.json_access import as_mapping, mappings_in
-from milabench.events.numbers import finite_number
 from milabench.events.rundir import Run
+from milabench.events.values import as_mapping, finite_number, mappings_in
 
 
 def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = None) -> Summary:

@@ -12,7 +12,7 @@ from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
-from milabench.events.json_access import as_mapping
+from milabench.events.values import as_mapping
 
 
 def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:

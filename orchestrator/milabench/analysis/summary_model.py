@@ -17,7 +17,7 @@ from milabench.analysis.score import Score
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
 from milabench.events.model import OutcomeName
-from milabench.events.numbers import strict
+from milabench.events.values import strict
 
 SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]

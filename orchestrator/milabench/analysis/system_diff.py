@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.host_load import busy_text
-from milabench.events.json_access import as_mapping, mappings_in
+from milabench.events.values import as_mapping, mappings_in
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
 _NEAREST_FIRST: tuple[Area, ...] = get_args(Area)
@@ -225,10 +225,7 @@ def _environment(system: System, bench: str) -> dict[str, str]:
     group = str(_suite(system, bench).get("install_group") or "")
     lock = as_mapping(system.manifest.get("locks")).get(group)
     program = as_mapping(system.manifest.get("programs")).get(bench)
-    return {
-        **({"lock file": str(lock)[:12]} if lock else {}),
-        **({"program": str(program)[:12]} if program else {}),
-    }
+    return {**({"lock file": str(lock)[:12]} if lock else {}), **({"program": str(program)[:12]} if program else {})}
 
 
 def _devices(system: System) -> dict[str, str]:

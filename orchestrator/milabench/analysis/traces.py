@@ -16,11 +16,10 @@ from milabench.analysis.series import Compact, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import Window, part_of, quantiles
 from milabench.events.attempts import attempts, last_word
-from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, Line, StepEvent
-from milabench.events.numbers import finite_number
 from milabench.events.readings import THROTTLED, DeviceReadings, Readings
 from milabench.events.rundir import Run
+from milabench.events.values import as_mapping, finite_number
 
 BUCKETS = 200
 QUANTILES = (0.0, 0.01, 0.025, *(twentieth / 20 for twentieth in range(1, 20)), 0.975, 0.99, 1.0)

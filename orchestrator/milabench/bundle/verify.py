@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from milabench.bundle import archive
-from milabench.bundle.create import COMPUTED, RECORDS, SUMMARY, Summarised, relative_logs
-from milabench.bundle.manifest import NAME, SIGNATURE, Manifest, compare_files, from_bytes
+from milabench.bundle.create import (
+    COMPUTED,
+    NAME,
+    RECORDS,
+    SIGNATURE,
+    SUMMARY,
+    Manifest,
+    Summarised,
+    compare_files,
+    from_bytes,
+    relative_logs,
+)
 from milabench.bundle.signing import signer_of
 from milabench.errors import RecordError
 from milabench.events.rundir import open_run

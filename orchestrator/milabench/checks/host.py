@@ -8,8 +8,8 @@ from typing import Any
 
 from milabench.checks.check import Check, StepContext
 from milabench.events.model import Data, StepEvent, Verdict
-from milabench.events.numbers import finite_number
 from milabench.events.readings import NAN, Span, growth
+from milabench.events.values import finite_number
 
 # methodology.md, 1.5: of our processors' time, of our own use, and of the window.
 MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02

@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.checks.check import Check, StepContext
 from milabench.events.model import Data, Meta, ObservationBatch, StepEvent, Verdict, reported_error
-from milabench.events.numbers import finite_number
+from milabench.events.values import finite_number
 
 
 class ErrorCheck(Check):

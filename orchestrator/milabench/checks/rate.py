@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.checks.check import Check, StepContext
 from milabench.events.model import Config, Data, ObservationBatch, StepEvent, Verdict
-from milabench.events.numbers import positive
+from milabench.events.values import positive
 
 # Fewer observations have no halves to compare.
 _LEAST_OBSERVATIONS = 10

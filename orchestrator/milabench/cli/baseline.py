@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, file_option
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import base_option, file_option, terminal_session
 
 
 @click.command("baseline")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import base_option, terminal_session
 from milabench.errors import DONE, STEPS_FAILED, UNREACHABLE
 
 
@@ -25,14 +24,13 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
     for error in orphans.unknown:
         session.error(str(error))
     if not orphans.count:
-        where = "the machines that answered" if orphans.remote_markers else "this machine"
+        where = "the machines that answered" if any(orphans.markers) else "this machine"
         session.info(f"cleanup: no run below this base left a process on {where}")
         return UNREACHABLE if orphans.unknown else DONE
-    for pid, name in orphans.local:
-        click.echo(f"{pid:>8}  {name}")
-    for address, processes in orphans.remote.items():
+    for machine, processes in orphans.processes.items():
+        where = f"on {machine.name} ({machine.shown}): " if machine else ""
         for pid, name in processes:
-            click.echo(f"{pid:>8}  on {address.name} ({address.shown}): {name}")
+            click.echo(f"{pid:>8}  {where}{name}")
     if not yes:
         # Nobody can answer: a script that means it says --yes.
         if not sys.stdin.isatty():

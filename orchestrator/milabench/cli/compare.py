@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, collected_as, file_option, validations_option
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import base_option, collected_as, file_option, terminal_session, validations_option
 from milabench.workflow.options import CompareRequest
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import benchmark_names, suite_options
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import benchmark_names, suite_options, terminal_session
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import SuiteOptions
 

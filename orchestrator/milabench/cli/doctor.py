@@ -6,8 +6,7 @@ import json
 
 import click
 
-from milabench.cli.options import json_option, suite_options
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import json_option, suite_options, terminal_session
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import SuiteOptions
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, collected_as, display_option, seconds_of, wait_option
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import base_option, collected_as, display_option, seconds_of, terminal_session, wait_option
 from milabench.errors import DONE
 from milabench.workflow.task_driver import CONFIG, RESULT, TaskOptions, run_task
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.options import json_option, suite_options
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import json_option, suite_options, terminal_session
 from milabench.errors import DONE, UNREACHABLE
 from milabench.workflow.options import SuiteOptions
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, current_env_option
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import base_option, current_env_option, terminal_session
 from milabench.devices.registry import ARCHS
 from milabench.workflow.options import SuiteOptions
 

@@ -1,10 +1,12 @@
-"""The options that several verbs share, each declared once, and the values they become."""
+"""The options that several verbs share, each declared once, and the values they become; the reporter of a terminal."""
 
 from __future__ import annotations
 
 import functools
 import math
 import re
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -16,7 +18,8 @@ from milabench.errors import UsageError
 from milabench.history import STORE
 
 if TYPE_CHECKING:
-    from milabench.workflow.options import Extent
+    from milabench.display.base import Display
+    from milabench.workflow.options import Extent, Level, Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 Verb = Callable[..., int | None]
@@ -221,7 +224,7 @@ def plan_options(function: Verb) -> Verb:
 
     Raises UsageError for --ab beside --config: it names both suites.
     """
-    from milabench.plan.profile import PROFILES
+    from milabench.plan.context import PROFILES
     from milabench.workflow.options import Extent
 
     @functools.wraps(function)
@@ -289,3 +292,29 @@ def retry_options(function: Verb) -> Verb:
     from milabench.execute.retry_policy import RetryPolicy
 
     return gathered(function, "retry", RetryPolicy, _RETRY)
+
+
+class TerminalReporter:
+    """Writes `warning: ...` and so on to standard error; `display` is `auto`, `live`, `plain` or `none`."""
+
+    def __init__(self, display: str = "auto") -> None:
+        self._display = display
+
+    def report(self, level: Level, text: str) -> None:
+        """Write one message."""
+        print(text if level == "info" else f"{level}: {text}", file=sys.stderr)
+
+    def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
+        """Return a new view of a run's progress."""
+        from milabench.display.selection import choose_display
+
+        return choose_display(self._display, sys.stderr, is_verbose=is_verbose, clock=clock)
+
+
+def terminal_session(display: str = "auto") -> Session:
+    """Return a session that reports to the terminal and is closed when the command ends."""
+    from milabench.workflow.options import Session
+
+    session = Session(TerminalReporter(display))
+    click.get_current_context().call_on_close(session.close)
+    return session

@@ -6,8 +6,7 @@ import sys
 
 import click
 
-from milabench.cli.options import suite_options
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import suite_options, terminal_session
 from milabench.workflow.options import SuiteOptions
 
 # The names of the lock files in the benchmarks' folders.

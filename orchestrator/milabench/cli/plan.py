@@ -10,12 +10,10 @@ from typing import Any
 
 import click
 
-from milabench.cli.options import json_option, plan_options, suite_options
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import json_option, plan_options, suite_options, terminal_session
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import read_file
-from milabench.workflow.options import Extent, SuiteOptions
-from milabench.workflow.session import Session
+from milabench.workflow.options import Extent, Session, SuiteOptions
 
 
 @click.command("plan")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from milabench.cli.options import display_option, suite_options
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import display_option, suite_options, terminal_session
 from milabench.workflow.options import SuiteOptions
 
 

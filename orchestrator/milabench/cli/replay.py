@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, display_option
-from milabench.cli.terminal import TerminalReporter
+from milabench.cli.options import TerminalReporter, base_option, display_option
 
 
 @click.command("replay")

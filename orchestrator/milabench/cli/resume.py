@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, detach_option, display_option, retry_options
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import base_option, detach_option, display_option, retry_options, terminal_session
 from milabench.errors import DONE
 from milabench.execute.retry_policy import RetryPolicy
 

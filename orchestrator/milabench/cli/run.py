@@ -16,9 +16,9 @@ from milabench.cli.options import (
     plan_options,
     retry_options,
     suite_options,
+    terminal_session,
     validations_option,
 )
-from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings

@@ -13,9 +13,9 @@ from milabench.cli.options import (
     file_option,
     json_option,
     suite_options,
+    terminal_session,
     wait_option,
 )
-from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import SizeRequest, SuiteOptions
 

@@ -8,8 +8,14 @@ from typing import Any
 
 import click
 
-from milabench.cli.options import base_option, collected_as, current_env_option, json_option, wait_option
-from milabench.cli.terminal import terminal_session
+from milabench.cli.options import (
+    base_option,
+    collected_as,
+    current_env_option,
+    json_option,
+    terminal_session,
+    wait_option,
+)
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import AuditRequest
 

@@ -390,15 +390,16 @@ class Record(Kind):
         if type(node.value) is not dict:
             return parser.expected(self.expected, node, path)
         values: dict[str, Any] = {}
+        start = f"{path}." if path else ""
         for name, child in node.value.items():
             known = self.keys.get(name)
             if known is not None:
                 # null is as if the key were not there: so a benchmark takes back what its parent gives.
                 if child.value is not None:
-                    values[name] = parser.parse(known.kind, child, f"{path}.{name}")
+                    values[name] = parser.parse(known.kind, child, f"{start}{name}")
             elif not self.extra or is_slip(name, self.keys, node.value):
                 hint = did_you_mean(name, self.keys) or f"known: {', '.join(sorted(self.keys))}"
-                parser.reject(child, path, f"unknown key {name!r}", hint)
+                parser.reject(child, path, f"unknown key {name!r}", hint, child.key)
             else:
                 values[name] = plain(child)
         missing = [name for name in self.required if name not in values]

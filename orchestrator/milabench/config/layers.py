@@ -12,16 +12,7 @@ from typing import Final
 from milabench.config.matrix import MAX_JOBS, expand, is_matrix
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import FILE_KEYS
-from milabench.config.source_map import (
-    DELETED,
-    Located,
-    Mark,
-    SourceLocation,
-    display_value,
-    located,
-    plain,
-    settled,
-)
+from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, located, plain, settled
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError, Problem
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from milabench.events.model import Line
-from milabench.events.sanitize import one_line
+from milabench.events.values import one_line
 from milabench.events.wire import decode
 from milabench.plan.model import Plan
 

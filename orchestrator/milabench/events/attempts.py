@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 from milabench.events.model import OutcomeName
-from milabench.events.numbers import finite_number
+from milabench.events.values import finite_number
 
 _OUTCOMES = get_args(OutcomeName)
 

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, cast
 import msgspec
 
 from milabench.events.model import Event, Line, ObservationBatch, Other, StepEvent
-from milabench.events.numbers import LARGEST, SMALLEST
+from milabench.events.values import LARGEST, SMALLEST
 from milabench.events.wire import decode
 
 # How bulk records begin, as our agent writes them; a guess, which only decides which decoder is tried first.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from milabench.events.model import Data, Event, StepEvent
-from milabench.events.numbers import finite_number
+from milabench.events.values import finite_number
 
 NAN = math.nan
 Span = tuple[float, float]

@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.agent.procfs import signal_name
-from milabench.execute.api import BarrierEvent, Emit, Frame, Holder, Outcome, ServerReady, Started, StepRequest, Waiting
+from milabench.execute.api import Emit, Frame, Holder, Outcome, ServerReady, Started, StepRequest, Waiting
+from milabench.execute.ssh import SshReader, SshWriter
+from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
@@ -33,27 +35,9 @@ class LostError(Exception):
     """The agent is gone; the text says how."""
 
 
-class Reader(Protocol):
-    """The input from an agent; asyncio.StreamReader is one."""
-
-    async def readline(self) -> bytes:
-        """Return the next line, or what remains at the end."""
-
-    async def readexactly(self, n: int) -> bytes:
-        """Return exactly `n` bytes; raises EOFError at the end."""
-
-
-class Writer(Protocol):
-    """The output to an agent; asyncio.StreamWriter is one."""
-
-    def write(self, data: bytes) -> None:
-        """Queue bytes."""
-
-    async def drain(self) -> None:
-        """Wait until the queue has room."""
-
-    def close(self) -> None:
-        """End the lease of the agent."""
+Reader = asyncio.StreamReader | SshReader
+Writer = asyncio.StreamWriter | SshWriter
+"""The output of an agent, and the input, whose end ends its lease."""
 
 
 @dataclass(slots=True)
@@ -446,15 +430,17 @@ _OF_REQUEST = ("grace_s", "group_size", "is_spread", "makedirs", "marks")
 
 
 def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:
-    step = request.step
+    step, config = request.step, request.step.config
+    server = config.get("server")
+    measure = measured if isinstance(measured := config.get("measure"), Mapping) else {}
     return {
         **{name: getattr(step, name) for name in _OF_STEP},
         **{name: getattr(request, name) for name in _OF_REQUEST},
         "cwd": step.cwd or None,
         "group": step.group or step.id,
-        "ready": _readiness(step.config),
+        "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},
         "values": {name: value for name, value in request.values.items() if name not in own_values},
-        "barrier_s": _barrier_s(step.config),
+        "barrier_s": measure.get("barrier_timeout_s") if measure.get("barrier") else None,
         "monitor": {
             "argv": step.monitor,
             "about": {
@@ -464,18 +450,6 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
             },
         },
     }
-
-
-def _readiness(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the readiness check of a server, with its time limit; empty for any other step."""
-    server = config.get("server")
-    return server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {}
-
-
-def _barrier_s(config: Mapping[str, Any]) -> float | None:
-    """Return how long group members wait for the last of them, in seconds; None without a barrier."""
-    measure = config.get("measure")
-    return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 
 
 def _outcome(ended: Mapping[str, Any]) -> Outcome:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from milabench.events.model import Why
+from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.model import Step
 
 
@@ -80,14 +82,6 @@ class ServerReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BarrierEvent:
-    """A step whose group has members on other nodes waits at the start barrier, or has its observations and goes on."""
-
-    step: str
-    at: Literal["barrier", "end"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """An attempt at a step has its outcome."""
 
@@ -106,6 +100,12 @@ class Holder:
     host: str = ""
     user: str = ""
     since: float = 0.0
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since).strftime(" since %Y-%m-%d %H:%M:%S") if self.since else ""
+        whom = f"run {self.run} (pid {self.pid}" if self.run else "another process ("
+        owner = f"{self.user}@{self.host}" if self.host else "unknown"
+        return f"device {self.name} is held by {whom}{', ' if self.run else ''}{owner}){since}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,29 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from typing import Any, Literal
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import RunWriter, attempt_stem
 from milabench.execute.agent_client import AgentNode
-from milabench.execute.api import (
-    BarrierEvent,
-    Emit,
-    Ended,
-    Frame,
-    Holder,
-    Notice,
-    Outcome,
-    Progress,
-    ServerReady,
-    Started,
-    StepRequest,
-)
+from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
 from milabench.execute.interrupts import interrupts
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.execute.start_barrier import GroupBarrier, group_barrier
+from milabench.execute.start_barrier import BarrierEvent, GroupBarrier, group_barrier
 from milabench.plan.container import names_in
 from milabench.plan.model import Plan, Step
 
@@ -216,7 +203,7 @@ class Engine:
                 self._settings.locks[name], wait=self._retry.wait, emit=self._progress
             )
             if holders:
-                raise Unreachable(f"{name}: {holder_text(holders[0])}; use --wait to wait for it to end")
+                raise Unreachable(f"{name}: {holders[0]}; use --wait to wait for it to end")
 
     async def _agents_cpu_s(self) -> float:
         return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
@@ -294,7 +281,8 @@ class Engine:
         return None
 
     async def _run_step(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
-        if server_of(step) and not await self._is_served(step):
+        serving = self._servers.get(server := server_of(step))
+        if server and not (serving is not None and await asyncio.shield(serving)):
             self._conclude(step, self._unserved(step))
             return
         try:
@@ -390,11 +378,6 @@ class Engine:
             self._barrier_timer.cancel()
             self._barrier_timer = None
 
-    async def _is_served(self, step: Step) -> bool:
-        """Wait for the server of a client; return whether it accepts requests."""
-        serving = self._servers.get(server_of(step))
-        return serving is not None and await asyncio.shield(serving)
-
     def _notify_client(self, step: Step, *, is_serving: bool) -> None:
         """Wake the client of a server; only the first call counts."""
         serving = self._servers.get(step.id)
@@ -463,7 +446,9 @@ class Engine:
 
     def _conclude(self, step: Step, outcome: Outcome) -> None:
         """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
-        outcome = self._as_recorded(step, self._with_data(step, outcome))
+        if outcome.name == "passed" and (lacking := self._settings.missing_data(step, self._stem(step))):
+            outcome = Outcome("failed", lacking, "no-data")
+        outcome = self._as_recorded(step, outcome)
         has_passed = outcome.name == "passed"
         detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None
         self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=reasons)
@@ -473,11 +458,6 @@ class Engine:
         if before is None or before.name != "passed":
             self._outcomes[step.id] = outcome
         self._progress(Ended(step=step.id, outcome=outcome, attempt=self._attempts[step.id]))
-
-    def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, or a failure when a step that passed lacks the data it should have recorded."""
-        lacking = self._settings.missing_data(step, self._stem(step)) if outcome.name == "passed" else ""
-        return Outcome("failed", lacking, "no-data") if lacking else outcome
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome, or a failure if it was not recorded: what cannot be read later was not measured."""
@@ -532,14 +512,6 @@ def dependency_outcome_text(outcome: Outcome | None) -> str:
         return "was not run"
     is_of_others = outcome.name in ("skipped", "cancelled")
     return ("was " if is_of_others else "") + outcome.name + (f" ({outcome.failure})" if outcome.failure else "")
-
-
-def holder_text(holder: Holder) -> str:
-    """Describe the holder of a device."""
-    since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
-    whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "another process ("
-    owner = f"{holder.user}@{holder.host}" if holder.host else "unknown"
-    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{owner}){since}"
 
 
 def _reason(error: OSError) -> str:

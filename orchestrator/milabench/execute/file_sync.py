@@ -10,7 +10,6 @@ import os
 import secrets
 import stat
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,15 +21,6 @@ from milabench.execute.remote_host import RemoteHost, connect_all
 PIECE_BYTES = 1 << 20
 LEFT_OUT = ("__pycache__", ".git", ".milabench-parts")
 LAST = ".complete"  # marks that everything else is there
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """The result of sending a folder: files sent, their bytes, and what was removed on the other machine."""
-
-    files: int
-    bytes: int
-    removed: int
 
 
 class RemoteFiles:
@@ -70,7 +60,7 @@ class RemoteFiles:
         """Create a symbolic link on the machine, replacing an older one. Raises Unreachable."""
         await self._ask("link", path=path, target=target)
 
-    async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> Sent:
+    async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> None:
         """Make the remote folder `target` equal to the local one; `keep` leaves what else it holds.
 
         `thorough` compares contents; else a file with the same size and time counts as the same, which is right for what only
@@ -81,15 +71,13 @@ class RemoteFiles:
         files = [entry for entry in entries if entry[1] == "f"]
         async with self._turn:
             answer = await self._request("take", root=target, entries=entries, keep=keep)
-            sent = 0
             with contextlib.suppress(BrokenPipeError, ConnectionError):  # the answer says why
                 for number, offset in answer["need"]:
-                    sent += await self._send_file(folder / files[number][0], files[number][3], offset)
-            result = await self._answer()
-        return Sent(files=result["taken"], bytes=sent, removed=result["removed"])
+                    await self._send_file(folder / files[number][0], files[number][3], offset)
+            await self._answer()
 
-    async def _send_file(self, path: Path, size: int, offset: int) -> int:
-        """Send a file from an offset on, then the digest of all of it; return the number of bytes sent."""
+    async def _send_file(self, path: Path, size: int, offset: int) -> None:
+        """Send a file from an offset on, then the digest of all of it."""
         digest = hashlib.sha256()
         remaining = size
         with path.open("rb") as file:
@@ -105,7 +93,6 @@ class RemoteFiles:
                     await self._channel.writer.drain()
         self._channel.writer.write(digest.digest())
         await self._channel.writer.drain()
-        return size - offset
 
     async def _ask(self, what: str, **fields: Any) -> Mapping[str, Any]:
         async with self._turn:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,9 +21,11 @@ from milabench.errors import INTERRUPTED
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from concurrent.futures import Future
     from sys import UnraisableHookArgs
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A second signal within this time is the same request: a closed terminal sends two signals, so does `cancel --now`.
@@ -221,3 +223,45 @@ class ReusableLoop:
     def is_open(self) -> bool:
         """Whether there is a loop, to which something may belong."""
         return self._runner is not None
+
+
+def thread_map(
+    function: Callable[[T], R], items: Iterable[T], *, jobs: int, stop: Callable[[], object] = lambda: None
+) -> tuple[R, ...]:
+    """Return `function(item)` for every item, in order, with at most `jobs` calls at a time.
+
+    The first exception of a call, or an interrupt, calls `stop`, which should make the running calls return soon; what has
+    not begun is cancelled. It is raised when all threads have ended.
+
+    Signals are deferred meanwhile: one that is raised while a thread is started leaves a thread that the pool does not know of,
+    and does not wait for. Future.result() is not used to wait: it misses signals (see wakeup_sockets).
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    handler = interrupts()
+    with wakeup_sockets() as (reader, writer), ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+
+        def wake(_: Future[R]) -> None:
+            with contextlib.suppress(OSError):  # its buffer is full, so the reader is awake; or nobody waits any more
+                writer.send(b"\0")
+
+        try:
+            with handler.deferred():
+                futures = [pool.submit(function, item) for item in items]
+                for future in futures:
+                    future.add_done_callback(wake)
+                while not (handler.is_pending or _failed(futures) or all(future.done() for future in futures)):
+                    reader.recv(WAKEUP_BYTES)
+            if failed := _failed(futures):
+                failed.result()
+            return tuple(future.result() for future in futures)
+        except BaseException:
+            # Cancel what waits first: `stop` ends calls, after which the threads would take the next items.
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop()
+            pool.shutdown(wait=True)
+            raise
+
+
+def _failed(futures: Iterable[Future[R]]) -> Future[R] | None:
+    return next((future for future in futures if future.done() and future.exception() is not None), None)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from milabench.errors import Unreachable
-from milabench.execute.agent_client import Reader, Writer
 from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address, last_line
 
 PERSIST_S = 30  # a master without a session outlives us for so long
@@ -23,8 +22,8 @@ class OpensshChannel:
     def __init__(self, process: asyncio.subprocess.Process, words: Path) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self.reader: Reader = process.stdout
-        self.writer: Writer = process.stdin
+        self.reader = process.stdout
+        self.writer = process.stdin
         self._process = process
         self._words = words
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
+from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
-from milabench.execute.thread_map import thread_map
 from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import source_json

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.errors import Unreachable
-from milabench.execute.agent_client import Reader, Writer
 
 if TYPE_CHECKING:
     import asyncssh
@@ -117,8 +116,8 @@ class SshChannel:
     """A command over a connection of asyncssh."""
 
     def __init__(self, process: asyncssh.SSHClientProcess[bytes], lost: Callable[[], str | None]) -> None:
-        self.reader: Reader = SshReader(process.stdout)
-        self.writer: Writer = SshWriter(process.stdin)
+        self.reader = SshReader(process.stdout)
+        self.writer = SshWriter(process.stdin)
         self._process = process
         self._lost = lost
         self._words = b""

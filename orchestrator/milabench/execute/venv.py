@@ -26,9 +26,9 @@ from typing import TextIO
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
+from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
-from milabench.execute.thread_map import thread_map
 from milabench.plan.context import Dirs
 from milabench.plan.requirements import render_requirements
 from milabench.plan.venvs import VenvSpec
@@ -163,6 +163,8 @@ class _Work:
         self.dirs = dirs
         self.options = options
         self.store = make_folder(Path(dirs.venv, ".store"))
+        # Asked once, before there are threads: it takes half a second.
+        self.pip_settings = options.pip if options.pip is not None else pip_settings(options.environ)
         self.fetching = threading.Lock()  # several environments may want the same interpreter
         self._report = report
         self._lock = threading.Lock()
@@ -171,7 +173,6 @@ class _Work:
         self._children: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
         self._waited_for: set[str] = set()
-        self._settings: Mapping[str, str] | None = options.pip
         self._reachable: dict[str, bool] = {}
 
     def stop(self) -> None:
@@ -220,18 +221,11 @@ class _Work:
         """Return whether an index answers, asked once."""
         with self._once:
             if index not in self._reachable:
-                environ = {**self.options.environ, **uv_env(self.pip_settings(), self.options.environ)}
+                environ = {**self.options.environ, **uv_env(self.pip_settings, self.options.environ)}
                 self._reachable[index] = url_responds(index, environ)
                 if not self._reachable[index]:
                     self.report(f"torch: note: {index} cannot be reached; using the configured indexes")
             return self._reachable[index]
-
-    def pip_settings(self) -> Mapping[str, str]:
-        """Return pip's settings, asked once."""
-        with self._lock:
-            if self._settings is None:
-                self._settings = pip_settings(self.options.environ)
-            return self._settings
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], lock: int) -> subprocess.Popen[str]:
         """Start a child that `stop` ends. It inherits the lock: one that outlives us keeps others out of its folder."""
@@ -273,7 +267,7 @@ class _Build:
         # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
         env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
         if self._options.uv:
-            settings = {**work.pip_settings(), **spec.pip}
+            settings = {**work.pip_settings, **spec.pip}
             ours = uv_env(settings, user)
             if spec.is_hashed:
                 # uv refuses constraints that are ranges beside hashes, and a lock leaves nothing to constrain.

@@ -17,13 +17,16 @@ SHM_NOTE_MIB = 1024
 MEMORY_SHARE = 0.05  # installed memory of equal machines is reported a little differently
 
 
+State = Literal["ok", "note", "bad"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFinding:
     """One thing looked at on a node, or (`node` empty) here or between nodes: fine, worth knowing, or in the way of a run."""
 
     node: str = ""
     what: str
-    state: Literal["ok", "note", "bad"]
+    state: State
     says: str
 
     def __str__(self) -> str:
@@ -41,14 +44,14 @@ def compare_nodes(
 
 
 def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
-    def finding(what: str, state: Literal["ok", "note", "bad"], says: str) -> NodeFinding:
+    def finding(what: str, state: State, says: str) -> NodeFinding:
         return NodeFinding(node=node.name, what=what, state=state, says=says)
 
     details = node.details
     yield finding("system", "ok", f"{node.hostname}: {node.os}, kernel {node.kernel}, agent on Python {node.python}")
     if "behind_s" in details:
         behind = float(details["behind_s"])
-        state = _grade(abs(behind), CLOCK_NOTE_S, CLOCK_BAD_S)
+        state: State = "bad" if abs(behind) > CLOCK_BAD_S else "note" if abs(behind) > CLOCK_NOTE_S else "ok"
         where = "behind" if behind > 0 else "ahead"
         says = f"its clock is {abs(behind):.1f} s {where}; set both by NTP" if state != "ok" else "as ours"
         yield finding("clock", state, says)
@@ -65,10 +68,6 @@ def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
     yield finding("devices", "ok", _devices(node))
     if busy := list(_processes(node)):
         yield finding("processes", "bad", f"other processes use its devices: {', '.join(busy)}")
-
-
-def _grade(value: float, note: float, bad: float) -> Literal["ok", "note", "bad"]:
-    return "bad" if value > bad else "note" if value > note else "ok"
 
 
 def _devices(node: Node) -> str:

@@ -11,9 +11,8 @@ from typing import Any
 from milabench.analysis.step_results import StepResult, planned_steps, step_result
 from milabench.analysis.summary import described_system
 from milabench.errors import RecordError
-from milabench.events.json_access import as_mapping
-from milabench.events.numbers import finite_number
 from milabench.events.rundir import Run, encoded, open_run
+from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 
 FORMAT = "milabench 1.3"

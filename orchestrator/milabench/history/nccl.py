@@ -12,9 +12,8 @@ from typing import Any
 
 from milabench.errors import RecordError
 from milabench.events import wire
-from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.events.numbers import finite_number
+from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 
 FORMAT = "nccl-tests"

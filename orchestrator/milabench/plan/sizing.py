@@ -14,7 +14,6 @@ from milabench.config.kinds import Kind, ValueParser, Whole, capacity_mib, key, 
 from milabench.config.problems import Problems
 from milabench.config.schema import MemoryMiB, Positive, PositiveWhole
 from milabench.config.source_map import Located, Mark, SourceLocation, located, plain
-from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.
@@ -201,6 +200,9 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
 
     The files of milabench 1.3 are read too: the list below `observations`, amounts such as `37702.5 MiB`, `perf`.
     """
+    # Not on top: environments are built on machines that have no YAML reader (execute/remote_install.py).
+    from milabench.config.yaml_reader import decode_text, parse_document
+
     text = decode_text(content, name)
     root = parse_document(text, SourceLocation(name, "")).root
     if root.value is None:

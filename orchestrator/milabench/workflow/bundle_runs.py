@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from milabench.bundle.create import SUMMARY, RunParts, create_bundle
-from milabench.bundle.manifest import Manifest
+from milabench.bundle.create import SUMMARY, Manifest, RunParts, create_bundle
 from milabench.events.rundir import Run
 from milabench.report import markdown
 from milabench.version import __version__

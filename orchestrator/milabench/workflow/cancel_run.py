@@ -8,8 +8,8 @@ from pathlib import Path
 
 from milabench.errors import Unreachable
 from milabench.execute.locks import Orchestrator, wait_for_release
+from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import active_run, resolve_run
-from milabench.workflow.session import Session
 
 
 def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:

@@ -15,8 +15,7 @@ from milabench.plan.placeholders import names_for
 from milabench.plan.render import placeholders, render_text, texts
 from milabench.workflow.context import read_context, read_suite_only, read_whole_suite, suite_dirs
 from milabench.workflow.files import suite_file
-from milabench.workflow.options import SuiteOptions
-from milabench.workflow.session import Session
+from milabench.workflow.options import Session, SuiteOptions
 
 
 def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
     from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
-    from milabench.workflow.session import Session
+    from milabench.workflow.options import Session
 
 ALL_DEFAULTS = Extent()
 
@@ -78,9 +78,8 @@ def read_context(
     from milabench.facts.probe import this_machine
 
     probe = this_machine()  # answers while the modules that read the suite are imported
-    from milabench.plan.context import PlanContext
+    from milabench.plan.context import PROFILES, PlanContext
     from milabench.plan.placeholders import sizing_notes
-    from milabench.plan.profile import PROFILES
     from milabench.plan.system import system_facts
     from milabench.workflow.scaling_files import read_sizer
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from milabench.errors import DONE, Unreachable
 from milabench.execute.detach import DetachedProcess, DetachHandover, fork_detached
-from milabench.workflow.session import Session
+from milabench.workflow.options import Session
 
 
 def run_detachable(verb: str, work: Callable[[DetachHandover | None], int], session: Session, *, detach: bool) -> int:

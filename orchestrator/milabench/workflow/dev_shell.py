@@ -14,10 +14,9 @@ from milabench.errors import UsageError
 from milabench.execute.interrupts import interrupts
 from milabench.plan.model import Step
 from milabench.workflow.context import read_context, read_single_context
-from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
 from milabench.workflow.preflight import require_installed
-from milabench.workflow.session import Session
 
 OPS = ("python", "-m", "benchmate.ops")
 

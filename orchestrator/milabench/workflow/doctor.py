@@ -21,9 +21,8 @@ from milabench.plan.system import is_local
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.files import base_folder
 from milabench.workflow.node_query import HostReport, node_addresses, node_of, query_nodes
-from milabench.workflow.options import SuiteOptions
+from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import missing_environments, missing_preparations
-from milabench.workflow.session import Session
 
 LOW_DISK_GIB = 5
 

@@ -59,22 +59,21 @@ class BudgetedPlan:
             for name, number in self.replicates.items()
             if number.is_capped
         ]
-        return [_headline("estimate of the pilot" if is_pilot else "estimate", self), *cut]
-
-
-def _headline(what: str, budgeted: BudgetedPlan) -> str:
-    estimate, planned = budgeted.estimate, budgeted.planned
-    unknown = _names(estimate.unknown)
-    if not estimate.runs:
-        profile, launches = planned.request.context.plan_context.profile, len(planned.plan.groups())
-        each = profile.warmup_s + profile.window_s
-        by_profile = (
-            f"profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}"
-        )
-        return f"{what}: unknown; no run below this base has passed with {unknown}; {by_profile}, and the starts"
-    rest = f"; unknown: {unknown}" if estimate.unknown else ""
-    hours = f"{estimate.device_hours:.2g} device-hours"
-    return f"{what}: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}"
+        what, estimate = "estimate of the pilot" if is_pilot else "estimate", self.estimate
+        unknown = _names(estimate.unknown)
+        if not estimate.runs:
+            profile, launches = self.planned.request.context.plan_context.profile, len(self.planned.plan.groups())
+            each = profile.warmup_s + profile.window_s
+            by_profile = (
+                f"profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}"
+            )
+            return [
+                f"{what}: unknown; no run below this base has passed with {unknown}; {by_profile}, and the starts",
+                *cut,
+            ]
+        rest = f"; unknown: {unknown}" if estimate.unknown else ""
+        hours = f"{estimate.device_hours:.2g} device-hours"
+        return [f"{what}: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}", *cut]
 
 
 def _names(names: Sequence[str]) -> str:

@@ -22,13 +22,14 @@ from milabench.events.model import Config, Line, Meta
 from milabench.events.rundir import RunWriter, create_run, open_run, read_batches, stems
 from milabench.events.wire import decode, encode
 from milabench.execute.agent_client import AgentNode, local_node
-from milabench.execute.api import BarrierEvent, Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
-from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text
+from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
+from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
 from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.remote_host import remote_node
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.ssh import Address
+from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
 from milabench.version import __version__
@@ -264,7 +265,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
         case Ended():
             shown.on_end(progress.step, progress.outcome.name, progress.outcome.failure, progress.attempt)
         case Waiting():
-            display.on_message(f"waiting: {'; '.join(holder_text(holder) for holder in progress.holders)}")
+            display.on_message(f"waiting: {'; '.join(map(str, progress.holders))}")
         case Notice():
             display.on_message(progress.text)
         case ServerReady() | BarrierEvent():

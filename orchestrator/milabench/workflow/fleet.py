@@ -10,7 +10,7 @@ from milabench.analysis.baseline import LEAST_PLACES, Baseline, Findings, baseli
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file, write_file
-from milabench.workflow.session import Session
+from milabench.workflow.options import Session
 from milabench.workflow.summaries import resolve_runs, summary_of
 
 

@@ -30,9 +30,8 @@ from milabench.plan.pin import PinInput, pin_specs
 from milabench.plan.venvs import InstallPlan
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
-from milabench.workflow.options import SuiteOptions
+from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
-from milabench.workflow.session import Session
 
 
 def install(

@@ -18,8 +18,7 @@ from milabench.facts.model import Node
 from milabench.facts.probe import parse_facts
 from milabench.plan.system import is_local
 from milabench.workflow.files import base_folder
-from milabench.workflow.options import SuiteOptions
-from milabench.workflow.session import Session
+from milabench.workflow.options import Session, SuiteOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

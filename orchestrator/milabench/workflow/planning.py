@@ -18,8 +18,7 @@ from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import decide_install, environment_records
-from milabench.workflow.options import Extent, SuiteOptions
-from milabench.workflow.session import Session
+from milabench.workflow.options import Extent, Session, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.workflow.execution import RunDescription

@@ -43,10 +43,9 @@ def execute_preparations(plan: Plan, context: CommandContext) -> int:
     # The agent makes the marker when the step passes, so that a control plane that is killed loses no preparation.
     markers = {preparation.step.id: preparation.marker for preparation in preparation_steps(context)}
     executed = execute_plan(plan, context, description, retry=RetryPolicy(wait=True, markers=markers))
-    outcomes = {step.id: executed.result.outcomes[step.id] for step in plan.steps}
     failures = [
         f"{step}: prepare failed: {outcome.failure}{log_tail(executed.path, step)}"
-        for step, outcome in outcomes.items()
+        for step, outcome in executed.result.outcomes.items()
         if outcome.name != "passed"
     ]
     if executed.result.interrupted:

@@ -29,6 +29,15 @@ class WeightProfile:
     weights: Mapping[str, float] | None = None
     work: Mapping[str, float] | None = None
 
+    def require_known(self, summaries: Sequence[Summary]) -> None:
+        """Raise UsageError when it names no benchmark of the runs at all: it is for another suite."""
+        benches = {bench.bench for summary in summaries for bench in summary.benchmarks}
+        for what, values in (("weights", self.weights), ("work", self.work)):
+            if values and not values.keys() & benches:
+                raise UsageError(
+                    f"--weights: its {what} name none of the benchmarks here: {', '.join(sorted(benches)[:8])}"
+                )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSource:
@@ -97,16 +106,6 @@ def session_names(base: Path, name: str) -> list[str]:
     except (NothingSelected, RecordError):
         return [part for part in map(str.strip, name.split(",")) if part]
     return [name]
-
-
-def require_known_names(profile: WeightProfile, summaries: Sequence[Summary]) -> None:
-    """Raise UsageError when a profile names no benchmark of the runs at all: it is for another suite."""
-    benches = {bench.bench for summary in summaries for bench in summary.benchmarks}
-    for what, values in (("weights", profile.weights), ("work", profile.work)):
-        if values and not values.keys() & benches:
-            raise UsageError(
-                f"--weights: its {what} name none of the benchmarks here: {', '.join(sorted(benches)[:8])}"
-            )
 
 
 def _json_report(path: Path) -> ReportSource:

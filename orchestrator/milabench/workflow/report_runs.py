@@ -20,17 +20,15 @@ from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, U
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.files import base_folder, read_file
-from milabench.workflow.options import CompareRequest, ReportRequest
+from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.report_inputs import (
     ReportSource,
     WeightProfile,
     find_report_source,
     read_costs,
     read_profile,
-    require_known_names,
     session_names,
 )
-from milabench.workflow.session import Session
 from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ def render_report(request: ReportRequest, format_name: str, session: Session) ->
         runs = [find_run(folder, name) for name in request.runs] or [latest_run(folder)]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
-    require_known_names(profile, summaries)
+    profile.require_known(summaries)
     if profile.weights is not None:
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
     if request.score == "compat":
@@ -190,7 +188,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
         _system(name, side, costs_of(costs_by_name.get(name, side[0].manifest.get("costs") or {})))
         for name, side in zip(system_names, sources, strict=True)
     ]
-    require_known_names(profile, [source.summary for side in sources for source in side])
+    profile.require_known([source.summary for side in sources for source in side])
     comparison = compare_systems(
         systems,
         margin=request.margin,

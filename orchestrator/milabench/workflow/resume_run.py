@@ -5,27 +5,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
-from milabench.execute.agent_client import NOTHING_LEFT, sweep_local
+from milabench.execute.agent_client import NOTHING_LEFT
 from milabench.execute.detach import DetachHandover
-from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.locks import hold_run, this_orchestrator
-from milabench.execute.remote_host import RemoteHost
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.estimate import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
-from milabench.workflow.orphans import dead_orchestrators, on_each_machine, remote_process_markers
+from milabench.workflow.options import Session
+from milabench.workflow.orphans import SWEEP, dead_orchestrators, on_each_machine, process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import last_attempt
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
-from milabench.workflow.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +122,7 @@ def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
 def sweep_run(run: Run, session: Session) -> None:
     """Kill what dead orchestrators of a run left, here and on the nodes that they used, and report it."""
     for orchestrator, addresses in dead_orchestrators(run):
-        results = {}
-        if orchestrator.is_of_this_boot:
-            results[""] = run_deferring_signals(partial(sweep_local, orchestrator.marker))
-        markers = remote_process_markers([(orchestrator, addresses)])
-        remote = on_each_machine(markers, session, RemoteHost.sweep)
-        results |= {f", on {address.name}": str(result) for address, result in remote.items()}
-        for where, result in results.items():
+        for machine, result in on_each_machine(process_markers([(orchestrator, addresses)]), session, SWEEP).items():
+            where = f", on {machine.name}" if machine else ""
             if result != NOTHING_LEFT:
                 session.info(f"resume: of its orchestrator {orchestrator}{where}: {result}")

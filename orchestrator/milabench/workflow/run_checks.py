@@ -8,8 +8,8 @@ from typing import Any
 from milabench.analysis.step_results import ChecksOf
 from milabench.checks.check import Check, StepContext
 from milabench.checks.registry import NAMES, checks_for, parse_checks
-from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run
+from milabench.events.values import as_mapping
 
 _RANKS = "--nproc-per-node="
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from milabench.plan.model import Plan
     from milabench.workflow.estimate import BudgetedPlan
     from milabench.workflow.execution import ExecutedPlan
+    from milabench.workflow.options import Session
     from milabench.workflow.planning import Request
-    from milabench.workflow.session import Session
 
 # Not `skipped`: that a benchmark cannot run here was known when the run was planned.
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")

@@ -17,19 +17,18 @@ from milabench.analysis.step_results import planned_steps
 from milabench.display.base import Display
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, RecordError
 from milabench.events.attempts import attempts, last_word
-from milabench.events.json_access import as_mapping
 from milabench.events.model import End, Line, Start
-from milabench.events.numbers import whole
 from milabench.events.replay import replay
 from milabench.events.rundir import JOURNAL, Run, open_run
 from milabench.events.tail import Appended
+from milabench.events.values import as_mapping, whole
 from milabench.events.wire import encode, parse_object
 from milabench.execute.detach import LOG
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, holder_of
 from milabench.plan.model import Plan, SkippedBench, Step
+from milabench.workflow.options import Reporter, Session
 from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_result
-from milabench.workflow.session import Reporter, Session
 from milabench.workflow.shown_steps import ShownSteps
 from milabench.workflow.summaries import summary_of
 

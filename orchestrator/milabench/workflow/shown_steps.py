@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from milabench.display.base import Display
-from milabench.events.numbers import SMALLEST
+from milabench.events.values import SMALLEST
 from milabench.plan.model import Plan, Step
 
 if TYPE_CHECKING:

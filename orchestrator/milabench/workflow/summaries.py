@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,29 +136,20 @@ def _stored(run: Run) -> Summary | None:
             return None
         if sources.get("stat") != stat_digest(run.path) and sources.get("content") != content_digest(run.path):
             return None
-        return _relocated(run, summary_from_json(value, run.manifest))
-    except (OSError, ValueError, msgspec.MsgspecError, RecordError):
+        _relocate(run, value)
+        return summary_from_json(value, run.manifest)
+    except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError, RecordError):
         return None
 
 
-def _relocated(run: Run, summary: Summary) -> Summary:
-    """Return the summary with the paths of its logs and the name of the run as they are now."""
-
-    def moved(log: str | None) -> str | None:
-        return None if log is None else str(run.path / Path(log).name)
-
-    benches = tuple(
-        replace(
-            bench,
-            failures=tuple(replace(failure, log=moved(failure.log)) for failure in bench.failures),
-            flaky=tuple(
-                replace(flaky, others=tuple(replace(failure, log=moved(failure.log)) for failure in flaky.others))
-                for flaky in bench.flaky
-            ),
-        )
-        for bench in summary.benchmarks
-    )
-    return replace(summary, run=run.name, benchmarks=benches)
+def _relocate(run: Run, value: dict[str, Any]) -> None:
+    """Let the name of the run and the paths of its logs be what they are now."""
+    value["run"] = run.name
+    for bench in value["benchmarks"]:
+        others = (failure for flaky in bench["flaky"] for failure in flaky["others"])
+        for failure in (*bench["failures"], *others):
+            if failure["log"] is not None:
+                failure["log"] = str(run.path / Path(failure["log"]).name)
 
 
 def _files(path: Path) -> Iterator[os.DirEntry[str]]:

@@ -21,9 +21,8 @@ from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.files import base_folder, write_file
-from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
-from milabench.workflow.session import Session
 
 CONFIG = Path("task_config_template.cfg")
 RESULT = "dlbenchmark_result.json"

@@ -16,9 +16,8 @@ from milabench.events.rundir import find_run
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.files import base_folder, checkout_suite
 from milabench.workflow.install import install
-from milabench.workflow.options import AuditRequest, Extent, SuiteOptions
+from milabench.workflow.options import AuditRequest, Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
-from milabench.workflow.session import Session
 
 BENCHMARK = "timing_audit"
 # What the program does by itself; the suite's own benchmark is a smaller one.

@@ -16,8 +16,8 @@ from milabench.analysis.log_metrics import REDUCTIONS
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import Tracing
-from milabench.events.numbers import LARGEST, finite_number, positive, strict, whole
 from milabench.events.rundir import Run, open_run
+from milabench.events.values import LARGEST, finite_number, positive, strict, whole
 from milabench.report import csv, html, junit, markdown, text
 from milabench.report import json as as_json
 from milabench.workflow.run_checks import checks_of

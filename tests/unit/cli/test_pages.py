@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from milabench.acceptance.criteria import BENCH_KEYS, FILE_KEYS, parse_criteria
+from milabench.acceptance.criteria import BenchCriteria, FileKeys, parse_criteria
+from milabench.config.kinds import keys_of
 from milabench.history.rows import TABLES
 
 
@@ -15,7 +16,8 @@ def test_the_criteria_file_of_the_page_can_be_read_and_shows_every_key(root: Pat
     shown = re.findall(r"```yaml\n(.*?)```", how_to, re.DOTALL)[0]
     found = parse_criteria(shown.encode(), "accept.yaml")
     assert [one.name for one in found.benchmarks] == ["resnet50", "llama", "loader", "flops"]
-    assert [key for key in (*FILE_KEYS, *BENCH_KEYS) if f"{key}:" not in shown and f"`{key}`" not in page] == []
+    keys = [*keys_of(FileKeys).keys, *keys_of(BenchCriteria).keys]
+    assert [key for key in keys if f"{key}:" not in shown and f"`{key}`" not in page] == []
 
 
 def test_the_page_has_every_column_of_the_store(root: Path) -> None:

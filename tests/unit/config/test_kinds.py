@@ -49,7 +49,7 @@ def test_the_key_itself_wins_over_its_alias() -> None:
 def test_other_keys_are_kept_unless_they_are_a_slip() -> None:
     assert parse("{name: a, colour: red}")[0].extra == {"colour": "red"}
     _, problems = parse("{name: a, degres: 1}")
-    assert problems == ["oven.yaml:1:19: oven: unknown key 'degres'; did you mean 'degrees'?"]
+    assert problems == ["oven.yaml:1:11: oven: unknown key 'degres'; did you mean 'degrees'?"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.events.sanitize import one_line
+from milabench.events.values import one_line
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError
 from milabench.plan.context import Instruments, NodeBenchmark
-from milabench.plan.group import barrier, monitor_command
+from milabench.plan.step import barrier, monitor_command
 
 
 @pytest.fixture

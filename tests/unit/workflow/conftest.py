@@ -17,8 +17,7 @@ from milabench.plan.model import Plan
 from milabench.workflow import execution
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
-from milabench.workflow.options import Extent, SuiteOptions
-from milabench.workflow.session import CollectingReporter, Session
+from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
 from tests.fake_node import FakeNode
 
 MACHINE = Node(hostname="box", cpu_model="EPYC 9354", cpu_count=8, memory_mib=65536, os="Debian 12", kernel="6.1.0")

@@ -10,7 +10,7 @@ import pytest
 from milabench.errors import Unreachable
 from milabench.execute.detach import DetachedProcess
 from milabench.workflow.detach import report_detached
-from milabench.workflow.session import CollectingReporter, Session
+from milabench.workflow.options import CollectingReporter, Session
 from tests.commands import Said
 
 RUN = Path("results/runs/run.2026-03-14_12-00-00")

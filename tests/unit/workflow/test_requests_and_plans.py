@@ -16,7 +16,7 @@ from milabench.bench.api import Benchmark, Git
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, settings_overrides
-from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
 from milabench.workflow.planning import (
     LEAST_PAIRS,
     Request,
@@ -26,7 +26,6 @@ from milabench.workflow.planning import (
     plan_single_suite,
 )
 from milabench.workflow.preflight import command_line, require_ready
-from milabench.workflow.session import CollectingReporter, Session
 
 from .conftest import ReadContext
 

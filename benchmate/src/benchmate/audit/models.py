@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmate.ops.types import Call
+from benchmate.ops.base import Call
 
 if TYPE_CHECKING:
     import torch

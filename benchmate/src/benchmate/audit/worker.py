@@ -10,9 +10,9 @@ from time import perf_counter_ns
 from typing import Any
 
 from benchmate.audit.models import make_call
+from benchmate.ops.base import Call, Event
 from benchmate.ops.device import default_device
 from benchmate.ops.sampling import gc_paused
-from benchmate.ops.types import Call, Event
 from benchmate.result_channel import ResultChannel, die_with_supervisor
 
 MIN_CALLS = 30

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmate.ops.base import DType, Generator, JsonMapping, JsonObject, Keywords, OperatorFailed, OpsError, Tensor
 from benchmate.ops.config_iterators import has_macros
 from benchmate.ops.device import free_bytes
-from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.interface import DataGenerator
 from benchmate.ops.registry import spelling_hint
-from benchmate.ops.types import DType, Generator, JsonMapping, JsonObject, Keywords, Tensor
 
 DEFAULT_GENERATOR = "PyTorch:DefaultDataGenerator"
 

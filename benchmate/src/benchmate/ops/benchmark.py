@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmate.ops import config_file, records
+from benchmate.ops.base import JsonMapping, JsonObject, OperatorSkipped, OpsError
 from benchmate.ops.builtin import operator
 from benchmate.ops.config_file import OperatorInput, OperatorSpec, iterate_inputs
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OperatorSkipped, OpsError
 from benchmate.ops.executor import InputResult, InputRunner
 from benchmate.ops.interface import OperatorInterface
 from benchmate.ops.options import Options, as_options
 from benchmate.ops.sampling import measurement_floor
-from benchmate.ops.types import JsonMapping, JsonObject
 
 logger = logging.getLogger("benchmate.ops")
 

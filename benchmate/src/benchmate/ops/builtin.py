@@ -12,9 +12,9 @@ from typing import Any
 
 from benchmate.ops import registry
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DefaultDataGenerator
+from benchmate.ops.base import OpsError
 from benchmate.ops.collectives import CollectiveOp
 from benchmate.ops.config_iterators import DefaultConfigIterator, DummyConfigIterator, RangeConfigIterator
-from benchmate.ops.errors import OpsError
 from benchmate.ops.fbgemm import SplitTableInputGenerator, SplitTableInputIterator, SplitTableOp
 from benchmate.ops.interface import OperatorInterface
 from benchmate.ops.operators import AtenOp, BuildableOp, CallableOp, CopyOp, OptimizerOp, UnaryOp

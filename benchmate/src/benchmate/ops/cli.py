@@ -18,15 +18,14 @@ from typing import TextIO
 import benchmate
 from benchmate.ops import collectives, exec_modes, records, registry, sampling
 from benchmate.ops.arguments import FILLS, LISTS
+from benchmate.ops.base import JsonMapping, OpsError, run_command
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
 from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes
 from benchmate.ops.statistics import StopRule
 from benchmate.ops.traces.record import execution_trace
-from benchmate.ops.types import JsonMapping
 
 logger = logging.getLogger("benchmate.ops")
 

@@ -7,9 +7,8 @@ import os
 from collections.abc import Callable
 from typing import cast
 
-from benchmate.ops.errors import OperatorFailed, OperatorSkipped, OpsError
+from benchmate.ops.base import Arguments, Keywords, OperatorFailed, OperatorSkipped, OpsError, Tensor
 from benchmate.ops.interface import BoundOp, Passes, forward_only
-from benchmate.ops.types import Arguments, Keywords, Tensor
 
 # name -> share of the size that crosses the bus per rank, with n ranks (the convention of NCCL's tests). The size is that of
 # the input, for an all-gather that of the output.

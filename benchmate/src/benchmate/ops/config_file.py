@@ -12,9 +12,8 @@ from typing import Any
 
 from benchmate.ops import arguments, builtin, registry
 from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.config_iterators import ConfigIterator, Identified
-from benchmate.ops.errors import OpsError
-from benchmate.ops.types import JsonMapping, JsonObject
 
 ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
 ITERATORS = ("build_iterator", "input_iterator")

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from benchmate.ops.errors import OpsError
-from benchmate.ops.types import JsonMapping, JsonObject
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 
 Identified = tuple[Any, Any]
 """An id, whose text is unique, and a specification; what both are is up to the iterator."""

@@ -6,10 +6,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from benchmate.ops.base import Arguments, JsonObject, Keywords, Tensor, first_line
 from benchmate.ops.device import TorchDevice
-from benchmate.ops.errors import first_line
 from benchmate.ops.interface import map_tensors, tensors_in
-from benchmate.ops.types import Arguments, JsonObject, Keywords, Tensor
 
 LARGEST_HOST_REFERENCE = 5e9  # operations: about a second in double precision on a few cores
 # By dtype, as a share of the largest value of the reference.

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmate.machine_context import host_caches
-from benchmate.ops.errors import OpsError
-from benchmate.ops.types import Event
+from benchmate.ops.base import Event, OpsError
 
 UNKNOWN_CACHE = 64 * 2**20  # bytes, where the device does not say
 LARGEST_CACHE = 512 * 2**20

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from benchmate.ops.base import Call
 from benchmate.ops.device import TorchDevice
 from benchmate.ops.interface import Passes
-from benchmate.ops.types import Call
 
 _clock = time.perf_counter_ns
 

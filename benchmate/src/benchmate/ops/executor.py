@@ -7,15 +7,23 @@ from dataclasses import dataclass, field
 
 from benchmate.ops import exec_modes, registry, roofline
 from benchmate.ops.arguments import DefaultDataGenerator
+from benchmate.ops.base import (
+    Arguments,
+    Call,
+    JsonMapping,
+    JsonObject,
+    Keywords,
+    OperatorFailed,
+    OperatorSkipped,
+    first_line,
+)
 from benchmate.ops.config_file import OperatorInput, OperatorSpec
 from benchmate.ops.correctness import check_output
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OperatorFailed, OperatorSkipped, first_line
 from benchmate.ops.interface import OperatorInterface, Passes, capture_passes, function_passes, tensors_in
 from benchmate.ops.options import Options, as_options
 from benchmate.ops.sampling import InputRotation, SampledTime, rotate_inputs, sample_calls
 from benchmate.ops.statistics import Estimate, estimate
-from benchmate.ops.types import Arguments, Call, JsonMapping, JsonObject, Keywords
 
 FORWARD = ("forward",)  # the passes whose work is known
 

@@ -16,10 +16,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmate.ops.base import Arguments, Generator, JsonMapping, Keywords, OperatorFailed, OperatorSkipped, Tensor
 from benchmate.ops.config_iterators import ConfigIterator, Identified
-from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes, autograd_passes
-from benchmate.ops.types import Arguments, Generator, JsonMapping, Keywords, Tensor
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
 SEQUENTIAL = 0.5

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.errors import OperatorFailed, first_line
-from benchmate.ops.types import Arguments, Call, JsonMapping, Keywords, Tensor
+from benchmate.ops.base import Arguments, Call, JsonMapping, Keywords, OperatorFailed, Tensor, first_line
 
 NO_GRADIENT = "no output depends on an input that requires a gradient"
 WARM_UP_CALLS = 3  # calls before a capture, which choose algorithms and fill the allocator

@@ -10,8 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmate.ops.errors import OpsError, run_command
-from benchmate.ops.types import JsonObject
+from benchmate.ops.base import JsonObject, OpsError, run_command
 
 # [param|<operator>|<config>|<build>|<input>|<stage>|<pass>]; an operator's name holds no bar. The first form is what is written,
 # the second, without brackets and with the stage first, what the oldest version of the original wrote.

@@ -7,10 +7,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, cast
 
-from benchmate.ops.errors import OperatorFailed, OperatorSkipped, OpsError
+from benchmate.ops.base import (
+    Arguments,
+    Call,
+    FunctionSchema,
+    Keywords,
+    OperatorFailed,
+    OperatorSkipped,
+    OpOverload,
+    OpsError,
+    Tensor,
+)
 from benchmate.ops.interface import BoundOp, OperatorInterface, Passes, forward_only, function_passes, tensors_in
 from benchmate.ops.registry import spelling_hint
-from benchmate.ops.types import Arguments, Call, FunctionSchema, Keywords, OpOverload, Tensor
 
 
 class CallableOp(OperatorInterface):

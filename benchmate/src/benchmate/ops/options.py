@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from benchmate.ops import exec_modes, sampling
-from benchmate.ops.errors import OpsError
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.statistics import StopRule
-from benchmate.ops.types import JsonMapping, JsonObject
 
 MODES = (*exec_modes.NAMES, *sampling.NAMES)
 FORMATS = ("original", "rich")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 
+from benchmate.ops.base import JsonObject
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.device import MEASURED
 from benchmate.ops.options import Options, ProfilerOptions
-from benchmate.ops.types import JsonObject
 from benchmate.supervisor import SupervisedProcess, spawn, supervise
 
 logger = logging.getLogger("benchmate.ops")

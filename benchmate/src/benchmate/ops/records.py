@@ -16,11 +16,11 @@ from typing import TextIO
 
 import benchmate
 from benchmate.machine_context import read_text
+from benchmate.ops.base import JsonMapping, JsonObject
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.config_iterators import META
 from benchmate.ops.executor import InputResult
 from benchmate.ops.options import Options
-from benchmate.ops.types import JsonMapping, JsonObject
 
 SCHEMA = 1
 

@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from benchmate.ops.base import OpsError
 from benchmate.ops.config_iterators import ConfigIterator, DefaultConfigIterator
-from benchmate.ops.errors import OpsError
 from benchmate.ops.interface import DataGenerator, OperatorInterface
 
 T = TypeVar("T")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmate.ops.base import Call
 from benchmate.ops.device import TorchDevice
 from benchmate.ops.interface import tensors_in
 from benchmate.ops.sampling import sample_calls
 from benchmate.ops.statistics import StopRule
-from benchmate.ops.types import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

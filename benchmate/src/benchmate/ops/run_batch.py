@@ -9,13 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError, run_command
 from benchmate.ops.benchmark import resolved, seed_torch
 from benchmate.ops.config_file import OperatorInput, parse_operators
-from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.executor import InputRunner
 from benchmate.ops.options import as_options
 from benchmate.ops.profiler_batch import read_shared_memory
-from benchmate.ops.types import JsonMapping, JsonObject
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchmate.ops.base import Arguments, Call, Keywords, Storage, Tensor
 from benchmate.ops.device import TorchDevice, clock_pair_s, free_bytes
 from benchmate.ops.interface import Bind, map_tensors, tensors_in
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
-from benchmate.ops.types import Arguments, Call, Keywords, Storage, Tensor
 
 NAMES = ("hot", "cold", "end-to-end")
 HOST_BLOCK_S = 0.010

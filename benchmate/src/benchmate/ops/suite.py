@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import benchmate
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, describe_result
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.device import default_device
-from benchmate.ops.errors import OpsError
 from benchmate.ops.executor import FORWARD, InputResult
 from benchmate.ops.options import ExecutionPass, Options, parse_modes
 from benchmate.ops.statistics import StopRule
-from benchmate.ops.types import JsonMapping, JsonObject
 from benchmate.session import current
 
 DEFAULT_MODES = "hot"

@@ -101,9 +101,10 @@ class FileServer:
         self._send_answer({"ok": True, "need": [[number, at] for (number, _), at in zip(need, offsets)]})
         for (_, entry), offset in zip(need, offsets):
             self._take_file(root, entry, offset)
-        removed = 0 if request.get("keep") else self._remove_others(root, {entry[0] for entry in entries})
+        if not request.get("keep"):
+            self._remove_others(root, {entry[0] for entry in entries})
         shutil.rmtree(os.path.join(root, self.PARTS), ignore_errors=True)
-        return {"taken": len(need), "removed": removed}
+        return {}
 
     def _prepare(self, path: str, kind: str, about: List[Any]) -> None:
         is_link = os.path.islink(path)
@@ -183,14 +184,11 @@ class FileServer:
         # Mode and time first: what has its name is whole, and is not sent again.
         os.replace(part, os.path.join(root, path))
 
-    def _remove_others(self, root: str, wanted: Set[str]) -> int:
-        removed = 0
+    def _remove_others(self, root: str, wanted: Set[str]) -> None:
         for folder, folders, files in os.walk(root, topdown=True):
             below = os.path.relpath(folder, root)
             for name in [*folders, *files]:
                 path = name if below == "." else "%s/%s" % (below, name)
                 if path not in wanted and name != self.PARTS and "__pycache__" not in path.split("/"):
                     self._remove(os.path.join(root, path))
-                    removed += 1
             folders[:] = [name for name in folders if name != self.PARTS and os.path.isdir(os.path.join(folder, name))]
-        return removed

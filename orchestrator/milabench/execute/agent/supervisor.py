@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional
 
 from ...devices.locks import DeviceLocks, close_files
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, widen_pipe
@@ -305,16 +305,6 @@ class Agent:
         step.end(StepOutcome("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
         return {"running": True}
 
-    def do_signal(self, request: Dict[str, Any]) -> Answer:
-        """Signal the process group of a step's leader."""
-        step = self.steps[request["step"]]
-        number = request["signal"]
-        if isinstance(number, str):
-            number = getattr(signal, "SIG" + number.upper().replace("SIG", "", 1))
-        if step.pid is not None and step.ledger.return_code is None:
-            os.killpg(step.pid, number)
-        return {}
-
     def do_stop(self, request: Dict[str, Any]) -> Answer:
         """Tell a step that its load is needed no longer."""
         self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
@@ -343,13 +333,9 @@ class Agent:
                 self.reply(request.get("id"), refusal)
 
         descriptors = [fd for _, fd in opened]
-        self._run_self(["flock", *map(str, descriptors)], taken, descriptors)
+        command = [sys.executable, "-I", "-S", PROGRAM, "flock", *map(str, descriptors)]
+        self.helpers.start(command, taken, descriptors=descriptors)
         return None
-
-    def do_unlock(self, _: Dict[str, Any]) -> Answer:
-        """Let go of all locks."""
-        self.locks.release()
-        return {}
 
     def do_release(self, request: Dict[str, Any]) -> Answer:
         """Open the start barrier of a group with members on other nodes."""
@@ -363,37 +349,6 @@ class Agent:
     def do_usage(self, _: Dict[str, Any]) -> Answer:
         """Return what we cost."""
         return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
-
-    def do_exit(self, _: Dict[str, Any]) -> Answer:
-        """End everything, and leave."""
-        self.leave("asked to exit")
-        return {}
-
-    def do_facts(self, request: Dict[str, Any]) -> Answer:
-        """Ask what this machine is, later."""
-        paths = request.get("disk") or ()
-        return self._run_verb(request, ["facts", *(word for path in paths for word in ("--disk", path))])
-
-    def do_sweep(self, request: Dict[str, Any]) -> Answer:
-        """End what another run left, later."""
-        grace_s = str(request.get("grace_s", self.grace_s))
-        return self._run_verb(request, ["sweep", request["marker"], "--grace", grace_s])
-
-    def _run_verb(self, request: Dict[str, Any], argv: List[str]) -> Answer:
-        """Ask in a process of its own: a driver that hangs must not hang the supervision."""
-
-        def answered(code: int, output: bytes) -> None:
-            try:
-                answer = {"ok": True, "answer": json.loads(output.decode())}
-            except ValueError:
-                answer = {"ok": False, "error": "%s failed (%d)" % (request["verb"], code)}
-            self.reply(request.get("id"), answer)
-
-        self._run_self(argv, answered)
-        return None
-
-    def _run_self(self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Sequence[int] = ()) -> None:
-        self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors=descriptors)
 
     # -- what steps need of us
 

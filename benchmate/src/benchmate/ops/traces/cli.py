@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.errors import OperatorFailed, OpsError, run_command
+from benchmate.ops.base import OperatorFailed, OpsError, run_command
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\

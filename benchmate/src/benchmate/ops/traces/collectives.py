@@ -12,11 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from benchmate.ops import collectives
-from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.base import JsonMapping, JsonObject, OperatorFailed, OpsError, Tensor, Work
 from benchmate.ops.operators import parse_schema
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.schema import Node, Trace, dtype_name
-from benchmate.ops.types import JsonMapping, JsonObject, Tensor, Work
 
 INIT = "## process_group:init ##"
 NO_WORK = ("init", "wait")  # entries of NCCL's that move nothing

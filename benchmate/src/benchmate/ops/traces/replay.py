@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from benchmate.ops.base import Call, Event, OperatorFailed, OpsError, Storage, Tensor, Work, first_line
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OperatorFailed, OpsError, first_line
 from benchmate.ops.sampling import gc_paused
 from benchmate.ops.traces import replay_calls as calls
 from benchmate.ops.traces.collectives import ProcessGroups
@@ -18,7 +18,6 @@ from benchmate.ops.traces.graph import Graph, build_graph
 from benchmate.ops.traces.plan import Plan, PlannedCall, Slot, build_plan, select_calls, slots_in, static_obstacle
 from benchmate.ops.traces.replay_calls import ReplayMemory, dtype_of, map_devices
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
-from benchmate.ops.types import Call, Event, Storage, Tensor, Work
 
 MAX_PLANS = 16  # plans, each around the operators that failed under the one before
 EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")

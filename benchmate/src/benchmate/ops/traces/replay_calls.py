@@ -7,12 +7,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmate.ops.base import Call, DType, Generator, OperatorFailed, OpOverload, OpsError, Storage, Tensor
 from benchmate.ops.device import free_bytes
-from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.operators import parse_schema
 from benchmate.ops.traces.plan import Plan, Slot, TensorView
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, OpaqueValue, TensorRef, Trace, tensor_refs
-from benchmate.ops.types import Call, DType, Generator, OpOverload, Storage, Tensor
 
 DeviceOf = Callable[[str], str]
 SCALE = 0.1  # floating point is uniform in [0, 0.1): variances stay positive, sums of products small

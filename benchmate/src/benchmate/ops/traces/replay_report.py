@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.benchmark import format_seconds
-from benchmate.ops.errors import OpsError
 from benchmate.ops.statistics import Estimate, estimate, quantile
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.replay import ReplayResult
 from benchmate.ops.traces.schema import Node, Trace, tensor_refs
-from benchmate.ops.types import JsonMapping, JsonObject
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 

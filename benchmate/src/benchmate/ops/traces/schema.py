@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmate.ops import arguments
-from benchmate.ops.errors import OpsError
+from benchmate.ops.base import JsonMapping, OpsError
 from benchmate.ops.sampling import gc_paused
-from benchmate.ops.types import JsonMapping
 
 FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
 NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
-from benchmate.ops.errors import OpsError
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.collectives import recorded_groups, recorded_ranks
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.index_bounds import index_bounds
 from benchmate.ops.traces.plan import build_plan, select_calls
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, TensorRef, Trace, tensor_refs
-from benchmate.ops.types import JsonMapping, JsonObject
 
 Signature = tuple[object, ...]
 

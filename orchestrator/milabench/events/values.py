@@ -1,8 +1,9 @@
-"""Which numbers of parsed JSON can be computed with, and values made fit for strict JSON."""
+"""Values of records, which anything may have written: numbers to compute with, mappings, strict JSON, text for a terminal."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,3 +39,22 @@ def strict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [strict(item) for item in value]
     return value
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value when it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings_in(value: Any) -> list[Mapping[str, Any]]:
+    """Return the items of a list, each as a mapping; nothing when the value is no list."""
+    return [as_mapping(item) for item in value] if isinstance(value, list | tuple) else []
+
+
+# Control sequences of terminals (colours, cursor movements; ECMA-48) and of window titles.
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, without colours and other terminal control sequences; runs of blanks become one."""
+    return " ".join("".join(c if c.isprintable() else " " for c in _SEQUENCE.sub("", text)).split())

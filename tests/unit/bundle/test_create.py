@@ -8,7 +8,7 @@ import json
 import pytest
 
 from milabench.bundle.archive import ArchiveMember
-from milabench.bundle.manifest import Manifest, chain_links, compare_files, from_bytes
+from milabench.bundle.create import Manifest, chain_links, compare_files, from_bytes
 from milabench.errors import RecordError
 
 FILES = tuple(
