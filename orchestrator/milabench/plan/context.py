@@ -1,4 +1,4 @@
-"""What a plan is made from: benchmarks with their declarations, the measuring profile, the folders, and all that it depends on."""
+"""What a plan is made from: benchmarks and their declarations, the measuring profile, the folders, and all it depends on."""
 
 from __future__ import annotations
 
