@@ -14,7 +14,7 @@ import itertools
 
 import torch
 
-from benchmate.ops.base import torch_device
+from benchmate.ops.device import torch_device
 from benchmate.ops.sampling import rotate_inputs, sample_calls
 from benchmate.ops.statistics import StopRule
 

@@ -28,7 +28,7 @@ except ImportError:
     print("skipped: torch is not installed here")
     sys.exit(0)
 
-from benchmate.ops.base import TorchDevice
+from benchmate.ops.device import TorchDevice
 from benchmate.ops.sampling import SampledTime, measurement_floor, sample_calls
 from benchmate.ops.statistics import StopRule, estimate
 

@@ -30,9 +30,9 @@ except ImportError:
 
 from benchmate.ops import exec_modes, executor, sampling
 from benchmate.ops.arguments import DefaultDataGenerator
-from benchmate.ops.base import TorchDevice
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig
 from benchmate.ops.builtin import operator
+from benchmate.ops.device import TorchDevice
 from benchmate.ops.options import Options
 
 ROUNDS = 7

@@ -94,7 +94,8 @@ def planned(path: Path) -> dict[str, Any]:
     from milabench.bench.api import Benchmark
     from milabench.config.read import read_suite
     from milabench.facts.model import Device, Node, SystemFacts
-    from milabench.plan.context import PROFILES, PlanContext, ResolvedBenchmark, dirs_under
+    from milabench.plan.context import PlanContext, ResolvedBenchmark, dirs_under
+    from milabench.plan.profile import PROFILES
     from milabench.plan.run import plan_run
 
     suite = read_suite([path], env={}, detected_arch="cuda")

@@ -224,7 +224,7 @@ def plan_options(function: Verb) -> Verb:
 
     Raises UsageError for --ab beside --config: it names both suites.
     """
-    from milabench.plan.context import PROFILES
+    from milabench.plan.profile import PROFILES
     from milabench.workflow.options import Extent
 
     @functools.wraps(function)

@@ -9,10 +9,11 @@ from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.errors import Problem
 from milabench.facts.model import Node
 from milabench.plan.container import container_of
-from milabench.plan.context import COMMAND, PROFILES, Dirs, PlanContext, ResolvedBenchmark, benchmark_on
+from milabench.plan.context import COMMAND, Dirs, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.launchers import launcher_of, launcher_words
 from milabench.plan.method import RANKS, placements
 from milabench.plan.placeholders import names_for
+from milabench.plan.profile import PROFILES
 from milabench.plan.render import RenderedBenchmark, render_benchmark
 from milabench.plan.run import unmet_requirement
 from milabench.plan.sizing import sizer_options

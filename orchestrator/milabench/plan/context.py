@@ -1,4 +1,4 @@
-"""What a plan is made from: benchmarks and their declarations, the measuring profile, the folders, and all it depends on."""
+"""What a plan is made from: selected benchmarks with their declarations, and the folders and all else that it depends on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
 from milabench.errors import ConfigError
 from milabench.facts.model import Node, SystemFacts
+from milabench.plan.profile import Profile
 from milabench.plan.sizing import Sizer
 
 _FOLDERS = ("venv", "code", "data", "runs", "extra", "cache")
@@ -188,30 +189,3 @@ def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
             hint = "move data, cache or extra; system.dirs moves any folder for all"
             raise config.error(f"dirs.{name}", f"'{name}' cannot be moved for one benchmark", hint)
     return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """A measuring profile.
-
-    Warm-up and window end when both their number of steps and their seconds are reached. `processes` are the fresh processes per
-    benchmark; `short` marks every number measured with it.
-    """
-
-    name: str
-    warmup_steps: int
-    warmup_s: float
-    window_steps: int
-    window_s: float
-    processes: int
-    short: bool = False
-
-
-PROFILES = {
-    profile.name: profile
-    for profile in (
-        Profile(name="quick", warmup_steps=5, warmup_s=1, window_steps=20, window_s=3, processes=1, short=True),
-        Profile(name="default", warmup_steps=10, warmup_s=5, window_steps=60, window_s=30, processes=3),
-        Profile(name="rigorous", warmup_steps=10, warmup_s=5, window_steps=60, window_s=60, processes=5),
-    )
-}

@@ -78,8 +78,9 @@ def read_context(
     from milabench.facts.probe import this_machine
 
     probe = this_machine()  # answers while the modules that read the suite are imported
-    from milabench.plan.context import PROFILES, PlanContext
+    from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
+    from milabench.plan.profile import PROFILES
     from milabench.plan.system import system_facts
     from milabench.workflow.scaling_files import read_sizer
 

@@ -11,8 +11,9 @@ from milabench.bench.api import Benchmark
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Device, Node, SystemFacts
-from milabench.plan.context import PROFILES, PlanContext, ResolvedBenchmark, dirs_under
+from milabench.plan.context import PlanContext, ResolvedBenchmark, dirs_under
 from milabench.plan.model import Step
+from milabench.plan.profile import PROFILES
 from milabench.plan.run import plan_run
 
 

@@ -8,9 +8,10 @@ import pytest
 from milabench.bench.api import Benchmark
 from milabench.config.read import read_suite
 from milabench.facts.model import Node, SystemFacts
-from milabench.plan.context import PROFILES, NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
+from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.model import SkippedBench, Step
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
+from milabench.plan.profile import PROFILES
 
 FILES = {"prepare.py": b"print(1)"}
 SUITE = "digits: {definition: digits, install_group: torch, argv: {--epochs: 3}, env: {A: '1'}, max_duration: 60}"

@@ -13,10 +13,11 @@ from milabench.bench.api import Benchmark, Git
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.plan.context import COMMAND, PROFILES, PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
+from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.model import Plan, plan_text
 from milabench.plan.placeholders import sizing_notes
 from milabench.plan.prepare import prepare_step
+from milabench.plan.profile import PROFILES
 from milabench.plan.run import plan_run
 from milabench.plan.sizing import Observation, Sizer, SizerOptions
 
