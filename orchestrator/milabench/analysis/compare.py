@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from milabench.analysis import two_samples
 from milabench.analysis.ab_run import launches
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.energy_per_item import energies, joules_per_item
@@ -21,17 +22,6 @@ from milabench.analysis.replicates import MOST, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
-from milabench.analysis.two_samples import (
-    MARGIN,
-    Judgement,
-    Verdict,
-    fieller,
-    hodges_lehmann,
-    judge_family,
-    least_p,
-    mann_whitney_p,
-    welch,
-)
 
 Per = Literal["system", "instance"]
 
@@ -128,7 +118,7 @@ class Contrast:
     p_holm: float | None = None
     p_bh: float | None = None
     p_equal_holm: float | None = None
-    verdict: Verdict = "INCONCLUSIVE"
+    verdict: two_samples.Verdict = "INCONCLUSIVE"
     needed: int | None = None
     efficiency: float | None = None
     ci95_devices: Interval | None = None
@@ -173,11 +163,11 @@ class Index:
     ci95: Interval | None
     complete: tuple[int, int]
     is_weighted: bool
-    verdict: Verdict = "INCONCLUSIVE"
+    verdict: two_samples.Verdict = "INCONCLUSIVE"
     without: Mapping[str, float] = field(default_factory=dict)
     weights_within: float | None = None
     holds: str = ""
-    margin: float = MARGIN
+    margin: float = two_samples.MARGIN
     suspects: int = 0
 
 
@@ -205,7 +195,7 @@ class Comparison:
 def compare_systems(
     systems: Sequence[System],
     *,
-    margin: float = MARGIN,
+    margin: float = two_samples.MARGIN,
     per: Per = "system",
     weights: Mapping[str, float] | None = None,
     work: Mapping[str, float] | None = None,
@@ -377,7 +367,7 @@ def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
         return replace(contrast, note=note, needed=_LEAST)
     a, b = _logs(first.values, first.direction), _logs(other.values, first.direction)
     # Welch, never Student: with three to five launches nobody can tell that two spreads are equal.
-    estimate, is_constant = welch(a, b), len({*a}) == len({*b}) == 1
+    estimate, is_constant = two_samples.welch(a, b), len({*a}) == len({*b}) == 1
     return replace(
         contrast,
         ci95=estimate.ratio_interval(0.95),
@@ -385,10 +375,10 @@ def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
         ci95_devices=_for_other_devices(first, other, estimate.d),
         freedom=estimate.freedom,
         # On the numbers themselves: a method that shares no assumption with the logarithms and should agree.
-        cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
-        shift=math.exp(hodges_lehmann(a, b)),
-        rank_p=mann_whitney_p(a, b),
-        least_rank_p=least_p(len(a), len(b)),
+        cross_check=two_samples.fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
+        shift=math.exp(two_samples.hodges_lehmann(a, b)),
+        rank_p=two_samples.mann_whitney_p(a, b),
+        least_rank_p=two_samples.least_p(len(a), len(b)),
         note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",
     )
 
@@ -397,7 +387,7 @@ def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> In
     """Return the interval when the devices are a sample of their kind: as wide as Welch's on the devices' means."""
     if min(len(first.by_device), len(other.by_device)) < _LEAST:
         return None
-    estimate = welch(_logs(first.by_device, first.direction), _logs(other.by_device, first.direction))
+    estimate = two_samples.welch(_logs(first.by_device, first.direction), _logs(other.by_device, first.direction))
     low, high = estimate.interval()
     return math.exp(d + low - estimate.d), math.exp(d + high - estimate.d)
 
@@ -413,12 +403,12 @@ def _with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     estimates = [
         None
         if contrast is None or contrast.ci95 is None
-        else welch(_logs(row.sides[0].values, row.direction), _logs(side.values, row.direction))
+        else two_samples.welch(_logs(row.sides[0].values, row.direction), _logs(side.values, row.direction))
         for row in rows
         for contrast, side in zip(row.contrasts, row.sides[1:], strict=True)
     ]
     family = sum(estimate is not None for estimate in estimates)
-    judgements = iter(judge_family(estimates, [row.margin for row in rows for _ in row.contrasts]))
+    judgements = iter(two_samples.judge_family(estimates, [row.margin for row in rows for _ in row.contrasts]))
     return [
         replace(
             row,
@@ -432,7 +422,7 @@ def _with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 
 def _judged(
-    contrast: Contrast | None, judgement: Judgement | None, row: ComparisonRow, column: int, family: int
+    contrast: Contrast | None, judgement: two_samples.Judgement | None, row: ComparisonRow, column: int, family: int
 ) -> Contrast | None:
     if contrast is None or judgement is None:
         return contrast
@@ -487,7 +477,7 @@ def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: f
         counted = [(row_of[id(entry)], entry.value or 1.0, weight) for entry, weight in counted_entries(entries)[0]]
         indices.append(_index(system.name, score(entries), counted, margin))
         estimates.append(log_index_estimate(counted_entries(entries)[0]))
-    judgements = judge_family(estimates, [index.margin for index in indices])
+    judgements = two_samples.judge_family(estimates, [index.margin for index in indices])
     return [
         index if judgement is None else replace(index, verdict=judgement.verdict)
         for index, judgement in zip(indices, judgements, strict=True)
