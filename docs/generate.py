@@ -14,12 +14,16 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
-from milabench.checks.page import checks_page
 from milabench.cli.verbs import verbs
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 # Options that most commands share; the page lists them once.
 SHARED = ("--config", "--system", "--base", "--override", "--max-jobs", "--arch", "--select", "--exclude", "--help")
+
+
+def page_of(module: str) -> str:
+    """Return the page that a module beside this one makes."""
+    return str(runpy.run_path(str(Path(__file__).with_name(module)))["page"]())
 
 
 def printed(*argv: str) -> str:
@@ -89,8 +93,8 @@ def command_line() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
-    "checks.md": checks_page,
-    "api.md": lambda: str(runpy.run_path(str(Path(__file__).with_name("api_page.py")))["page"]()),
+    "checks.md": lambda: page_of("checks_page.py"),
+    "api.md": lambda: page_of("api_page.py"),
     "suite.schema.json": lambda: printed("config", "schema"),
     "acceptance.schema.json": lambda: printed("accept", "--schema"),
 }

@@ -67,7 +67,7 @@ class Copy:
         return str(path)
 
 
-PRINT_CHECKS = "from milabench.checks.page import checks_page; print(checks_page())"
+PRINT_CHECKS = "import runpy; print(runpy.run_path('docs/checks_page.py')['page']())"
 ECHO = """
 echo:
   {install_group: e, plan: {method: njobs, n: 1}, command: [echo, "speed: 5"], metrics: {speed: {pattern: "speed: (.*)"}}}
@@ -82,6 +82,8 @@ def copy(tmp_path: Path) -> Copy:
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     (tmp_path / "config").mkdir()
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "checks_page.py", tmp_path / "docs")
     return Copy(tmp_path)
 
 

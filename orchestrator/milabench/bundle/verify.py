@@ -10,19 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from milabench.bundle import archive
-from milabench.bundle.create import (
-    COMPUTED,
-    NAME,
-    RECORDS,
-    SIGNATURE,
-    SUMMARY,
-    Manifest,
-    Summarised,
-    compare_files,
-    from_bytes,
-    relative_logs,
-)
+from milabench.bundle import archive, create
 from milabench.bundle.signing import signer_of
 from milabench.errors import RecordError
 from milabench.events.rundir import open_run
@@ -37,7 +25,7 @@ _SHOWN = 8  # differing numbers that are listed; one changed record changes many
 class Verification:
     """The result: `wrong` is empty when nothing was altered. `signer` says who signed; `is_trusted` when that is known."""
 
-    manifest: Manifest
+    manifest: create.Manifest
     wrong: tuple[str, ...]
     numbers: int
     is_signed: bool = False
@@ -62,22 +50,22 @@ class Verification:
         }
 
 
-def verify_bundle(path: Path, summarised: Summarised, allowed: Path | None = None) -> Verification:
+def verify_bundle(path: Path, summarised: create.Summarised, allowed: Path | None = None) -> Verification:
     """Recompute a bundle's hashes and numbers; see Verification. Raises RecordError when it cannot be read as a bundle."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
-        if NAME not in names:
-            raise RecordError(f"{path}: not a bundle: it has no {NAME}; `milabench bundle` creates one")
-        listed = archive.read_member(file, NAME)
-        manifest, wrong = from_bytes(listed, str(path))
-        wrong += compare_files(manifest, dict(_present(file, names, wrong)))
+        if create.NAME not in names:
+            raise RecordError(f"{path}: not a bundle: it has no {create.NAME}; `milabench bundle` creates one")
+        listed = archive.read_member(file, create.NAME)
+        manifest, wrong = create.from_bytes(listed, str(path))
+        wrong += create.compare_files(manifest, dict(_present(file, names, wrong)))
         signer, is_trusted = _signer(file, names, listed, allowed, wrong)
         numbers = sum(_recompute(file, run, names, summarised, wrong) for run in manifest.runs)
     return Verification(
         manifest=manifest,
         wrong=tuple(wrong),
         numbers=numbers,
-        is_signed=SIGNATURE in names,
+        is_signed=create.SIGNATURE in names,
         signer=signer,
         is_trusted=is_trusted,
     )
@@ -95,20 +83,22 @@ def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> I
 def _signer(
     file: zipfile.ZipFile, names: list[str], listed: bytes, allowed: Path | None, wrong: list[str]
 ) -> tuple[str, bool]:
-    if SIGNATURE not in names:
+    if create.SIGNATURE not in names:
         if allowed is not None:
             wrong.append("it is not signed")
         return "", False
-    is_good, detail = signer_of(listed, archive.read_member(file, SIGNATURE), allowed)
+    is_good, detail = signer_of(listed, archive.read_member(file, create.SIGNATURE), allowed)
     if not is_good:
         wrong.append(f"invalid signature: {detail}")
         return "", False
     return detail, allowed is not None
 
 
-def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Summarised, wrong: list[str]) -> int:
+def _recompute(
+    file: zipfile.ZipFile, run: str, names: list[str], summarised: create.Summarised, wrong: list[str]
+) -> int:
     """Recompute the numbers of a run's summary from its records, note those that differ, and return their count."""
-    stored, folder = f"{COMPUTED}/{run}/{SUMMARY}", f"{RECORDS}/{run}/"
+    stored, folder = f"{create.COMPUTED}/{run}/{create.SUMMARY}", f"{create.RECORDS}/{run}/"
     records = [name for name in names if name.startswith(folder)]
     if "/" in run or stored not in names or not records:
         wrong.append(f"{run}: its summary or its records are missing: no number can be recomputed")
@@ -119,7 +109,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
             target = Path(scratch, run)
             archive.unpack_archive(file, records, folder.rstrip("/"), target)
             # Through JSON, as the stored one went: tuples are lists and keys are text on both sides.
-            recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
+            recomputed = create.relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
     except (RecordError, ValueError) as error:
         wrong.append(f"{run}: cannot be recomputed: {error}")
         return 0

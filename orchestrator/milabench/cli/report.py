@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import click
 
+from milabench.cli import options
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import (
-    base_option,
-    collected_as,
-    db_option,
-    file_option,
-    terminal_session,
-    validations_option,
-)
 from milabench.workflow.options import ReportRequest
 
 
 @click.command("report")
 @click.argument("runs", nargs=-1)
-@base_option
+@options.base_option
 @format_options
 @click.option(
     "--reference",
     metavar="RUN|FILE",
     help="Run, or JSON report of one, that scores are relative to. Default: from the system file of the run.",
 )
-@file_option("--weights", metavar="FILE", help="Weights by benchmark instead of the suite's (YAML).")
+@options.file_option("--weights", metavar="FILE", help="Weights by benchmark instead of the suite's (YAML).")
 @click.option(
     "--score",
     type=click.Choice(["index", "compat"]),
@@ -33,16 +26,16 @@ from milabench.workflow.options import ReportRequest
     show_default=True,
     help="compat: the score of milabench 1.3, to compare with old results.",
 )
-@validations_option
+@options.validations_option
 @click.option(
     "--from-db",
     is_flag=True,
     help="Report from the results store instead of records (docs/reference/results-store.md).",
 )
-@db_option
-@collected_as("request", ReportRequest)
+@options.db_option
+@options.collected_as("request", ReportRequest)
 def command(request: ReportRequest, destination: Destination) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
     from milabench.workflow.report_runs import render_report
 
-    destination.write(render_report(request, destination.format, terminal_session()))
+    destination.write(render_report(request, destination.format, options.terminal_session()))

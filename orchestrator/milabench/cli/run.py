@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.options import (
-    collected_as,
-    detach_option,
-    display_option,
-    file_option,
-    is_on_command_line,
-    plan_options,
-    retry_options,
-    suite_options,
-    terminal_session,
-    validations_option,
-)
+from milabench.cli import options as shared
 from milabench.errors import DONE
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
@@ -28,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@suite_options(environment=True, reach=True)
-@plan_options
+@shared.suite_options(environment=True, reach=True)
+@shared.plan_options
 @click.option("--run-name", default="run", help="Name of the run; the time is added to it.")
 @click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
 @click.option(
@@ -39,18 +28,18 @@ if TYPE_CHECKING:
     metavar="[RUN]",
     help="Run only what did not pass in this run. Default: the latest run.",
 )
-@retry_options
-@validations_option
+@shared.retry_options
+@shared.validations_option
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
-@file_option(
+@shared.file_option(
     "--sizer-save",
     "save_sizes",
     help="Add the batch sizes of the run, with their memory and rate, to this file of observations.",
 )
-@detach_option
-@display_option
-@collected_as("settings", RunSettings)
+@shared.detach_option
+@shared.display_option
+@shared.collected_as("settings", RunSettings)
 def command(
     options: SuiteOptions,
     extent: Extent,
@@ -66,11 +55,11 @@ def command(
 
     if not extent.run_name:
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
-    session = terminal_session(display)
+    session = shared.terminal_session(display)
     if dry_run:
         from milabench.cli.plan import print_requests
 
-        if detach and is_on_command_line("detach"):
+        if detach and shared.is_on_command_line("detach"):
             raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")
         # A dry run reaches no other machine.
         options = replace(options, ask_nodes=False)

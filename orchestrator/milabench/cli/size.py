@@ -6,35 +6,26 @@ import json
 
 import click
 
-from milabench.cli.options import (
-    benchmark_names,
-    collected_as,
-    display_option,
-    file_option,
-    json_option,
-    suite_options,
-    terminal_session,
-    wait_option,
-)
+from milabench.cli import options as shared
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import SizeRequest, SuiteOptions
 
 
 @click.command("size")
-@suite_options(selection=False, environment=True)
-@click.argument("bench", shell_complete=benchmark_names)
+@shared.suite_options(selection=False, environment=True)
+@click.argument("bench", shell_complete=shared.benchmark_names)
 @click.option("--min", "least", type=click.IntRange(1), default=1, show_default=True, help="Smallest size to try.")
 @click.option("--max", "most", type=click.IntRange(1), help="Largest size to try. Default: until it does not fit.")
-@file_option("--save", help="Add the observations to this file.")
-@wait_option
-@json_option
-@display_option
-@collected_as("request", SizeRequest)
+@shared.file_option("--save", help="Add the observations to this file.")
+@shared.wait_option
+@shared.json_option
+@shared.display_option
+@shared.collected_as("request", SizeRequest)
 def command(options: SuiteOptions, request: SizeRequest, as_json: bool, display: str) -> int:
     """Find the largest batch size of BENCH that fits: double, then bisect, by running it."""
     from milabench.workflow.size_search import find_batch_size
 
-    session = terminal_session(display)
+    session = shared.terminal_session(display)
     search = find_batch_size(options, request, session)
     if search.failure:
         return search.failure

@@ -8,14 +8,7 @@ from typing import Any
 
 import click
 
-from milabench.cli.options import (
-    base_option,
-    collected_as,
-    current_env_option,
-    json_option,
-    terminal_session,
-    wait_option,
-)
+from milabench.cli import options
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import AuditRequest
 
@@ -33,18 +26,18 @@ from milabench.workflow.options import AuditRequest
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Time for them. Default: 1.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the framework on the host. Default: its own.")
 @click.option("--from", "from_run", metavar="RUN", help="Measure nothing: show what this run found.")
-@base_option
-@current_env_option
-@wait_option
-@json_option
-@collected_as("request", AuditRequest)
+@options.base_option
+@options.current_env_option
+@options.wait_option
+@options.json_option
+@options.collected_as("request", AuditRequest)
 def command(from_run: str | None, request: AuditRequest, as_json: bool, **factors: Any) -> int:
     """Show how the method of timing a model's call changes the result."""
     from milabench.workflow.timing_audit import read_audit, run_audit
 
     if from_run is None:
         given = {name: value for name, value in factors.items() if value is not None}
-        audit, code = run_audit(given, request, terminal_session())
+        audit, code = run_audit(given, request, options.terminal_session())
     else:
         audit, code = read_audit(from_run, request.base), DONE
     if as_json:

@@ -9,21 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from milabench.config import schema
 from milabench.config.interpolate import Interpolator
 from milabench.config.kinds import INVALID, ValueParser, is_slip
 from milabench.config.layers import Folded
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.schema import (
-    BENCHMARK,
-    MULTIRUN,
-    PROFILE,
-    SYSTEM,
-    BenchmarkConfig,
-    NodeConfig,
-    Profile,
-    Suite,
-    SystemConfig,
-)
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain
 from milabench.errors import ConfigError, Problem
 
@@ -54,7 +44,7 @@ def parse_suite(
     declared: Declared | None = None,
     warnings: tuple[Problem, ...] = (),
     files: tuple[Path, ...] = (),
-) -> Suite:
+) -> schema.Suite:
     """Return the suite as values.
 
     `arch` stands where the system has none. Without `declared`, a key that is not ours is an error in every
@@ -69,13 +59,15 @@ def parse_suite(
     benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks, env)
     parsed = {name: benchmark_parser.parse(name, node) for name, node in folded.benchmarks.items()}
     benchmark_parser.check_templates(folded.templates)
-    profile: Profile = parser.parse(PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
-    multirun = parser.parse(MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
+    profile: schema.Profile = (
+        parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
+    )
+    multirun = parser.parse(schema.MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
     # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
     all_warnings = Problems()
     all_warnings.extend((*warnings, *benchmark_parser.warnings.all()))
-    return Suite(
+    return schema.Suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
         profile=profile,
@@ -104,7 +96,7 @@ class _BenchmarkParser:
     warnings: Problems = field(default_factory=Problems)
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
 
-    def parse(self, name: str, node: Located) -> BenchmarkConfig | None:
+    def parse(self, name: str, node: Located) -> schema.BenchmarkConfig | None:
         """Return the benchmark as a value; None where it is left out, with the problem or the warning noted."""
         resolved = self._with_task(name, self._resolve(name, node))
         if resolved is None:
@@ -127,7 +119,9 @@ class _BenchmarkParser:
                 self.parser.reject(node.value.get(key, node), path, what, "leave out /, leading dots and line ends")
                 return None
         options = values.pop("options")
-        config: BenchmarkConfig = BENCHMARK.build(values, name=name, options=options, origin=Origins(node))
+        config: schema.BenchmarkConfig = schema.BENCHMARK.build(
+            values, name=name, options=options, origin=Origins(node)
+        )
         return config
 
     def _with_task(self, name: str, node: Located) -> Located | None:
@@ -172,7 +166,7 @@ class _BenchmarkParser:
         """Note the unknown keys of templates, which may have no child to show them."""
         for name, node in templates.items():
             for key, child in node.value.items():
-                if key not in BENCHMARK.keys and key not in ("job", "name"):
+                if key not in schema.BENCHMARK.keys and key not in ("job", "name"):
                     self._check_extra_key(name, node, key, child, has_program="definition" in node.value)
 
     def _resolve(self, name: str, node: Located) -> Located:
@@ -214,7 +208,7 @@ class _BenchmarkParser:
         extra: dict[str, Located] = {}
         is_valid = True
         for key, child in node.value.items():
-            known = BENCHMARK.keys.get(key) if key != "task" else None
+            known = schema.BENCHMARK.keys.get(key) if key != "task" else None
             if known is not None:
                 if child.value is not None:
                     values[key] = self.parser.parse(known.kind, child, f"{name}.{key}")
@@ -238,18 +232,18 @@ class _BenchmarkParser:
         """
         folder = None
         if has_program and "definition" in node.value:
-            kind = BENCHMARK.keys["definition"].kind
+            kind = schema.BENCHMARK.keys["definition"].kind
             folder = self.parser.parse(kind, node.value["definition"], f"{name}.definition")
         declared = self._declared_by(folder) if self.declared is not None else frozenset()
         if has_program and "definition" not in node.value and node.value.keys() & {"command", "driver"}:
             declared = frozenset()  # a command has no benchfile
         if declared is not None and key in declared:
             return True
-        if declared is None and not is_slip(key, BENCHMARK.keys, node.value):
+        if declared is None and not is_slip(key, schema.BENCHMARK.keys, node.value):
             what = f"unknown key {key!r}; its definition is not available to tell whether it declares it"
             self.warnings.note(str(child.key or child.mark), name, what)
             return True
-        known = [*BENCHMARK.keys, *(declared or ())]
+        known = [*schema.BENCHMARK.keys, *(declared or ())]
         hint = did_you_mean(key, known) or "`milabench config schema` lists the keys"
         self.parser.reject(child, name, f"unknown key {key!r}", hint, child.key)
         return False
@@ -276,13 +270,13 @@ def _is_name(text: str) -> bool:
 # --- the system: names and addresses that can stand in paths and commands -----------------------------------------------
 
 
-def parse_system(node: Located, parser: ValueParser, *, arch_is_given: bool) -> SystemConfig:
+def parse_system(node: Located, parser: ValueParser, *, arch_is_given: bool) -> schema.SystemConfig:
     """Return the system that `system:` describes, its main node first; problems are noted."""
-    values = SYSTEM.values(node, "system", parser)
+    values = schema.SYSTEM.values(node, "system", parser)
     if values is INVALID:
-        return SystemConfig(origin=Origins(mapping_at({}, node.mark)))
-    system: SystemConfig = SYSTEM.build(values, raw=plain(node), origin=Origins(node))
-    nodes: tuple[NodeConfig, ...] = system.nodes
+        return schema.SystemConfig(origin=Origins(mapping_at({}, node.mark)))
+    system: schema.SystemConfig = schema.SYSTEM.build(values, raw=plain(node), origin=Origins(node))
+    nodes: tuple[schema.NodeConfig, ...] = system.nodes
     if nodes:
         _check_nodes(nodes, node.value["nodes"], parser)
         if not any(entry.main for entry in nodes):
@@ -294,7 +288,7 @@ def parse_system(node: Located, parser: ValueParser, *, arch_is_given: bool) -> 
     )
 
 
-def _check_nodes(nodes: Sequence[NodeConfig], located: Located, parser: ValueParser) -> None:
+def _check_nodes(nodes: Sequence[schema.NodeConfig], located: Located, parser: ValueParser) -> None:
     items: list[Located] = located.value
     mains = [index for index, node in enumerate(nodes) if node.main]
     if len(mains) > 1:
@@ -317,7 +311,7 @@ def _check_nodes(nodes: Sequence[NodeConfig], located: Located, parser: ValuePar
             parser.reject(item, f"{path}.ip", what, f"the other is at {items[other].mark}")
 
 
-def _check_node(node: NodeConfig, item: Located, path: str, parser: ValueParser) -> None:
+def _check_node(node: schema.NodeConfig, item: Located, path: str, parser: ValueParser) -> None:
     """Check that what becomes part of paths, markers and command lines holds nothing that means something else there."""
     prefix = f"{node.name}: " if node.name else ""
     for name, (noun, allowed) in _ALLOWED.items():

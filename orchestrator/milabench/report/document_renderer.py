@@ -7,19 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from milabench.report import comparison_text, model
-from milabench.report.document import (
-    Document,
-    Notes,
-    Properties,
-    Statement,
-    Table,
-    Title,
-    Value,
-    notes,
-    section,
-    words_table,
-)
+from milabench.report import comparison_text, document, model
 
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
@@ -36,7 +24,7 @@ WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 class DocumentRenderer:
     """A Renderer without drawings; `write` turns a document into text."""
 
-    write: Callable[[Document], str]
+    write: Callable[[document.Document], str]
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the reports on some runs, one after the other."""
@@ -53,65 +41,69 @@ class DocumentRenderer:
         return self.write(acceptance_document(acceptance))
 
 
-def run_document(summary: Summary) -> Document:
+def run_document(summary: Summary) -> document.Document:
     """Return the report as a document: system, benchmarks, score, then everything that explains them."""
     (label, run), *properties = model.system_lines(summary)
-    cut_off = Statement(text="this run is incomplete or still running: what follows is what is known")
+    cut_off = document.Statement(text="this run is incomplete or still running: what follows is what is known")
     return (
-        Title(text=run, label=label),
-        Properties(pairs=(("result", model.result_text(summary)), *properties)),
+        document.Title(text=run, label=label),
+        document.Properties(pairs=(("result", model.result_text(summary)), *properties)),
         *(() if summary.is_ended else (cut_off,)),
         model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
-        Value(name="score", text=model.score_line(summary)),
-        Notes(lines=model.LEGEND),
+        document.Value(name="score", text=model.score_line(summary)),
+        document.Notes(lines=model.LEGEND),
         *model.window_tables(summary),
         *_ab_blocks(summary),
         *model.node_tables(summary),
-        *section("failures", model.failures(summary)),
-        *section("flaky", model.flaky(summary)),
-        *section("replicates", model.replicate_lines(summary)),
-        *section("skipped", model.skips(summary)),
-        *section("validations", model.validations(summary)),
-        *section("messages", model.messages(summary)),
+        *document.section("failures", model.failures(summary)),
+        *document.section("flaky", model.flaky(summary)),
+        *document.section("replicates", model.replicate_lines(summary)),
+        *document.section("skipped", model.skips(summary)),
+        *document.section("validations", model.validations(summary)),
+        *document.section("messages", model.messages(summary)),
         *model.metric_tables(summary),
     )
 
 
-def _ab_blocks(summary: Summary) -> Document:
+def _ab_blocks(summary: Summary) -> document.Document:
     if summary.ab is None:
         return ()
     sides = zip("AB", summary.ab.suites, strict=False)
-    return (*section("A and B", sides), model.pair_table(summary.ab), Notes(lines=(model.PAIR_LEGEND,)))
-
-
-def comparison_document(comparison: Comparison, differences: Differences) -> Document:
-    """Return the comparison as a document: sentence, failures, exclusions, tables; `differences` where requested."""
-    differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
     return (
-        Title(text=comparison_text.title(comparison)),
-        Statement(text=comparison.sentence),
-        Value(name="differs", text=comparison.differs),
-        *notes(comparison.warnings, name="note"),
-        *section("failures", comparison_text.failed_entries(comparison)),
-        *section("excluded", comparison.excluded),
-        *section("suspect", comparison_text.suspects(comparison)),
-        comparison_text.index_table(comparison),
-        comparison_text.ratio_table(comparison),
-        *comparison_text.job_tables(comparison),
-        *notes(comparison_text.power_lines(comparison)),
-        *notes(comparison_text.verdict_notes(comparison)),
-        *differing,
-        *notes(comparison_text.legend_lines(comparison)),
+        *document.section("A and B", sides),
+        model.pair_table(summary.ab),
+        document.Notes(lines=(model.PAIR_LEGEND,)),
     )
 
 
-def acceptance_document(acceptance: Acceptance) -> Document:
+def comparison_document(comparison: Comparison, differences: Differences) -> document.Document:
+    """Return the comparison as a document: sentence, failures, exclusions, tables; `differences` where requested."""
+    differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
+    return (
+        document.Title(text=comparison_text.title(comparison)),
+        document.Statement(text=comparison.sentence),
+        document.Value(name="differs", text=comparison.differs),
+        *document.notes(comparison.warnings, name="note"),
+        *document.section("failures", comparison_text.failed_entries(comparison)),
+        *document.section("excluded", comparison.excluded),
+        *document.section("suspect", comparison_text.suspects(comparison)),
+        comparison_text.index_table(comparison),
+        comparison_text.ratio_table(comparison),
+        *comparison_text.job_tables(comparison),
+        *document.notes(comparison_text.power_lines(comparison)),
+        *document.notes(comparison_text.verdict_notes(comparison)),
+        *differing,
+        *document.notes(comparison_text.legend_lines(comparison)),
+    )
+
+
+def acceptance_document(acceptance: Acceptance) -> document.Document:
     """Return the verdict, the criteria with the worst first, and what is missing to decide the rest."""
     return (
-        Title(text=acceptance_title(acceptance)),
-        Statement(text=acceptance_sentence(acceptance)),
+        document.Title(text=acceptance_title(acceptance)),
+        document.Statement(text=acceptance_sentence(acceptance)),
         criteria_table(acceptance),
-        *section("what is missing", missing_evidence(acceptance)),
+        *document.section("what is missing", missing_evidence(acceptance)),
     )
 
 
@@ -130,11 +122,11 @@ def acceptance_sentence(acceptance: Acceptance) -> str:
     )
 
 
-def criteria_table(acceptance: Acceptance) -> Table:
+def criteria_table(acceptance: Acceptance) -> document.Table:
     """Return a row for each criterion, the worst verdict first."""
     worst_first = sorted(acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict))
     rows = [(c.verdict, c.bench or "the run", c.criterion, c.requirement, c.measured) for c in worst_first]
-    return words_table("criteria", ("verdict", "benchmark", "criterion", "asked", "found"), rows)
+    return document.words_table("criteria", ("verdict", "benchmark", "criterion", "asked", "found"), rows)
 
 
 def missing_evidence(acceptance: Acceptance) -> list[tuple[str, str]]:

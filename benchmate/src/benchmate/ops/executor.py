@@ -5,18 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
-from benchmate.ops import exec_modes, registry, roofline
+from benchmate.ops import base, exec_modes, registry, roofline
 from benchmate.ops.arguments import DefaultDataGenerator
-from benchmate.ops.base import (
-    Arguments,
-    Call,
-    JsonMapping,
-    JsonObject,
-    Keywords,
-    OperatorFailed,
-    OperatorSkipped,
-    first_line,
-)
 from benchmate.ops.config_file import OperatorInput, OperatorSpec
 from benchmate.ops.correctness import check_output
 from benchmate.ops.device import torch_device
@@ -33,26 +23,26 @@ class InputResult:
     """What one input gave. `metric` has the original's lists; `results` and `details` are for the format `rich`."""
 
     metric: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    results: list[JsonObject] = field(default_factory=list)
-    details: JsonObject = field(default_factory=dict)
+    results: list[base.JsonObject] = field(default_factory=list)
+    details: base.JsonObject = field(default_factory=dict)
     status: str = "passed"
     error: dict[str, str] | None = None
-    drawn: list[JsonObject] = field(default_factory=list)
+    drawn: list[base.JsonObject] = field(default_factory=list)
 
 
 class OpExecutor:
     """Runs one operator with arguments that are there already."""
 
-    def __init__(self, name: str, op: OperatorInterface, run_options: Options | JsonMapping) -> None:
+    def __init__(self, name: str, op: OperatorInterface, run_options: Options | base.JsonMapping) -> None:
         self.name, self.op = name, op
         self.options = as_options(run_options)
         self.device = torch_device(self.options.device)
 
-    def run(self, args: Arguments, kwargs: Keywords, run_id: str) -> dict[str, dict[str, list[float]]]:
+    def run(self, args: base.Arguments, kwargs: base.Keywords, run_id: str) -> dict[str, dict[str, list[float]]]:
         """Return the metrics, {"forward": {...}, "backward": {...}}. Passes on what the operator raises."""
         return self.measure(args, kwargs, run_id).metric
 
-    def measure(self, args: Arguments, kwargs: Keywords, run_id: str) -> InputResult:
+    def measure(self, args: base.Arguments, kwargs: base.Keywords, run_id: str) -> InputResult:
         """Return the metrics and, for the format `rich`, the results. Passes on what the operator raises."""
         result = InputResult()
         options = self.options
@@ -71,7 +61,9 @@ class OpExecutor:
                 self._add_rates(record, work, plain.moved_bytes, _dtype([args, kwargs]))
         return result
 
-    def _describe(self, passes: Passes, args: Arguments, kwargs: Keywords, result: InputResult) -> roofline.Work:
+    def _describe(
+        self, passes: Passes, args: base.Arguments, kwargs: base.Keywords, result: InputResult
+    ) -> roofline.Work:
         """Find out work, correctness and memory, by a few calls before anything is timed."""
         device, details = self.device, result.details
         device.reset_peak()
@@ -128,14 +120,16 @@ class OpExecutor:
                 numbers = _numbers(estimate([time_ms / 1e3 for time_ms in times_ms]))
                 result.results.append({"pass": direction, "mode": options.modes[0], **numbers, "loops": 1})
 
-    def _sample(self, passes: Passes, args: Arguments, kwargs: Keywords, run_id: str, result: InputResult) -> None:
+    def _sample(
+        self, passes: Passes, args: base.Arguments, kwargs: base.Keywords, run_id: str, result: InputResult
+    ) -> None:
         """Time calls until their median is known, in our modes."""
         options, device = self.options, self.device
         for _ in range(options.warmup):
             passes.forward()
         device.synchronize()
 
-        def sample(direction: str, mode: str, call: Call, rotation: InputRotation | None = None) -> None:
+        def sample(direction: str, mode: str, call: base.Call, rotation: InputRotation | None = None) -> None:
             in_turn = () if rotation is None else rotation.calls
             with device.profiler_range(self.name, run_id, "measure", direction):
                 times = sample_calls(mode, call, device, options.rule, self.op.agree, in_turn)
@@ -160,7 +154,7 @@ class OpExecutor:
         for mode in options.modes:
             sample("backward", mode, again)
 
-    def _add_rates(self, record: JsonObject, work: roofline.Work, moved_bytes: int | None, dtype: str) -> None:
+    def _add_rates(self, record: base.JsonObject, work: roofline.Work, moved_bytes: int | None, dtype: str) -> None:
         """Add rates and shares of the peaks to the record of a forward pass."""
         seconds = record["value"]
         if work.flops is not None:
@@ -187,7 +181,7 @@ class OpExecutor:
 class InputRunner:
     """The inputs of one operator, one after another; an object is built once for the inputs that share it."""
 
-    def __init__(self, spec: OperatorSpec, op: OperatorInterface | OperatorSkipped, options: Options) -> None:
+    def __init__(self, spec: OperatorSpec, op: OperatorInterface | base.OperatorSkipped, options: Options) -> None:
         self.spec, self.op, self.options = spec, op, options
         self._built: tuple[int, object] | None = None
         self._build_error: Exception | None = None
@@ -195,9 +189,9 @@ class InputRunner:
     def run(self, operator_input: OperatorInput) -> InputResult:
         """Return what one input gave; never raises for what an operator does."""
         op, stage = self.op, "build"
-        if isinstance(op, OperatorSkipped):
+        if isinstance(op, base.OperatorSkipped):
             return InputResult(status="skipped", error=_describe_error(op, "import"))
-        drawn: list[JsonObject] = []
+        drawn: list[base.JsonObject] = []
         try:
             self._build(op, operator_input)
             if self.options.is_dry:
@@ -207,7 +201,7 @@ class InputRunner:
             stage = "run"
             result = OpExecutor(self.spec.name, op, self.options).measure(args, kwargs, operator_input.run_id)
             result.drawn = drawn
-        except OperatorSkipped as skipped:
+        except base.OperatorSkipped as skipped:
             return InputResult(status="skipped", error=_describe_error(skipped, stage), drawn=drawn)
         except Exception as error:  # an operator may raise whatever it likes: that is its outcome, and the run goes on
             result = InputResult(status="failed", error=_describe_error(error, stage), drawn=drawn)
@@ -238,8 +232,8 @@ class InputRunner:
             raise self._build_error
 
     def _make_data(
-        self, name: str, operator_input: OperatorInput, spec: JsonMapping
-    ) -> tuple[Arguments, Keywords, list[JsonObject]]:
+        self, name: str, operator_input: OperatorInput, spec: base.JsonMapping
+    ) -> tuple[base.Arguments, base.Keywords, list[base.JsonObject]]:
         make_generator = registry.find_data_generator(name, operator_input.operator)
         options = self.options
         is_default = make_generator is DefaultDataGenerator
@@ -251,7 +245,7 @@ class InputRunner:
 
 
 def _describe_error(error: BaseException, stage: str) -> dict[str, str]:
-    message = str(error) if isinstance(error, (OperatorFailed, OperatorSkipped)) else first_line(error)
+    message = str(error) if isinstance(error, (base.OperatorFailed, base.OperatorSkipped)) else base.first_line(error)
     description = {"type": type(error).__name__, "message": message, "stage": stage}
     text = str(error).lower()
     if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
@@ -259,8 +253,8 @@ def _describe_error(error: BaseException, stage: str) -> dict[str, str]:
     return description
 
 
-def _record(mode: str, direction: str, times: SampledTime) -> JsonObject:
-    record: JsonObject = {
+def _record(mode: str, direction: str, times: SampledTime) -> base.JsonObject:
+    record: base.JsonObject = {
         "pass": direction,
         "mode": mode,
         **_numbers(times.estimate),
@@ -274,7 +268,7 @@ def _record(mode: str, direction: str, times: SampledTime) -> JsonObject:
     return record
 
 
-def _numbers(median: Estimate) -> JsonObject:
+def _numbers(median: Estimate) -> base.JsonObject:
     return {
         "estimator": "median",
         "value": median.median,

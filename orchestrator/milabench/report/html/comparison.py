@@ -12,14 +12,7 @@ from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
 from milabench.report.document import Table, words_table
-from milabench.report.html.details import (
-    Fineness,
-    by_bench,
-    device_spread,
-    rate_distributions,
-    selected_steps,
-    step_timelines,
-)
+from milabench.report.html import details
 from milabench.report.html.markup import Child, Markup, el, html_table, note
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
@@ -38,7 +31,7 @@ _NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial"
 
 
 def comparison_article(
-    comparison: Comparison, differences: Differences, traced: Traced, how: Fineness
+    comparison: Comparison, differences: Differences, traced: Traced, how: details.Fineness
 ) -> tuple[Markup, list[tuple[str, str]]]:
     """Return the article of the comparison and its link targets."""
     doubtful = sum(len(system.suspects) for system in comparison.systems)
@@ -282,10 +275,10 @@ def _ids(comparison: Comparison) -> dict[str, str]:
     return {row.bench: f"b{position}" for position, row in enumerate(comparison.rows)}
 
 
-def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Child]:
+def _details(comparison: Comparison, traced: Traced, how: details.Fineness) -> list[Child]:
     names = [system.name for system in comparison.systems]
     sign, ids = marks(names), _ids(comparison)
-    steps = {name: by_bench(traces) for name, traces in zip(names, traced, strict=True) if traces is not None}
+    steps = {name: details.by_bench(traces) for name, traces in zip(names, traced, strict=True) if traces is not None}
     lacking = [name for name in names if name not in steps]
     children: list[Child] = [plot_legend(sign)]
     if lacking:
@@ -303,7 +296,7 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
                 _ratio_words(row),
                 _launches(row, sign),
                 _of_steps(row.bench, [(name, traces.get(row.bench, [])) for name, traces in steps.items()], how, sign),
-                device_spread(benches, row.units) if any(bench.processes for _, _, bench in benches) else None,
+                details.device_spread(benches, row.units) if any(bench.processes for _, _, bench in benches) else None,
                 id_=ids[row.bench],
                 is_open=len(comparison.rows) <= _OPEN_UP_TO,
             )
@@ -312,16 +305,16 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
 
 
 def _of_steps(
-    bench: str, drawn: Sequence[tuple[str, Sequence[Trace]]], how: Fineness, sign: dict[str, str]
+    bench: str, drawn: Sequence[tuple[str, Sequence[Trace]]], how: details.Fineness, sign: dict[str, str]
 ) -> list[Child]:
     named_steps = [
         (f"{name}: {trace.step}", sign[name], trace)
         for name, group in drawn
-        for trace in selected_steps([t for t in group if t.ranks], min(2, how.steps))
+        for trace in details.selected_steps([t for t in group if t.ranks], min(2, how.steps))
     ]
-    children: list[Child] = [rate_distributions(named_steps, bench)] if named_steps else []
+    children: list[Child] = [details.rate_distributions(named_steps, bench)] if named_steps else []
     for name, group in drawn:
-        children += step_timelines(group, how, name)
+        children += details.step_timelines(group, how, name)
     return children
 
 

@@ -11,15 +11,7 @@ from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import Trace
 from milabench.report import model
 from milabench.report.document import words_table
-from milabench.report.html.details import (
-    Fineness,
-    by_bench,
-    device_spread,
-    process_table,
-    rate_distributions,
-    selected_steps,
-    step_timelines,
-)
+from milabench.report.html import details
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note, pairs
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
@@ -48,7 +40,7 @@ def sentence(summary: Summary) -> str:
 
 
 def run_article(
-    summary: Summary, traced: Sequence[Trace], how: Fineness, key: str
+    summary: Summary, traced: Sequence[Trace], how: details.Fineness, key: str
 ) -> tuple[Markup, list[tuple[str, str]]]:
     """Return the article of a run and its link targets; `key` is the prefix of every id."""
     return article(
@@ -233,8 +225,8 @@ def _ids(summary: Summary, key: str) -> dict[str, str]:
     return {bench.bench: f"{key}b{position}" for position, bench in enumerate(model.ordered(summary.benchmarks))}
 
 
-def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str) -> list[Child]:
-    traces_by_bench, ids = by_bench(traced), _ids(summary, key)
+def _details(summary: Summary, traced: Sequence[Trace], how: details.Fineness, key: str) -> list[Child]:
+    traces_by_bench, ids = details.by_bench(traced), _ids(summary, key)
     return [
         foldable(
             bench.bench,
@@ -249,16 +241,16 @@ def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str)
     ]
 
 
-def _drawings(bench: BenchSummary, traced: Sequence[Trace], how: Fineness) -> list[Child]:
+def _drawings(bench: BenchSummary, traced: Sequence[Trace], how: details.Fineness) -> list[Child]:
     if bench.outcome == "skipped":
         return [note(f"Nothing to show: it was skipped. {'; '.join(skip.detail for skip in bench.skipped)}")]
-    chosen = selected_steps([trace for trace in traced if trace.ranks], max(1, how.steps))
+    chosen = details.selected_steps([trace for trace in traced if trace.ranks], max(1, how.steps))
     steps = [(trace.step, SERIES[position % len(SERIES)], trace) for position, trace in enumerate(chosen)]
     return [
-        step_timelines(traced, how),
-        rate_distributions(steps, bench.bench) if steps else None,
-        device_spread([("", "a", bench)], bench.units) if bench.processes else None,
-        process_table(bench),
+        details.step_timelines(traced, how),
+        details.rate_distributions(steps, bench.bench) if steps else None,
+        details.device_spread([("", "a", bench)], bench.units) if bench.processes else None,
+        details.process_table(bench),
     ]
 
 

@@ -26,7 +26,7 @@ words of its own as a metric's `reasons`.
 """
 
 
-def checks_page() -> str:
+def page() -> str:
     """Return the page: every check with what it looks at and its reason word, then all other reason words."""
     checks = (
         f"| `{c.name}` | {c.doc} | {', '.join(c.severities)} | `{c.reason}` | {_of_warnings(c)} |\n" for c in CHECKS
