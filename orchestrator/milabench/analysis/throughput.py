@@ -147,12 +147,12 @@ class _Counted:
 
 
 def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:
-    """Leave out what is left of the warm-up and, of a complete window, what is more than whole periods of a rhythm."""
+    """Leave out of a complete window what is left of the warm-up, and what is more than whole periods of a rhythm."""
     slowest = max(parts, key=_span_s)
     # Seconds an item, so that a smaller last batch is not a faster one.
     durations = slowest.durations()
     steady = None if durations is None else steadiness(durations)
-    if steady is not None and steady.settled_at:
+    if steady is not None and steady.settled_at and is_complete:
         parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
     cycles = slowest.cycles(merged(pauses))
     standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items)
@@ -273,8 +273,8 @@ def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep
 
 
 def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[str, Any]) -> bool:
-    """Return whether the window is known to hold the steps and the seconds that were asked for, on each rank."""
-    if window is None or window.why != "complete":
+    """Return whether the window is known to hold what was asked for, on each rank; one of profile quick is a first look only."""
+    if window is None or window.why != "complete" or measure.get("profile") == "quick":
         return False
     steps, seconds = measure.get("window_steps", LEAST_STEPS), measure.get("window_s", LEAST_S)
     lasted_s = (window.stop_ns - window.start_ns) / 1e9

@@ -79,6 +79,16 @@ def test_perf_is_items_over_the_wall_clock_of_the_window_gaps_included() -> None
     assert found.totals[0].step_seconds == pytest.approx(10.0)
 
 
+def test_a_first_look_is_the_whole_window_whatever_is_left_in_it() -> None:
+    """80 steps, the first 20 of them twice as slow: a short window has too few steps to say which part of it counts."""
+    events = [step(1.0 + 0.2 * k, 0.2) for k in range(20)] + [step(5.0 + 0.1 * k, 0.1) for k in range(60)]
+    quick = Config(step="b", data={"measure": {"profile": "quick", "window_steps": 20, "window_s": 3}})
+    found = rate([quick, window(1.0, 11.0), *events])
+    assert found.value == pytest.approx(640 / 10.0)
+    assert "short" in found.doubts
+    assert rate([asked(), window(1.0, 11.0), *events]).value == pytest.approx(80)
+
+
 def test_a_gap_before_the_first_step_of_the_window_belongs_to_it() -> None:
     """Else a window that begins at the end of an epoch would have one gap less than it has epochs."""
     events = [step(1.0, 1.0, warmup=True), step(2.5, 1.0), step(3.5, 1.0)]
