@@ -21,16 +21,16 @@ T = TypeVar("T")
 DIGEST = 32  # bytes after each file
 
 
-def at_desk(machine: RemoteHost, do: Callable[[RemoteFiles], Awaitable[T]]) -> T:
-    """What is done at the desk of a machine."""
+def with_files(machine: RemoteHost, do: Callable[[RemoteFiles], Awaitable[T]]) -> T:
+    """What is done with the files of a machine."""
 
     async def work() -> T:
         try:
-            desk = await RemoteFiles.open(machine)
+            files = await RemoteFiles.open(machine)
             try:
-                return await do(desk)
+                return await do(files)
             finally:
-                desk.close()
+                files.close()
         finally:
             await machine.close()
 
@@ -40,19 +40,19 @@ def at_desk(machine: RemoteHost, do: Callable[[RemoteFiles], Awaitable[T]]) -> T
 def send(machine: RemoteHost, folder: Path, there: Path, *, thorough: bool = True) -> int:
     """Sends a folder; how many bytes that took beside the request: those of the files, and DIGEST for each of them."""
 
-    async def work(desk: RemoteFiles) -> int:
+    async def work(files: RemoteFiles) -> int:
         written: list[int] = []
-        write = desk._channel.writer.write
+        write = files._channel.writer.write
 
         def weigh(data: bytes) -> None:
             written.append(len(data))
             write(data)
 
-        desk._channel.writer.write = weigh  # type: ignore[method-assign]
-        await desk.send(folder, str(there), thorough=thorough)
+        files._channel.writer.write = weigh  # type: ignore[method-assign]
+        await files.send(folder, str(there), thorough=thorough)
         return sum(written[1:])
 
-    return at_desk(machine, work)
+    return with_files(machine, work)
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
         file.write(os.urandom(1 << 20) * (size >> 20))
     host = hosts.hosts[0]
 
-    async def cut_off(desk: RemoteFiles) -> None:
-        sending = asyncio.create_task(desk.send(source, str(there)))
+    async def cut_off(files: RemoteFiles) -> None:
+        sending = asyncio.create_task(files.send(source, str(there)))
         parts = there / ".milabench-parts"
         await until_async(lambda: any(path.stat().st_size > 1 << 20 for path in parts.glob("*")), "a part has come")
         for pid in sessions(host):
@@ -133,7 +133,7 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
         with pytest.raises(Unreachable):
             await sending
 
-    at_desk(RemoteHost(address(hosts, host)), cut_off)
+    with_files(RemoteHost(address(hosts, host)), cut_off)
     assert not (there / "big").exists()
     assert DIGEST < send(RemoteHost(address(hosts, host)), source, there) <= DIGEST + size - (1 << 20)
     assert (there / "big").read_bytes() == (source / "big").read_bytes()
@@ -143,7 +143,7 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_name(hosts: Hosts, folder: Path) -> None:
     host = hosts.hosts[1]
     with pytest.raises(Unreachable, match=r"^h1: .*(file|not) "):
-        at_desk(RemoteHost(address(hosts, host)), lambda desk: desk.send(folder, str(folder / "a" / "below a file")))
+        with_files(RemoteHost(address(hosts, host)), lambda files: files.send(folder, str(folder / "a" / "below a file")))
 
 
 def test_a_file_system_that_is_shared_is_found_out(hosts: Hosts, tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_a_file_system_that_is_shared_is_found_out(hosts: Hosts, tmp_path: Path)
         try:
             return await storages(desks, bases, here)
         finally:
-            for desk in desks.values():
-                desk.close()
+            for files in desks.values():
+                files.close()
             await asyncio.gather(*(each.close() for each in machines))
 
     def told(h0: Path, h1: Path) -> dict[str, str]:
