@@ -260,13 +260,12 @@ def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep
     cycles = part.cycles(merged(pauses))
     if cycles is None:
         return None
+    begin_ns = cycles.begins_ns[0]
     index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
     if cycles.size > 1:  # the longest of those in it: nearly all of its time, where there is a step worth naming
         within = part.within(TimeSpan(cycles.begins_ns[index], cycles.begins_ns[index] + cycles.ns[index]))
-        cycles, begin_ns = within.cycles(merged(pauses)) or cycles, cycles.begins_ns[0]
+        cycles = within.cycles(merged(pauses)) or cycles
         index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
-    else:
-        begin_ns = cycles.begins_ns[0]
     if cycles.ns[index] <= _LONG_STEP * window_s * 1e9:
         return None
     return LongStep(at_s=(cycles.begins_ns[index] - begin_ns) / 1e9, lasted_s=cycles.ns[index] / 1e9)
