@@ -143,7 +143,9 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_name(hosts: Hosts, folder: Path) -> None:
     host = hosts.hosts[1]
     with pytest.raises(Unreachable, match=r"^h1: .*(file|not) "):
-        with_files(RemoteHost(address(hosts, host)), lambda files: files.send(folder, str(folder / "a" / "below a file")))
+        with_files(
+            RemoteHost(address(hosts, host)), lambda files: files.send(folder, str(folder / "a" / "below a file"))
+        )
 
 
 def test_a_file_system_that_is_shared_is_found_out(hosts: Hosts, tmp_path: Path) -> None:
