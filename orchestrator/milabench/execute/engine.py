@@ -143,6 +143,8 @@ class Engine:
             self._progress(Notice(text="interrupted: ending the running steps; interrupt again to kill them"))
         if self._locking is not None:
             self._locking.cancel()
+        for executor in self._executors.values():
+            executor.give_up(at_once=self._interrupts > 1)
         for step in self._running:
             self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
 
