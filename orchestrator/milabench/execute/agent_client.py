@@ -16,7 +16,7 @@ from typing import Any, cast
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.agent.procfs import signal_name
-from milabench.execute.api import Emit, Frame, Holder, Outcome, ServerReady, Started, StepRequest, Waiting
+from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, ServerReady, Started, StepRequest, Waiting
 from milabench.execute.ssh import SshReader, SshWriter
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
@@ -225,8 +225,9 @@ class AgentNode:
         """
         step, link = request.step.id, None
         try:
+            kept = self._link
             link = await self.open()
-            reply, watched = await link.start(step, emit, _start_fields(request, self._own_values))
+            link, reply, watched = await self._start(link, request, emit, is_kept=link is kept)
             if not reply.get("ok"):
                 return self._conclude(request, emit, Outcome("failed", str(reply.get("error")), "environment"))
             if reply.get("pid") is not None:
@@ -373,6 +374,31 @@ class AgentNode:
             await link.close(GIVEN_UP_S)
             raise
         return link
+
+    async def _start(
+        self, link: AgentLink, request: StepRequest, emit: Emit, *, is_kept: bool
+    ) -> tuple[AgentLink, Mapping[str, Any], _Watched]:
+        """Let an agent start a step; return its link, its reply and the watched step. Raises LostError and Unreachable.
+
+        A link that was kept may have been lost while nobody looked: the step, of which nothing came, is then started by
+        a new agent, once what the lost one left is gone.
+        """
+        has_begun = False
+
+        def heard(event: Progress) -> None:
+            nonlocal has_begun
+            has_begun = True
+            emit(event)
+
+        fields = _start_fields(request, self._own_values)
+        try:
+            return link, *await link.start(request.step.id, heard, fields)
+        except LostError:
+            if not is_kept or has_begun or self._has_given_up:
+                raise
+        await self._sweep_after(link)
+        link = await self.open()
+        return link, *await link.start(request.step.id, emit, fields)
 
     async def _sweep_after(self, link: AgentLink) -> str:
         """Sweep what a lost agent left, once, however many steps it had; return the result on one line."""
