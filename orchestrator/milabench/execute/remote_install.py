@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -74,8 +75,9 @@ async def install_remotely(
     if uv is not None:
         options = replace(options, uv=f"{folder}/uv")
         shutil.copy(uv, tools / "uv")  # no link: it would be sent as a link, which points nowhere there
-    (tools / "job").write_bytes(pickle.dumps((tuple(specs), dirs, options)))
-    await remote.send(tools, folder)
+    job = f"job-{secrets.token_hex(6)}"  # another control plane may install there at the same time
+    (tools / job).write_bytes(pickle.dumps((tuple(specs), dirs, options)))
+    await remote.send(tools, folder, keep=True)
     words: list[str] = []
 
     def emit(progress: Progress) -> None:
@@ -88,7 +90,8 @@ async def install_remotely(
                 say(f"{machine.name}: {text.strip()}")
 
     async with helper_node(machine, "install") as node:
-        outcome = await run_shell(node, _LOOK, "-P", f"{folder}/{program}", f"{folder}/job", cwd=folder, emit=emit)
+        outcome = await run_shell(node, _LOOK, "-P", f"{folder}/{program}", f"{folder}/{job}", cwd=folder, emit=emit)
+    await remote.forget(f"{folder}/{job}")
     if outcome.name == "failed":
         errors = [line.removeprefix("error: ") for line in words if line.startswith("error: ")]
         raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in errors or [outcome.detail]))
