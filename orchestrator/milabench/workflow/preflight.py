@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
@@ -21,6 +22,7 @@ from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepa
 from milabench.plan.run import describe_system
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext
+from milabench.workflow.files import display_path
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import interpreters, is_needed_here, remote_paths_exist, require_healthy
 
@@ -72,6 +74,34 @@ def _names(pending: Plan, context: CommandContext, plan: Plan) -> tuple[str, ...
 def require_installed(context: CommandContext) -> None:
     """Raise EnvironmentFailed, with the command to give, unless every environment exists."""
     _require_none("not installed", missing_environments(context), "install", context)
+
+
+def require_current_locks(context: CommandContext) -> None:
+    """Raise EnvironmentFailed for the selected benchmarks whose lock was made from other requirements or constraints.
+
+    A lock that does not tell what it was made from, written by hand or by an older milabench, is believed.
+    """
+    from milabench.plan.pin import inputs_digest
+    from milabench.plan.requirements import parse_requirements
+
+    stale: dict[str, str] = {}
+    for bench in context.benches:
+        variant, folder = bench.config.install_variant, Path(bench.folder)
+        lock, source = environments.requirement_file(folder, variant), environments.requirements_source(folder, variant)
+        made_from = parse_requirements(lock.text).header.get("inputs") if lock is not None else None
+        if lock is None or made_from is None or not source.is_file():
+            continue
+        limits = environments.constraints_for(context, variant)
+        if made_from != inputs_digest(
+            environments.read_requirements(source).text, "" if limits is None else limits.text
+        ):
+            changed = display_path(source) if limits is None else f"{display_path(source)} or {limits.name}"
+            stale[bench.config.name] = f"{lock.name}: was not made from {changed} as it is now"
+    if stale:
+        pin = command_line("pin", replace(context.options, select=",".join(stale), exclude=None))
+        raise EnvironmentFailed(
+            "\nerror: ".join([*stale.values(), f"run `{pin}`, or install it as it is with --frozen"])
+        )
 
 
 def _require_none(what: str, missing: Sequence[str], verb: str, context: CommandContext) -> None:
