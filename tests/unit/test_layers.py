@@ -42,6 +42,8 @@ EDGES = {
     "devices/locks.py",
     "facts/probe.py",
     "bench/load.py",
+    "analysis/search_limits.py",
+    "analysis/log_child.py",
     "events/atomic_write.py",
     "events/rundir.py",
     "events/replay.py",

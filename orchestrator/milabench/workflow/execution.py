@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
-from milabench.events.model import Config, Line, Meta
-from milabench.events.rundir import RunWriter, create_run, open_run, read_batches, stems
+from milabench.events.model import Config, Meta
+from milabench.events.rundir import RunWriter, create_run, open_run, stems
 from milabench.events.wire import decode, encode
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
@@ -174,7 +174,7 @@ def continue_plan(
             preamble=lambda step: _preamble(step, context, description),
             retry=retry,
             extend_plan=more,
-            missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
+            missing_data=checks.missing_metrics,
         )
 
         def work() -> Coroutine[Any, Any, ExecutionResult]:
@@ -224,25 +224,6 @@ async def _execute(
         return await execute(plan, nodes, writer, progress, settings)
     finally:
         await asyncio.gather(*(node.close() for node in nodes.values()))
-
-
-def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
-    """Return which of the metrics that a step's configuration extracts from its output are absent; empty when none are.
-
-    Records that cannot be read are reported by their writer, not here.
-    """
-    # Reading a whole log again costs time between two steps: only where something must be found in it.
-    if not config.get("metrics"):
-        return ""
-    from milabench.analysis.log_metrics import LogFold, metrics_of
-
-    fold = LogFold(metrics_of(config))
-    with contextlib.suppress(RecordError):
-        for event in read_batches(records, ""):
-            if isinstance(event, Line):
-                fold.observe(event.text, event.pipe)
-        return "; ".join(series.problem for series in fold.series() if series.problem)
-    return ""
 
 
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
