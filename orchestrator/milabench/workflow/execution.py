@@ -180,7 +180,7 @@ def continue_plan(
         def work() -> Coroutine[Any, Any, ExecutionResult]:
             return _execute(plan, nodes, writer, Fanout(sinks, warn=session.warn), settings)
 
-        result = session.hosts.run(work) if hosts else run_deferring_signals(work)
+        result = session.hosts.run(work, handles_signals=True) if hosts else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
 
 
@@ -209,21 +209,30 @@ def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str,
 async def _execute(
     plan: Plan, nodes: Mapping[str, AgentNode], writer: RunWriter, progress: OnProgress, settings: ExecutionSettings
 ) -> ExecutionResult:
-    """Start the agents, execute, and end the agents whatever happened."""
+    """Start the agents, execute, and end the agents whatever happened.
+
+    A signal before the execution or after it, which is none of its own, ends the waiting for nodes.
+    """
+    loop = asyncio.get_running_loop()
+
+    def give_up() -> None:
+        for node in nodes.values():
+            node.give_up(at_once=True)
 
     async def start(node: AgentNode) -> None:
         with contextlib.suppress(Unreachable):  # an error at its start becomes the outcome of its first step
             await node.open()
 
-    try:
-        opening = asyncio.gather(*map(start, nodes.values()))
-        await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
-        if plan.phase == "run":
-            import_readers_in_background()
-        await opening
-        return await execute(plan, nodes, writer, progress, settings)
-    finally:
-        await asyncio.gather(*(node.close() for node in nodes.values()))
+    with interrupts().noticed_by(lambda: loop.call_soon_threadsafe(give_up)):
+        try:
+            opening = asyncio.gather(*map(start, nodes.values()))
+            await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
+            if plan.phase == "run":
+                import_readers_in_background()
+            await opening
+            return await execute(plan, nodes, writer, progress, settings)
+        finally:
+            await asyncio.gather(*(node.close() for node in nodes.values()))
 
 
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
