@@ -40,6 +40,7 @@ EDGES = {
     "config/read.py",
     "devices/command.py",
     "devices/locks.py",
+    "devices/regular_file.py",
     "facts/probe.py",
     "bench/load.py",
     "analysis/search_limits.py",

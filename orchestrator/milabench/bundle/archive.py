@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError
 
 MAX_ENTRIES = 200_000
@@ -75,6 +76,7 @@ def open_checked(path: Path) -> zipfile.ZipFile:
     Raises RecordError when it is none, or would write outside of where it is unpacked, or is a bomb.
     """
     try:
+        open_regular(path).close()
         archive = zipfile.ZipFile(path)
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file") from None
@@ -183,7 +185,7 @@ def _pieces(content: bytes | Path) -> Iterator[bytes]:
     if isinstance(content, bytes):
         yield content
         return
-    with content.open("rb") as file:
+    with open_regular(content) as file:
         yield from iter(lambda: file.read(_CHUNK), b"")
 
 

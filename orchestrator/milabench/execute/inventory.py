@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def source_marker(dirs: Dirs, source: Source) -> Path:
 
 def _read_marker(path: Path) -> dict[str, Any]:
     try:
-        marker = json.loads(path.read_text())
+        marker = json.loads(read_regular(path))
     except (OSError, ValueError):
         return {}
     return marker if isinstance(marker, dict) else {}

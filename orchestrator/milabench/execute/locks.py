@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.devices.locks import user_name
+from milabench.devices.regular_file import open_descriptor, open_regular
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
 from milabench.execute.agent.procfs import read_process, read_text
 
@@ -114,7 +115,7 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
 
     try:
         # Only its owner executes a run; others may ask who does.
-        fd = os.open(path / RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_descriptor(path / RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
     with _hold(fd, path, take, who.to_json(), RecordError):
@@ -138,7 +139,7 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
     try:
         base.mkdir(parents=True, exist_ok=True)
         # Several users may share a base, as far as their umask permits, and each must be able to lock it.
-        fd = os.open(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = open_descriptor(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         raise EnvironmentFailed(f"{base}: cannot be written: {error.strerror}; choose another --base") from None
     holder = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "user": user_name()}
@@ -173,7 +174,7 @@ def _hold(
 
 def holder_of(path: Path) -> Orchestrator | None:
     """Return the orchestrator that executes the run in a directory now; None without one."""
-    with contextlib.suppress(OSError), (path / RUN_LOCK).open("rb") as lock:
+    with contextlib.suppress(OSError), open_regular(path / RUN_LOCK) as lock:
         holder = _orchestrator_in(lock.fileno())
         if holder is not None and holder.is_local:
             return holder if holder.is_alive else None
@@ -186,7 +187,7 @@ def holder_of(path: Path) -> Orchestrator | None:
 
 def wait_for_release(path: Path) -> None:
     """Block until the run directory is no longer held; nothing polls."""
-    with contextlib.suppress(OSError), (path / RUN_LOCK).open("rb") as lock:
+    with contextlib.suppress(OSError), open_regular(path / RUN_LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from milabench.devices.regular_file import open_descriptor
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
@@ -141,7 +142,7 @@ def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[
 
     `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed when it says no.
     """
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = open_descriptor(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         while True:
             try:

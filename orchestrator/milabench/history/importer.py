@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run
 
@@ -113,12 +114,12 @@ def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
     entries: list[dict[str, Any]] = [{"step": step.id, "state": "planned"} for step in arrival.steps]
     count = 0
     for step in arrival.steps:
-        content = step.records if isinstance(step.records, bytes) else step.records.read_bytes()
+        content = step.records if isinstance(step.records, bytes) else read_regular(step.records)
         records, masked = mask_secrets(content, is_secret)
         writer.append(step.id, records)
         count += masked
         for ending, path in step.outputs.items():
-            text, masked = mask_secrets(path.read_bytes(), is_secret)
+            text, masked = mask_secrets(read_regular(path), is_secret)
             (writer.path / f"{step.id}.{ending}").write_bytes(text)
             count += masked
         entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail}

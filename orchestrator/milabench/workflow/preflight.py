@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_fetched, is_linked
 from milabench.facts.model import Node
@@ -196,7 +197,7 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
         if not script.is_file():
             raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
         # All of its folder: prepare.py may import its neighbours.
-        files = {path.name: path.read_bytes() for path in script.parent.glob("*.py")}
+        files = {path.name: read_regular(path) for path in script.parent.glob("*.py")}
         storages: set[str] = set()
         for rank, node in nodes_of(bench.config, context.plan_context.facts):
             if node.storage in storages:  # one node of each file system prepares

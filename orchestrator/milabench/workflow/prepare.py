@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milabench.devices.regular_file import open_regular
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.events.rundir import open_run
 from milabench.execute.locks import hold_base
@@ -17,6 +18,7 @@ from milabench.workflow.preflight import pending_preparations, preparation_steps
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 
 TAIL_LINES = 15
+TAIL_BYTES = 64 * 1024
 
 
 def prepare(context: CommandContext, *, force: bool = False) -> int:
@@ -62,5 +64,7 @@ def log_tail(run: Path, step: str) -> str:
     path = open_run(run).log(step)
     if path is None:
         return f" (no output; records in {run})"
-    lines = path.read_text(errors="backslashreplace").splitlines()
+    with open_regular(path) as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        lines = file.read(TAIL_BYTES).decode("utf-8", "backslashreplace").splitlines()
     return "".join(f"\n  | {line}" for line in lines[-TAIL_LINES:]) + f"\n  (whole output: {path})"

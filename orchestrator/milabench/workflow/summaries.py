@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def content_digest(path: Path) -> str:
     # Only read where sizes or times differ: after a copy or an unpacked archive the contents are still the same.
     whole = hashlib.sha256()
     for entry in sorted(_files(path), key=lambda entry: entry.name):
-        with Path(entry.path).open("rb") as file:
+        with open_regular(entry.path) as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         whole.update(f"{entry.name}\0{content}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
@@ -130,7 +131,7 @@ def _stored(run: Run) -> Summary | None:
     if not run.is_ended:
         return None
     try:
-        value = msgspec.json.decode((run.path / SUMMARY).read_bytes(), type=dict[str, Any])
+        value = msgspec.json.decode(read_regular(run.path / SUMMARY), type=dict[str, Any])
         sources = value.get("made_of")
         if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
             return None
