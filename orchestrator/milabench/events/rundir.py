@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
 from milabench.devices.regular_file import open_descriptor, open_regular, read_regular
@@ -19,6 +19,7 @@ from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Event, Line, Other
 from milabench.events.wire import decode, dump, parse_object, parse_string
+from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
     from milabench.events.model import StepEvent
@@ -147,11 +148,11 @@ class RunWriter:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write `manifest.json` at once and durably; `schema` is added."""
-        replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **manifest}) + b"\n")
+        replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **_public(manifest)}) + b"\n")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json` at once and durably."""
-        replace_file(self.path / SUMMARY, dump(summary) + b"\n")
+        replace_file(self.path / SUMMARY, dump(_public(summary)) + b"\n")
 
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Append one change of state, durable when this returns; `t` is added when the entry has none."""
@@ -161,7 +162,7 @@ class RunWriter:
         """Append many changes of state, durable together when this returns."""
         now = self._clock()
         file = self._file(JOURNAL)
-        file.write(b"".join(dump({"t": now, **entry}) + b"\n" for entry in entries))
+        file.write(b"".join(dump({"t": now, **_public(entry)}) + b"\n" for entry in entries))
         file.sync()
 
     def append(self, stem: str, payload: bytes) -> None:
@@ -199,6 +200,11 @@ class RunWriter:
             file = _AppendOnly(self.path / name)
         self._files[name] = file  # last: the one used most recently
         return file
+
+
+def _public(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what may be written of our own: no secret of this process. Records were masked by the agent that read them."""
+    return cast("Mapping[str, Any]", mask_data(value))
 
 
 class _AppendOnly:

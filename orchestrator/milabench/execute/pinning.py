@@ -13,11 +13,12 @@ from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
-from milabench.execute.package_indexes import indexes, mask, pip_settings, uv_env, uv_options
+from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
 from milabench.execute.venv import Report, find_uv, url_responds
 from milabench.plan.pin import PinSpec, inputs_digest, lock_text, pin_command
 from milabench.plan.requirements import parse_requirements
+from milabench.redaction import mask
 
 Releases = dict[str, tuple[tuple[str, str], ...]]
 """The names and sha256 of all files of each project, as the indexes list them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import ssl
@@ -15,15 +16,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
-from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
+from milabench.execute.package_indexes import Indexes, indexes, pip_settings
 from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import source_json
+from milabench.redaction import mask
 
 if TYPE_CHECKING:
     from unearth import Link, Package, PackageFinder
@@ -272,6 +275,7 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
         raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
     # GIT_DIR, which git sets for its hooks, would point every command at another repository; a prompt would hang.
     env = {**{name: v for name, v in environ.items() if not name.startswith("GIT_DIR")}, "GIT_TERMINAL_PROMPT": "0"}
+    url = _without_credentials(source.url, env)
 
     def run(*argv: str) -> str | None:
         process = subprocess.run(
@@ -285,11 +289,27 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
     run("init", "--quiet")
     # Most servers give a single commit by its hash; for one that does not, everything is fetched.
     revision = "FETCH_HEAD"
-    if run("fetch", "--quiet", "--depth", "1", source.url, source.rev):
+    if run("fetch", "--quiet", "--depth", "1", url, source.rev):
         revision = source.rev
-        problem = run("fetch", "--quiet", "--tags", source.url, "+refs/heads/*:refs/remotes/origin/*")
+        problem = run("fetch", "--quiet", "--tags", url, "+refs/heads/*:refs/remotes/origin/*")
         if problem:
             raise EnvironmentFailed(f"{mask(source.url)}: cannot be fetched: {mask(problem)}")
     problem = run("checkout", "--quiet", "--detach", revision)
     if problem:
         raise EnvironmentFailed(f"{mask(source.url)}: has no revision {source.rev}: {mask(problem)}")
+
+
+def _without_credentials(url: str, env: dict[str, str]) -> str:
+    """Return an http URL without user and password, which git finds in `env`: others see its arguments, by `ps`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.username is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    count = int(env.get("GIT_CONFIG_COUNT") or 0)
+    env |= {
+        "GIT_CONFIG_COUNT": str(count + 1),
+        f"GIT_CONFIG_KEY_{count}": f"http.{parts.scheme}://{host}/.extraHeader",
+        f"GIT_CONFIG_VALUE_{count}": f"Authorization: Basic {base64.b64encode(user.encode()).decode()}",
+    }
+    return urlunsplit(parts._replace(netloc=host))

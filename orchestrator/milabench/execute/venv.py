@@ -29,10 +29,11 @@ from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
-from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
+from milabench.execute.package_indexes import pip_env, pip_settings, uv_env, uv_options
 from milabench.plan.context import Dirs
 from milabench.plan.requirements import render_requirements
 from milabench.plan.venvs import VenvSpec
+from milabench.redaction import mask
 
 PROBE_S = 3.0
 WAIT_S = 0.2

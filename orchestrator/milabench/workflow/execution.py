@@ -30,8 +30,8 @@ from milabench.execute.remote_host import remote_node
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.ssh import Address
 from milabench.execute.start_barrier import BarrierEvent
-from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
+from milabench.redaction import mask_argument, mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
@@ -320,7 +320,7 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
         "lost_accelerators": list(node.details.get("lost") or ()),
         "packages": dict(description.packages.get(step.venv, {})),
     }
-    return encode(Config(step=step.id, data=step.config)) + encode(Meta(step=step.id, data=meta))
+    return encode(Config(step=step.id, data=mask_settings(step.config))) + encode(Meta(step=step.id, data=meta))
 
 
 def _write_manifest(
@@ -332,7 +332,7 @@ def _write_manifest(
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
         # A manifest is copied and shown to others.
-        "argv": ["milabench", *without_secrets(sys.argv[1:])],
+        "argv": ["milabench", *map(mask_argument, sys.argv[1:])],
         "cwd": str(Path.cwd()),
         "suite": dict(description.suite),
         "suite_file": str(context.suite_file),
