@@ -17,6 +17,9 @@ from urllib.parse import unquote
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Event, Line, Other
+from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
+from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
+from milabench.events.shapes import require_shape
 from milabench.events.wire import decode, dump, parse_object, parse_string
 
 if TYPE_CHECKING:
@@ -249,7 +252,7 @@ def _ends_a_line(path: Path, size: int) -> bool:
         return file.read(1) == b"\n"
 
 
-def _bytes_of(text: str) -> bytes:
+def bytes_of(text: str) -> bytes:
     """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -271,7 +274,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
     if tail is not None and payload.startswith(_HEAD):
         text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])
         try:
-            return [(tail[1].decode(), _bytes_of(parse_string(text)))]
+            return [(tail[1].decode(), bytes_of(parse_string(text)))]
         except ValueError:
             pass  # records of another kind or pipe are among them
     texts: dict[str, list[bytes]] = {}
@@ -281,7 +284,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
         except ValueError:
             continue  # it is in `.data`, whose readers show what they cannot read
         if isinstance(event, Line):
-            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(_bytes_of(event.text))
+            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(bytes_of(event.text))
     return [(ending, b"".join(pieces)) for ending, pieces in texts.items()]
 
 
@@ -485,10 +488,17 @@ def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Itera
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
+def parse_entry(line: bytes) -> Mapping[str, Any]:
+    """Return the entry on one line of a journal. Raises ValueError for one that is torn, or is none."""
+    entry = parse_object(line)
+    require_shape(entry, JOURNAL_SHAPE)
+    return entry
+
+
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     for line in _read(path, iter):
         try:
-            yield parse_object(line)
+            yield parse_entry(line)
         except ValueError:
             continue  # cut off by a crash; the entry after it says where the run was resumed
 
@@ -510,6 +520,10 @@ def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
         raise RecordError(
             f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
         )
+    try:
+        require_shape(manifest, MANIFEST_SHAPE)
+    except ValueError as error:
+        raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest
 
 
