@@ -18,6 +18,9 @@ from milabench.devices.regular_file import open_descriptor, open_regular, read_r
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Event, Line, Other
+from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
+from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
+from milabench.events.shapes import require_shape
 from milabench.events.wire import decode, dump, parse_object, parse_string
 from milabench.redaction import mask_data
 
@@ -260,7 +263,7 @@ def _ends_a_line(path: Path, size: int) -> bool:
         return file.read(1) == b"\n"
 
 
-def _bytes_of(text: str) -> bytes:
+def bytes_of(text: str) -> bytes:
     """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -282,7 +285,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
     if tail is not None and payload.startswith(_HEAD):
         text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])
         try:
-            return [(tail[1].decode(), _bytes_of(parse_string(text)))]
+            return [(tail[1].decode(), bytes_of(parse_string(text)))]
         except ValueError:
             pass  # records of another kind or pipe are among them
     texts: dict[str, list[bytes]] = {}
@@ -292,7 +295,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
         except ValueError:
             continue  # it is in `.data`, whose readers show what they cannot read
         if isinstance(event, Line):
-            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(_bytes_of(event.text))
+            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(bytes_of(event.text))
     return [(ending, b"".join(pieces)) for ending, pieces in texts.items()]
 
 
@@ -508,10 +511,17 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         cut = b"" if is_whole else CUT
 
 
+def parse_entry(line: bytes) -> Mapping[str, Any]:
+    """Return the entry on one line of a journal. Raises ValueError for one that is torn, or is none."""
+    entry = parse_object(line)
+    require_shape(entry, JOURNAL_SHAPE)
+    return entry
+
+
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     for line in _read(path, _lines):
         try:
-            yield parse_object(line)
+            yield parse_entry(line)
         except ValueError:
             continue  # cut off by a crash; the entry after it says where the run was resumed
 
@@ -533,6 +543,10 @@ def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
         raise RecordError(
             f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
         )
+    try:
+        require_shape(manifest, MANIFEST_SHAPE)
+    except ValueError as error:
+        raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest
 
 
