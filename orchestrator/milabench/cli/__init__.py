@@ -116,4 +116,7 @@ def run_command_line() -> int:
         return error.exit_code
     except click.Abort:
         raise InterruptRequested from None
+    except SystemExit:
+        # Only click raises it, when whoever reads our output has gone (`milabench report | head -1`), and with a 1: a failed step's.
+        return NOT_WRITTEN
     return code if isinstance(code, int) else 0
