@@ -117,6 +117,6 @@ def run_command_line() -> int:
     except click.Abort:
         raise InterruptRequested from None
     except SystemExit:
-        # Only click raises it, when whoever reads our output has gone (`milabench report | head -1`), and with a 1: a failed step's.
+        # Only click raises it, when whoever reads our output has gone (`| head -1`), and with a 1, which is a failed step's.
         return NOT_WRITTEN
     return code if isinstance(code, int) else 0
