@@ -61,7 +61,7 @@ def fetch_sources(
         if is_new:
             report(f"{source.folder}: fetching")
             try:
-                fetch(source, dirs, where, environ, stop, force=force)
+                fetch(source, dirs, where, environ, stop, report, force=force)
             except EnvironmentFailed as error:
                 report(f"{source.folder}: failed: {error}")
                 return Installed(name=source.folder, why=str(error))
@@ -72,11 +72,25 @@ def fetch_sources(
 
 
 def fetch(
-    source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], stop: threading.Event, *, force: bool
+    source: Source,
+    dirs: Dirs,
+    where: Indexes,
+    environ: Mapping[str, str],
+    stop: threading.Event,
+    report: Report,
+    *,
+    force: bool,
 ) -> None:
     """Fetch the program unless it is there. Raises EnvironmentFailed, soon after `stop` is set too."""
     code, folder = Path(dirs.code), source_folder(dirs, source)
-    with hold_lock(code / f".{source.folder}.lock", lambda: not stop.is_set()):
+    waiting = iter([f"{source.folder}: waiting: another process fetches or uses it"])
+
+    def waits() -> bool:
+        for line in waiting:  # once
+            report(line)
+        return not stop.is_set()
+
+    with hold_lock(code / f".{source.folder}.lock", waits):
         if is_fetched(dirs, source) and not force:  # by another process, while we waited
             return
         try:

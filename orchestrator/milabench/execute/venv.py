@@ -211,7 +211,7 @@ class _Work:
         """Return whether to keep waiting for another process that builds this environment; report the wait once."""
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
-            self.report(f"{spec.group}: waiting: another process is building it")
+            self.report(f"{spec.group}: waiting: another process builds or uses it")
         return not self._is_stopped
 
     def report(self, line: str) -> None:
