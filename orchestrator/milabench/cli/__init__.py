@@ -178,4 +178,7 @@ def _exit_code_of_verb() -> int:
         return error.exit_code
     except click.Abort:
         raise InterruptRequested from None
+    except SystemExit:
+        # Only click raises it, when whoever reads our output has gone (`| head -1`), and with a 1, which is a failed step's.
+        return NOT_WRITTEN
     return code if isinstance(code, int) else 0

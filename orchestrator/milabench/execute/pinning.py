@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -104,7 +105,9 @@ def _pin(
     pinned = {pin.name for text in compiled.values() for pin in parse_requirements(text).pins}
     names = sorted(pinned - set(known))
     places = indexes(settings, environ)
-    known |= dict(zip(names, thread_map(lambda name: release_files(name, places), names, jobs=8), strict=True))
+    stop = threading.Event()
+    listed = thread_map(lambda name: release_files(name, places, stop), names, jobs=8, stop=stop.set)
+    known |= dict(zip(names, listed, strict=True))
     unverified = ""
     if "torch" in pinned and spec.backend and backend is None and spec.variant != "cpu":
         unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"

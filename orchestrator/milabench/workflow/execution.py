@@ -25,7 +25,7 @@ from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
-from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
+from milabench.execute.locks import Orchestrator, hold_in_use, hold_run, this_orchestrator
 from milabench.execute.remote_host import remote_node
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.ssh import Address
@@ -34,6 +34,7 @@ from milabench.plan.model import Plan, Step
 from milabench.redaction import mask_argument, mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
+from milabench.workflow.environments import sources
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.node_query import node_addresses
 from milabench.workflow.shown_steps import ShownSteps
@@ -135,7 +136,11 @@ def continue_plan(
     if handover is not None:
         handover.hold(writer.path)
     session, addresses = context.session, addresses_used(plan, context)
-    with interrupts().deferred(), contextlib.closing(session.reporter.open_display()) as display:
+    with (
+        interrupts().deferred(),
+        hold_in_use(installed_locks(whole or plan, context)),
+        contextlib.closing(session.reporter.open_display()) as display,
+    ):
         # The other nodes too, so that processes left by a crash can be found there.
         used = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
         with writing(writer.path):
@@ -182,6 +187,15 @@ def continue_plan(
 
         result = session.hosts.run(work, handles_signals=True) if hosts else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
+
+
+def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
+    """Return the locks of the environments and programs that a plan uses on this machine, each with its name."""
+    local = {node.name for node in context.nodes if node.local}
+    venvs = dict.fromkeys(step.venv for step in plan.steps if step.venv and step.node in local)
+    locks = {f"{Path(venv).resolve()}.lock": venv for venv in venvs}
+    folders = [source.folder for source in sources(context)] if local else []
+    return locks | {f"{context.dirs.code}/.{folder}.lock": f"code/{folder}" for folder in folders}
 
 
 def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:

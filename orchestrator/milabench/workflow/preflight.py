@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 
 from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
-from milabench.execute.inventory import is_fetched, is_linked
+from milabench.execute.inventory import altered_instruments, is_fetched, is_linked, store_folder
 from milabench.facts.model import Node
 from milabench.plan.context import ResolvedBenchmark, benchmark_on
 from milabench.plan.method import nodes_of
@@ -47,9 +47,10 @@ def _missing_local(context: CommandContext) -> list[str]:
     dirs = context.dirs
     missing = [f"code/{source.folder}" for source in environments.sources(context) if not is_fetched(dirs, source)]
     if context.plan_context.current_env is None:
-        missing += [
-            f"venv/{venv.group}" for venv in environments.decide_install(context).venvs if not is_linked(dirs, venv)
-        ]
+        for venv in environments.decide_install(context).venvs:
+            if not is_linked(dirs, venv):
+                changed = altered_instruments(store_folder(dirs, venv))
+                missing.append(f"venv/{venv.group}" + (f" ({changed} was changed)" if changed else ""))
         return missing
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
