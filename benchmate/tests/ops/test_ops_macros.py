@@ -104,6 +104,13 @@ def test_a_copy_takes_an_element_of_another_argument_after_expansion():
         list(expand_spec(args, {}))
 
 
+def test_a_size_that_a_copy_fills_in_may_be_a_placeholder():
+    first = tensor(-1, 64, 128, __copy__=[{"shape": [0, [1, 2]]}])
+    last = tensor(2, -1, __copy__=[{"shape": [-1, [1, 0]]}])
+    [found] = walked({"torch.cat": operator([first, tensor(8, 16, 32), last], ranged=True)})
+    assert [one["shape"] for one in found.input["args"]] == [[32, 64, 128], [8, 16, 32], [2, 8]]
+
+
 def test_ids_are_config_build_input_and_do_not_accumulate():
     """D1 of the original: builds 0, 1, 2 had the ids 0|0, 0|0|1, 0|0|1|2."""
     found = walked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from benchmate.ops import arguments, builtin, registry
 from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.config_iterators import ConfigIterator, Identified
+
+logger = logging.getLogger("benchmate.ops")
 
 ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
 ITERATORS = ("build_iterator", "input_iterator")
@@ -177,7 +180,8 @@ def _check_config(config: object, operator: JsonMapping, where: str) -> None:
         if iterator not in ITERATED:
             continue
         for number, spec in enumerate(config.get(key) or ()):
-            check_arguments(spec, f"{where}.{key}[{number}]", is_ranged=iterator == ITERATED[1])
+            is_ranged = iterator == ITERATED[1]
+            check_arguments(spec, f"{where}.{key}[{number}]", is_ranged=is_ranged, warn=logger.warning)
 
 
 def create_bench_config(name: str) -> JsonObject:
