@@ -333,6 +333,27 @@ def test_each_rank_has_its_file():
     assert str(rank_path("t.json", 0, 1)) == "t.json"
 
 
+def test_kernels_without_a_schema_are_counted_as_not_carried_out(tmp_path, capsys):
+    out = tensor(40, 41, 6, 4)
+    region = node(50, "Torch-Compiled Region: 0/0", [], [])
+    silent = node(60, "CompiledFunctionBackward", [out], [])
+    path = file(
+        tmp_path,
+        *small(),
+        node(42, "triton_poi_fused_cos_0", [tensor(2, 3, 4), out, number(24)], [], kernel_backend="triton"),
+        region,
+        node(51, "graph_0_cpp_fused_add_1", [], [], parent=50),
+        silent,
+        node(61, "aten::relu", [out], [tensor(62, 63, 6, 4)], schema=RELU, parent=60),
+    )
+    found = summarise_trace(read_trace(str(path)))
+    why = "a compiled kernel whose code is not in the trace"
+    whole = "compiled: what it ran besides operators is not in the trace"
+    assert (found["operators"], found["calls"], found["skipped"]) == (10, 5, {why: 2, whole: 1})
+    assert cli.main(["to-config", str(path), "-o", str(tmp_path / "c.json")]) == 0
+    assert f"left out: 2 x {why}" in capsys.readouterr().err
+
+
 def test_a_recorder_counts_the_steps_of_one_optimizer():
     recorder = Recorder(TraceRecording(skip=100))
     generator, critic = object(), object()

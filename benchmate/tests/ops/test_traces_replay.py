@@ -162,6 +162,16 @@ def test_an_operator_that_fails_alone_is_told_and_the_exit_code_is_1(tmp_path, c
     assert why.startswith("aten::add: RuntimeError: The size of tensor a (4)")
 
 
+def test_a_replay_without_a_kernel_says_so_at_its_end(tmp_path, capsys):
+    kernel = node(40, "triton_poi_fused_0", [tensor(2, 3, 4), number(4)], [], kernel_backend="triton")
+    assert cli.main(["replay", str(file(tmp_path, *small(), kernel)), "-i", "1"]) == 0
+    page = capsys.readouterr()
+    assert "4 executed, 1 skipped, 0 failed" in page.out
+    assert "7 of 8 recorded operators" in page.out
+    assert "skipped     1 x triton_poi_fused_0: a compiled kernel whose code is not in the trace" in page.out
+    assert page.err.splitlines()[-1] == "not carried out: 1 of 5; the time of a step is without them"
+
+
 def test_collectives_without_their_ranks_are_skipped_with_the_way_out():
     schema = (
         "c10d::barrier(Tensor tensor, __torch__.torch.classes.c10d.ProcessGroup process_group, int[] device_ids) -> ()"

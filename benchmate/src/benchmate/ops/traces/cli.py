@@ -18,7 +18,8 @@ from benchmate.ops.base import OperatorFailed, OpsError, run_command
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
-exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
+exit code: 0 done, also where a replay leaves out what the trace does not describe, and says so; 1 an operator of a replay failed,
+or nothing was recorded; 2 a file or an option is wrong and nothing ran.
 """
 
 
@@ -132,7 +133,12 @@ def predict(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """Replay a trace and print the report."""
-    from benchmate.ops.traces.replay_report import build_report, format_report, read_profile
+    from benchmate.ops.traces.replay_report import (
+        build_report,
+        format_left_out,
+        format_report,
+        read_profile,
+    )
     from benchmate.ops.traces.schema import read_trace
 
     for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
@@ -156,6 +162,8 @@ def replay(args: argparse.Namespace) -> int:
     # One report for all ranks, unless another one has a failure to tell.
     if int(os.environ.get("RANK", "0")) == 0 or result.failed:
         print(json.dumps(report) if args.json else format_report(report, args.top), flush=True)
+        if text := format_left_out(report["coverage"]):
+            print(text, file=sys.stderr)
     return 1 if result.failed else 0
 
 
