@@ -198,11 +198,49 @@ def test_unknown_names_are_errors_before_anything_runs(tmp_path):
         ("aten::addd", "add"),
         ("torch.distributed.al_reduce", "all_reduce"),
     ):
-        done = ops(tmp_path, {"torch.add": operator([tensor(2), tensor(2)]), name: operator([tensor(2)])})
+        done = ops(tmp_path, {name: operator([tensor(2)])})
         assert (done.returncode, word in done.stderr) == (2, True), done.stderr
     assert ops(tmp_path, {"torch.add": operator([tensor(2), tensor(2)])}, "-d", "meta").returncode == 2
     assert ops(tmp_path, {"torch.add": operator([tensor(2), tensor(2)])}, "-d", "nothing").returncode == 2
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_one_unknown_operator_is_skipped_and_the_others_run(tmp_path):
+    config = {name: operator([tensor(2), tensor(2)]) for name in ("add", "torch.add", "aten::addd", "fbgemm::addd")}
+    done = ops(tmp_path, config)
+    assert done.returncode == 1
+    assert "add|0|0|0: skipped: import: unknown operator 'add'" in done.stderr
+    assert done.stdout.startswith("1 passed, 3 skipped; unknown: add, aten::addd; records in ")
+    _, *found, finish = records(tmp_path)
+    assert [record.get("status", "passed") for record in found] == ["skipped", "passed", "skipped", "skipped"]
+    assert "fbgemm_gpu cannot be imported" in found[3]["error"]["message"]
+    assert finish["counts"] == {"passed": 1, "failed": 0, "skipped": 3}
+
+
+def test_an_operator_has_one_thread_in_the_originals_format_and_the_record_says_so(tmp_path):
+    for options, threads in (((), 1), (("--threads", "2"), 2)):
+        done = command(tmp_path, "-c", str(CONFIGS / "simple_add.json"), "-o", str(threads), "-a", *options)
+        assert done.returncode == 0, done.stderr
+        setup = json.loads((tmp_path / f"{threads}.json").read_text().splitlines()[0])
+        assert (setup["run_options"]["threads"], setup["sys_info"]["threads"]) == (threads, threads)
+
+
+def test_a_device_without_a_value_is_that_of_the_run(tmp_path):
+    device = {"args": [{"type": "genericlist", "value": [number(2)]}], "kwargs": {"device": {"type": "device"}}}
+    assert run({"torch.zeros": operator(device)})[1]["passed"] == 1
+
+
+def test_torch_says_nothing_of_itself_before_the_output(tmp_path):
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("raise ModuleNotFoundError('none here', name='numpy')\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmate.ops", "-c", str(CONFIGS / "simple_add.json"), "-p", "--et"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("torch.add|0|0|0: forward discrete: ")
 
 
 def test_the_draw_is_recorded_and_the_seed_repeats_it():

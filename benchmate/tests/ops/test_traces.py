@@ -35,7 +35,15 @@ from benchmate.ops.traces import cli, replay_report
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import Slot, build_plan, select_calls
 from benchmate.ops.traces.record import Recorder, TraceRecording, rank_path
-from benchmate.ops.traces.schema import SCHEMAS, DeviceRef, OpaqueValue, TensorRef, read_trace, split_types
+from benchmate.ops.traces.schema import (
+    SCHEMAS,
+    DeviceRef,
+    OpaqueValue,
+    TensorRef,
+    parse_trace,
+    read_trace,
+    split_types,
+)
 from benchmate.ops.traces.summary import predict_step, summarise_trace, to_configuration
 
 ALL = ["1.0.1", *(f"{version}-chakra.0.0.4" for version in SCHEMAS if version != "1.0.1")]
@@ -331,6 +339,20 @@ def test_each_rank_has_its_file():
         "t.rank-1.json", "t.rank-1.json.gz", "t1.json", "t.rank-1",
     ]  # fmt: skip
     assert str(rank_path("t.json", 0, 1)) == "t.json"
+
+
+def test_a_configuration_holds_no_device_that_the_run_cannot_choose():
+    def made(recorded_on, device, given=None):
+        empty = node(5, "aten::empty", [listed(number(6)), number(4), NONE, (device, "Device", [], []), NONE, NONE],
+                     [tensor(4, 5, 6)], schema=EMPTY)  # fmt: skip
+        text = json.dumps(content([*small(), empty])).replace('4, "cpu"]', f'4, "{recorded_on}"]')
+        found = to_configuration(parse_trace(json.loads(text)), given)[0]
+        return found["aten::empty"]["config"][0]["input"][0]["args"][3]
+
+    assert made("cuda:0", "cuda:0") == made("cpu", "cpu") == {"type": "device"}
+    assert made("cuda:0", "cuda:0", "xpu:1") == {"type": "device", "value": "xpu:1"}
+    # What went to the host from an accelerator stays there: every machine has one.
+    assert made("cuda:0", "cpu") == {"type": "device", "value": "cpu"}
 
 
 def test_kernels_without_a_schema_are_counted_as_not_carried_out(tmp_path, capsys):

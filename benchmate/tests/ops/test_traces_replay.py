@@ -195,6 +195,26 @@ def test_a_converted_configuration_runs_whole(tmp_path):
     assert counts["passed"] > 30
 
 
+def test_what_this_machine_cannot_run_is_in_no_configuration(tmp_path, capsys):
+    lookup = node(40, "fbgemm::lookup", [tensor(2, 3, 4)], [tensor(41, 42, 4)],
+                  schema="fbgemm::lookup(Tensor self) -> Tensor")  # fmt: skip
+    inner = node(43, "aten::relu", [tensor(2, 3, 4)], [tensor(41, 42, 4)], schema=RELU, parent=40)
+    other = node(
+        50, "custom::gone", [tensor(2, 3, 4)], [tensor(51, 52, 4)], schema="custom::gone(Tensor self) -> Tensor"
+    )
+    bare = node(
+        60, "fbgemm::lookup", [tensor(2, 3, 4)], [tensor(61, 62, 4)], schema="fbgemm::lookup(Tensor self) -> Tensor"
+    )
+    path = str(file(tmp_path, *small(), lookup, inner, other, bare))
+    assert cli.main(["to-config", path, "-o", str(tmp_path / "c.json")]) == 0
+    assert set(json.loads((tmp_path / "c.json").read_text())) == {
+        "aten::embedding", "aten::linear", "aten::add", "aten::relu",
+    }  # fmt: skip
+    said = capsys.readouterr().err
+    assert "left out: 1 x fbgemm_gpu cannot be imported: ModuleNotFoundError" in said
+    assert "has no custom::gone.default" in said
+
+
 def test_a_step_of_an_optimizer_is_recorded_from_outside(tmp_path):
     (tmp_path / "train.py").write_text(
         "import torch\n"

@@ -124,8 +124,8 @@ def _check_argument(spec: object, where: str, warn: Warn) -> None:
     elif kind in NUMBERS:
         _check_number(spec, NUMBERS[kind], where, warn)
     elif kind in VALUES:
-        # A string may be left out: it is empty then.
-        _check_value({"value": "", **spec} if kind == "str" else spec, VALUES[kind], where)
+        # A string may be left out: it is empty then; a device: it is that of the run.
+        _check_value(spec if kind == "bool" else {"value": "", **spec}, VALUES[kind], where)
 
 
 def _check_value(spec: JsonMapping, expected: Expected, where: str) -> None:
@@ -273,7 +273,9 @@ class DefaultDataGenerator(DataGenerator):
         if kind in ("device", "dtype"):
             import torch
 
-            return torch.device(spec["value"]) if kind == "device" else getattr(torch, DTYPES[spec["value"]])
+            return (
+                torch.device(spec.get("value", device)) if kind == "device" else getattr(torch, DTYPES[spec["value"]])
+            )
         return spec.get("value", "")
 
     def _number(self, spec: JsonMapping, path: str) -> object:

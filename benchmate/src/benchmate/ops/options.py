@@ -64,6 +64,11 @@ class Options:
     out_stream: TextIO | None = None
 
     @property
+    def cpu_threads(self) -> int | None:
+        """Threads of one operator on the CPU: in the original's format one, as there; None leaves torch its own choice."""
+        return 1 if self.threads is None and self.format == "original" else self.threads
+
+    @property
     def has_backward(self) -> bool:
         return self.pass_type is ExecutionPass.BACKWARD
 
@@ -76,6 +81,7 @@ class Options:
         """Return the options as the record of a run holds them."""
         values = {option.name: getattr(self, option.name) for option in dataclasses.fields(self)}
         values |= {"pass_type": self.pass_type.value, "modes": ",".join(self.modes), "cmd_args": dict(self.cmd_args)}
+        values |= {"threads": self.cpu_threads}
         values |= {"ncu": self.ncu.is_on, "nsys": self.nsys.is_on, "rule": dataclasses.asdict(self.rule)}
         return {ORIGINAL_NAMES.get(name, name): values[name] for name in values if name not in NOT_RECORDED}
 

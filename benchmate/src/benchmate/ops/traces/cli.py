@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.base import OperatorFailed, OpsError, run_command
+from benchmate.ops.base import OperatorFailed, OpsError, import_torch, run_command
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
@@ -84,10 +84,19 @@ def summarise(args: argparse.Namespace) -> int:
 
 def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
+    from benchmate.ops.traces.plan import static_obstacle
+    from benchmate.ops.traces.replay_calls import machine_obstacle
     from benchmate.ops.traces.schema import read_trace
     from benchmate.ops.traces.summary import to_configuration
 
-    operators, left_out = to_configuration(read_trace(args.file), args.device)
+    trace = read_trace(args.file)
+    obstacle = machine_obstacle
+    try:
+        import_torch()
+    except OpsError as error:
+        print(f"{error}: what that one lacks is not left out", file=sys.stderr)
+        obstacle = static_obstacle
+    operators, left_out = to_configuration(trace, args.device, obstacle)
     if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
     content = json.dumps(operators, indent=1) + "\n"
@@ -149,10 +158,9 @@ def replay(args: argparse.Namespace) -> int:
     beside = profile_path(Path(path))
     profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
     events = read_profile(profile) if profile is not None else None
-    try:
-        import torch
-    except ImportError as error:
-        raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
+    import_torch()
+    import torch
+
     from benchmate.ops.traces.replay import Replay
 
     if args.threads is not None:
@@ -212,7 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command("to-config", "Make a configuration of a trace's operators, each with how often it was called.")
     add("file", metavar="FILE")
     add("-o", "--output", metavar="FILE", help="the configuration (standard output)")
-    add("-d", "--device", help="in place of the devices among the arguments")
+    add("-d", "--device", help="of the devices among the arguments (that of the run)")
     add = command("predict", "Predict the time of a step from the records of such a configuration.")
     add("file", metavar="RECORDS")
     add("--trace", metavar="FILE", help="the trace, to compare with its step")
