@@ -393,6 +393,50 @@ def test_the_library_runs_one_operator_on_the_fly():
     assert list(metric["forward"]) == ["warmup.time", "warmup.gpu.memory", "measure.time", "measure.gpu.memory"]
 
 
+PROGRAM = """
+import torch
+from ...lib import __version__, pytorch as modules
+from ...lib.config import make_op_config
+from ...lib.init_helper import get_logger, load_modules
+from ...lib.iterator import ConfigIterator, register_config_iterator
+from ...lib.pytorch.config_util import (
+    ExecutionPass, OpExecutionMode, create_bench_config, create_op_args, create_type, get_benchmark_options, init_pytorch,
+)
+from ...lib.pytorch.op_executor import OpExecutor
+from ...workloads import pytorch as operators
+
+load_modules(modules)
+load_modules(operators)
+left = create_type("tensor")
+left["shape"] = [8, 4]
+info = create_bench_config("torch.mm")["torch.mm"]
+info["config"][0]["input"].append(create_op_args([left, {**left, "shape": [4, 8]}], {}))
+options = get_benchmark_options()
+init_pytorch(options)
+options["pass_type"] = ExecutionPass.BACKWARD
+options["op_exec_mode"] = OpExecutionMode.CONTINUOUS
+made = make_op_config("torch.mm", info, options["device"])
+args, kwargs = made.input_data_generator().get_data(info["config"][0]["input"][0], options["device"])
+found = OpExecutor("torch.mm", made.op, options).run(args, kwargs, "0:0:0")
+print(torch.get_num_threads(), {name: sorted(lists) for name, lists in found.items()})
+"""
+
+
+def test_a_program_of_the_originals_library_runs_with_the_aliases(tmp_path):
+    folder = tmp_path / "param_bench" / "train" / "compute" / "python" / "examples" / "pytorch"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text(PROGRAM)
+    path = [command(tmp_path, "alias").stdout.strip(), str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-m", "param_bench.train.compute.python.examples.pytorch.one"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lists = ["measure.gpu.memory", "measure.time", "warmup.gpu.memory", "warmup.time"]
+    assert done.stdout == f"1 { ({'forward': lists, 'backward': lists}) }\n"
+    assert done.stderr == ""
+
+
 def test_rows_of_embedding_tables_follow_alpha():
     import torch
 

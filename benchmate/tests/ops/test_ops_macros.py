@@ -32,6 +32,8 @@ def test_a_range_holds_both_ends():
     assert list(full_range(1, 6, 2)) == [1, 3, 5]
     assert list(full_range(4, 0, -2)) == [4, 2, 0]
     assert len(list(full_range(0.1, 0.5, 0.1))) == 5
+    again = full_range(1, 2)
+    assert [list(one) for one in ListProduct([again, again])] == [[1, 1], [1, 2], [2, 1], [2, 2]]
     with pytest.raises(ValueError, match="other than 0"):
         list(full_range(1, 2, 0))
 

@@ -35,7 +35,7 @@ class BenchmarkConfig:
     """A configuration to run with `run_options`, a mapping with the original's keys or Options."""
 
     def __init__(self, run_options: Options | JsonMapping) -> None:
-        self.run_options = as_options(run_options)
+        self.run_options, self.options = run_options, as_options(run_options)
         self.bench_config: tuple[OperatorSpec, ...] = ()
 
     def load(self, config: JsonMapping) -> BenchmarkConfig:
@@ -61,7 +61,8 @@ class Benchmark:
     """
 
     def __init__(self, config: BenchmarkConfig, on_input: InputCallback | None = None) -> None:
-        self.options, self.specs = config.run_options, config.bench_config
+        self.bench_config, self.run_options = config, config.run_options
+        self.options, self.specs = config.options, config.bench_config
         self.on_input = on_input
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
         self.unknown: list[str] = []
@@ -161,6 +162,11 @@ def seed_torch(options: Options) -> None:
     torch.manual_seed(options.seed)
     if options.cpu_threads is not None:
         torch.set_num_threads(options.cpu_threads)
+
+
+def init_pytorch(run_options: Options | JsonMapping) -> None:
+    """Seed torch and set its threads for a program that uses the library; the name is the original's."""
+    seed_torch(as_options(run_options))
 
 
 def _log(operator_input: OperatorInput, result: InputResult) -> None:

@@ -203,12 +203,14 @@ def create_op_args(args: Sequence[object], kwargs: JsonMapping) -> JsonObject:
 def create_type(kind: str, *values: Any) -> JsonObject:
     """Return one argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
 
-    `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Raises OpsError for a kind that is
-    not known.
+    `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Without values they are None, to be
+    filled in. Raises OpsError for a kind that is not known.
     """
     if kind.endswith("_range") and kind[:-6] in arguments.NUMBERS:
-        low, high = values[0] if len(values) == 1 else values
-        return {"type": kind[:-6], "value_range": [low, high]}
+        low_high = list(values[0] if len(values) == 1 else values) or None
+        return {"type": kind[:-6], "value_range": low_high}
+    if kind == "tensor" and not values:
+        return {"type": "tensor", "dtype": "float", "shape": None}
     if kind == "tensor":
         shape, dtype = (*values, "float")[:2]
         if isinstance(shape, str):
@@ -219,7 +221,7 @@ def create_type(kind: str, *values: Any) -> JsonObject:
         return spec
     if kind not in arguments.TYPES:
         raise OpsError(f"create_type: unknown kind '{kind}'")
-    return {"type": kind} if kind == "none" else {"type": kind, "value": values[0]}
+    return {"type": kind} if kind == "none" else {"type": kind, "value": values[0] if values else None}
 
 
 class OperatorConfig:

@@ -23,6 +23,14 @@ class ExecutionPass(enum.Enum):
     BACKWARD = "backward"  # forward and backward
 
 
+class OpExecutionMode(enum.Enum):
+    """The modes of the original, by the names that its programs use."""
+
+    DISCRETE = "discrete"
+    CONTINUOUS = "continuous"
+    CONTINUOUS_EVENTS = "continuous_events"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProfilerOptions:
     """How NSight Compute or NSight Systems is started: the program, a file with more of its options, and the passes under it."""
@@ -100,7 +108,7 @@ ORIGINAL_NAMES = {
     "fill": "data",
 }
 ORIGINAL_OPTIONS = ["device", "pass_type", "modes", "warmup", "iteration", "is_cache_kept", "out_file_prefix"]
-ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id"]
+ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id", "run_batch_size", "batch_cuda_device", "batch_cmd"]
 
 
 def parse_modes(text: str) -> tuple[str, ...]:
@@ -119,7 +127,7 @@ def parse_modes(text: str) -> tuple[str, ...]:
 def get_benchmark_options() -> dict[str, Any]:
     """Return the defaults as the mapping that a program changes and hands to `BenchmarkConfig`; its keys are the original's."""
     defaults = {ORIGINAL_NAMES.get(name, name): getattr(Options(), name) for name in ORIGINAL_OPTIONS}
-    return {**defaults, "op_exec_mode": "discrete"}
+    return {**defaults, "op_exec_mode": OpExecutionMode.DISCRETE}
 
 
 def as_options(run_options: Options | JsonMapping) -> Options:
