@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import traces
 from configurations import CONFIGS, GENERATOR, command, needs_torch, number, operator, records, tensor
 
 from benchmate.ops import cli
@@ -190,6 +191,56 @@ def test_what_this_machine_cannot_have_is_skipped_with_the_reason():
     words = ("fbgemm_gpu cannot be imported", "needs an accelerator", "torchrun")
     for record, word in zip(found, words, strict=True):
         assert word in record["error"]["message"]
+
+
+LIMITED = """
+import resource, sys, torch
+limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+from benchmate.ops.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def limited(folder, *argv):
+    """The command, with memory for little more than torch itself."""
+    argv = [sys.executable, "-c", LIMITED, *argv]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_memory_that_cannot_be_had_is_told_so(tmp_path):
+    config = {
+        "torch.zeros": operator([number(10**14)]),
+        "torch.add": operator([tensor(20000, 20000), tensor(1)], [tensor(2), tensor(2)]),
+        "torch.nn.Linear": operator([tensor(1)], build=[{"args": [number(10**6), number(10**6)]}]),
+    }
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    done = limited(tmp_path, "-c", "c.json")
+    assert (done.returncode, done.stdout.split(";")[0]) == (1, "1 passed, 3 failed"), done.stderr
+    found = [record["error"] for record in records(tmp_path) if record.get("status") == "failed"]
+    assert [(error["stage"], error["why"]) for error in found] == [
+        ("run", "out-of-memory"),
+        ("data", "out-of-memory"),
+        ("build", "out-of-memory"),
+    ]
+    assert "torch.zeros|0|0|0: failed: run: out-of-memory: " in done.stderr
+
+
+def test_a_trace_that_does_not_fit_is_told_so(tmp_path):
+    side = 1 << 15
+    column, row = traces.tensor(50, 51, side, 1), traces.tensor(52, 53, 1, side)
+    product = traces.node(60, "aten::mm", [column, row], [traces.tensor(61, 62, side, side)],
+                          schema="aten::mm(Tensor self, Tensor mat2) -> Tensor")  # fmt: skip
+    path = traces.file(tmp_path, *traces.small(), product)
+    done = limited(tmp_path, "trace", "replay", str(path), "-i", "1")
+    assert (done.returncode, "failed      1 x aten::mm: out-of-memory: " in done.stdout) == (1, True), done.stderr
+    huge = traces.tensor(2, 3, side, side)
+    read = traces.node(40, "aten::relu", [huge], [traces.tensor(41, 42, side, side)], schema=traces.RELU)
+    done = limited(tmp_path, "trace", "replay", str(traces.file(tmp_path, *traces.small(), read)), "-i", "1")
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"error: {path}: out-of-memory: ")
 
 
 def test_unknown_names_are_errors_before_anything_runs(tmp_path):

@@ -171,7 +171,8 @@ def init_pytorch(run_options: Options | JsonMapping) -> None:
 
 def _log(operator_input: OperatorInput, result: InputResult) -> None:
     if error := result.error:
-        logger.warning("%s: %s: %s: %s", operator_input.run_id, result.status, error["stage"], error["message"])
+        words = [error["stage"], *filter(None, [error.get("why")]), error["message"]]
+        logger.warning("%s: %s: %s", operator_input.run_id, result.status, ": ".join(words))
     for timed in result.results if result.status == "passed" else ():
         with contextlib.suppress(KeyError):
             logger.info("%s: %s", operator_input.run_id, describe_result(timed))

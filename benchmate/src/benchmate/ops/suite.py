@@ -38,7 +38,9 @@ def main(folder: str | Path) -> int:
 def _report_input(operator_input: OperatorInput, result: InputResult) -> None:
     run_id = operator_input.run_id
     if result.status != "passed":
-        benchmate.message(f"{run_id}: {result.status}: {(result.error or {}).get('message')}")
+        error = result.error or {}
+        text = f"{run_id}: {result.status}: {error.get('message')}"
+        benchmate.fail(error["why"], text) if "why" in error else benchmate.message(text)
         return
     correctness = result.details.get("correctness", {})
     if correctness.get("status") == "wrong":

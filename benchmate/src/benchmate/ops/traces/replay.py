@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from benchmate.memory import is_out_of_memory
 from benchmate.ops.base import Call, Event, OperatorFailed, OpsError, Storage, Tensor, Work, first_line
 from benchmate.ops.device import torch_device
 from benchmate.ops.sampling import gc_paused
@@ -70,12 +71,15 @@ class Replay:
         # Some operators prepare a backward pass only where one may follow. No tensor here requires a gradient.
         has_backward = any("Backward" in node.name for node in self.trace.nodes)
         with torch.set_grad_enabled(has_backward), gc_paused():
-            self._find_plan()
+            try:
+                self._find_plan()
+            except RuntimeError as error:
+                raise OperatorFailed(f"{self.trace.path}: {_describe(error)}") from error
             try:
                 result = self._measure(warmup, steps)
             except RuntimeError as error:
                 raise OperatorFailed(
-                    f"{self.trace.path}: what passed when it was tried failed in a later step: {first_line(error)}"
+                    f"{self.trace.path}: what passed when it was tried failed in a later step: {_describe(error)}"
                 ) from error
         # Not after an error: the other ranks may be gone, and nobody would come to the barrier.
         self.groups.leave()
@@ -167,7 +171,7 @@ class Replay:
                 result = call()
                 self.device.synchronize()
             except Exception as error:  # an operator may raise whatever it likes: that is what is being found out
-                failures[ready.call.node.id] = f"{type(error).__name__}: {first_line(error)}"
+                failures[ready.call.node.id] = _describe(error)
                 return None
             return result
 
@@ -287,6 +291,11 @@ class Replay:
         """Wait for the collectives on some memory."""
         for work in self._works.pop(generation, ()):
             work.wait()
+
+
+def _describe(error: BaseException) -> str:
+    kind = "out-of-memory" if is_out_of_memory(error) else type(error).__name__
+    return f"{kind}: {first_line(error)}"
 
 
 def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:

@@ -85,7 +85,8 @@ class ReplayMemory:
                 return torch.full((count,), low, dtype=dtype, device=device)
             return torch.randint(low, high, (count,), device=device, generator=generator).to(dtype)
         drawn_as = torch.float32 if dtype.itemsize == 1 else dtype
-        return (torch.rand(count, dtype=drawn_as, device=device, generator=generator) * SCALE).to(dtype)
+        # In place: the largest memory of a trace needs no second of its size.
+        return torch.rand(count, dtype=drawn_as, device=device, generator=generator).mul_(SCALE).to(dtype)
 
     def _generator(self, device: str) -> Generator:
         import torch
