@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import tarfile
+import time
 
 import pytest
 from configurations import command
@@ -31,7 +32,7 @@ from traces import (
 
 from benchmate.ops.base import OpsError
 from benchmate.ops.config_file import iterate_inputs, parse_operators
-from benchmate.ops.traces import cli, replay_report
+from benchmate.ops.traces import cli, progress, replay_report
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import Slot, build_plan, select_calls
 from benchmate.ops.traces.record import Recorder, TraceRecording, rank_path
@@ -374,6 +375,24 @@ def test_kernels_without_a_schema_are_counted_as_not_carried_out(tmp_path, capsy
     assert (found["operators"], found["calls"], found["skipped"]) == (10, 5, {why: 2, whole: 1})
     assert cli.main(["to-config", str(path), "-o", str(tmp_path / "c.json")]) == 0
     assert f"left out: 2 x {why}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_a_line_that_changes_on_a_terminal_and_lines_in_a_log(is_terminal, monkeypatch):
+    monkeypatch.setattr(progress, "TERMINAL_S" if is_terminal else "LOG_S", 0.001)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    with progress.Progress(stream, "replay") as shown:
+        for step in ("timed step 1 of 2", "timed step 2 of 2"):
+            shown.say(step)
+            deadline = time.monotonic() + 60
+            while f"replay: {step} (" not in stream.getvalue():
+                assert time.monotonic() < deadline, stream.getvalue()
+                time.sleep(0.001)
+    written = stream.getvalue()
+    # The report begins in an empty line.
+    assert written.endswith("\r\x1b[K" if is_terminal else " s)\n")
+    assert ("\n" in written, "\r" in written) == (not is_terminal, is_terminal)
 
 
 def test_a_recorder_counts_the_steps_of_one_optimizer():

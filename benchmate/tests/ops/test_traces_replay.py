@@ -172,6 +172,15 @@ def test_a_replay_without_a_kernel_says_so_at_its_end(tmp_path, capsys):
     assert page.err.splitlines()[-1] == "not carried out: 1 of 5; the time of a step is without them"
 
 
+def test_a_long_replay_says_what_it_does(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("benchmate.ops.traces.progress.LOG_S", 0.0)
+    assert cli.main(["replay", str(file(tmp_path, *small())), "-i", "50", "--json"]) == 0
+    page = capsys.readouterr()
+    assert json.loads(page.out)["step"]["samples"] == 50
+    assert page.err.splitlines()
+    assert all(line.startswith("replay: ") for line in page.err.splitlines())
+
+
 def test_collectives_without_their_ranks_are_skipped_with_the_way_out():
     schema = (
         "c10d::barrier(Tensor tensor, __torch__.torch.classes.c10d.ProcessGroup process_group, int[] device_ids) -> ()"

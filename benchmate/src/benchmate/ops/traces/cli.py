@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmate.ops.base import OperatorFailed, OpsError, import_torch, run_command
+from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
@@ -153,22 +155,27 @@ def replay(args: argparse.Namespace) -> int:
     for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
         if value is not None and value < least:
             raise OpsError(f"{flag}: expected at least {least}, got {value}")
-    path = rank_file(args.file)
-    trace = read_trace(path)
-    beside = profile_path(Path(path))
-    profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
-    events = read_profile(profile) if profile is not None else None
-    import_torch()
-    import torch
+    is_first = int(os.environ.get("RANK", "0")) == 0
+    with Progress(sys.stderr, "replay") if is_first else contextlib.nullcontext() as progress:
+        say = progress.say if progress is not None else str
+        path = rank_file(args.file)
+        say(f"reading {path}")
+        trace = read_trace(path)
+        beside = profile_path(Path(path))
+        profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
+        events = read_profile(profile) if profile is not None else None
+        say("importing torch")
+        import_torch()
+        import torch
 
-    from benchmate.ops.traces.replay import Replay
+        from benchmate.ops.traces.replay import Replay
 
-    if args.threads is not None:
-        torch.set_num_threads(args.threads)
-    result = Replay(trace, args.device, args.seed).run(args.warmup, args.iteration)
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        result = Replay(trace, args.device, args.seed, say).run(args.warmup, args.iteration)
     report = build_report(trace, result, events, args.device)
     # One report for all ranks, unless another one has a failure to tell.
-    if int(os.environ.get("RANK", "0")) == 0 or result.failed:
+    if is_first or result.failed:
         print(json.dumps(report) if args.json else format_report(report, args.top), flush=True)
         if text := format_left_out(report["coverage"]):
             print(text, file=sys.stderr)

@@ -50,11 +50,16 @@ Around = Callable[[_Ready, Call], object]
 """Make a call, and measure or guard what happens around it."""
 
 
+Say = Callable[[str], object]
+"""Called with what a replay is about to do."""
+
+
 class Replay:
     """A trace on a device of this machine. Raises OpsError when the device or the ranks are not there."""
 
-    def __init__(self, trace: Trace, device: str, seed: int = 0) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, device: str, seed: int = 0, say: Say = str) -> None:
+        self.trace, self._say = trace, say
+        say("following its memory")
         self.graph = build_graph(trace)
         self.device = torch_device(device)
         self.device_of = map_devices(trace, device)
@@ -86,17 +91,20 @@ class Replay:
         return result
 
     def _measure(self, warmup: int, steps: int) -> ReplayResult:
-        for _ in range(warmup):
+        for number in range(warmup):
+            self._say(f"step {number + 1} of {warmup} before timing")
             self._step()
         result = ReplayResult(plan=self._plan, graph=self.graph, failed=dict(self._failed))
-        for _ in range(steps):
+        for number in range(steps):
+            self._say(f"timed step {number + 1} of {steps}")
             self.device.synchronize()
             begin = time.perf_counter_ns()
             self._step()
             self.device.synchronize()
             result.steps_s.append((time.perf_counter_ns() - begin) / 1e9)
         time_calls = self._time_calls_by_events if self.device.has_events else self._time_calls
-        for _ in range(steps):
+        for number in range(steps):
+            self._say(f"step {number + 1} of {steps} timed call by call")
             for node, seconds in time_calls().items():
                 result.calls_s.setdefault(node, []).append(seconds)
         result.substituted = len(self._memory.substitutes)
@@ -105,7 +113,8 @@ class Replay:
     def _find_plan(self) -> None:
         """Plan, try each call once, and plan again around those that fail, until none does."""
         last = ""
-        for _ in range(MAX_PLANS):
+        for number in range(MAX_PLANS):
+            self._say(f"plan {number + 1}")
             selection = select_calls(self.trace, self.graph, self._obstacle)
             if not selection.calls:
                 why = "".join(f": {node.name}: {reason}" for node, reason in selection.skipped[:1])
@@ -123,6 +132,7 @@ class Replay:
             ]
             self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
             self._ready = [self._prepare(call) for call in self._plan.calls]
+            self._say(f"trying the {len(self._ready)} calls of plan {number + 1}")
             failures = self._try_calls()
             # A rank that planned again alone would leave the others waiting in their collectives.
             if not self.groups.any_rank(bool(failures)):
