@@ -39,7 +39,7 @@ async def full_end_text(channel: Channel) -> str:
 def agent_files() -> tuple[tuple[str, bytes], ...]:
     """Return the agent's files, by their paths below the folder that they are imported from."""
     agent, package = AGENT.parent, AGENT.parents[2]
-    paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py")]
+    paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py"), package / "redaction.py"]
     return tuple((f"milabench/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in sorted(paths))
 
 

@@ -20,6 +20,7 @@ from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, Server
 from milabench.execute.ssh import SshReader, SshWriter
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
+from milabench.redaction import mask_data, secrets_within
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
 START_S = 60.0  # from the first attempt to connect to the agent's hello
@@ -425,7 +426,8 @@ class AgentNode:
             "why": outcome.why,
             "detail": outcome.detail,
         }
-        record = json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":"))
+        whole = {"event": "end", "data": mask_data(data), "pipe": None, "t": now}
+        record = json.dumps(whole, separators=(",", ":"))
         emit(Frame(kind="rec", step=request.step.id, payload=record.encode() + b"\n"))
         return outcome
 
@@ -513,6 +515,8 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
     return {
         **{name: getattr(step, name) for name in _OF_STEP},
         **{name: getattr(request, name) for name in _OF_REQUEST},
+        # To be masked in all that the step says; what it does not get, its machine need not learn.
+        "secrets": secrets_within(step.argv, step.env, config),
         "cwd": step.cwd or None,
         "group": step.group or step.id,
         "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},
