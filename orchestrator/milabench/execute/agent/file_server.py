@@ -138,7 +138,11 @@ class FileServer:
         offsets = [self._offset(self._part(root, entry), entry[3]) for _, entry in need]
         self._send_answer({"ok": True, "need": [[number, at] for (number, _), at in zip(need, offsets)]})
         for (_, entry), offset in zip(need, offsets):
-            self._take_file(root, entry, offset)
+            try:
+                self._take_file(root, entry, offset)
+            except OSError as error:
+                error.filename = error.filename or os.path.join(root, entry[0])  # a write says none
+                raise
         if not request.get("keep"):
             self._remove_others(root, {entry[0] for entry in entries})
         shutil.rmtree(os.path.join(root, self.PARTS), ignore_errors=True)
