@@ -146,6 +146,8 @@ class Engine:
             self._locking.cancel()
         for checking in self._checking:
             checking.cancel()
+        for executor in self._executors.values():
+            executor.give_up(at_once=self._interrupts > 1)
         for step in self._running:
             self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
 

@@ -11,6 +11,7 @@ import time
 from typing import Any, Dict, List, Optional, Protocol, Set
 
 from ...devices.locks import DeviceLocks
+from ...redaction import Masker, values_in_environment
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
 from .orphans import container_name
@@ -91,7 +92,10 @@ class RunningStep:
         self.connections: List[ObservationConnection] = []
         self.is_over = False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
-        self.frames = StepFrames(host.outbox, self.id, host.schedule_gathering)
+        # The control plane's secrets that this step is given, and those of this machine.
+        given = [(request.get("env") or {}).get(name) or "" for name in request.get("secret_env") or ()]
+        secrets = [*(request.get("secrets") or ()), *given, *values_in_environment(os.environ)]
+        self.frames = StepFrames(host.outbox, self.id, Masker(secrets), host.schedule_gathering)
         self._timers = NamedTimers(self.loop)
         ready = request.get("ready")
         self.service = Service(ready, self._timers, self._note_ready, self._fail_not_ready) if ready else None
