@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.host_load import busy_text
+from milabench.analysis.host_load import busy_text, clock_text
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.steady_state import agree
@@ -172,6 +172,8 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
     if system:
         lines.append((f"os{suffix}", system))
+    if clock := clock_text(node):
+        lines.append((f"clock{suffix}", f"{clock} when it began; its records are stamped by it"))
     if busy := busy_text(node):
         lines.append((f"busy{suffix}", f"{busy} when it began"))
     return lines
