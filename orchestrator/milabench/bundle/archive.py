@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -44,9 +45,10 @@ def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     if path.exists() and not path.is_file():
         raise RecordError(f"{path}: not a regular file; a bundle is one, choose another name")
     path = path.resolve()
-    draft = path.with_name(f"{path.name}.new")
+    # A name of its own: the same runs may be packed twice at once.
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.new")
     try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        with zipfile.ZipFile(draft, "x", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
             yield archive
         draft.replace(path)
     except OSError as error:

@@ -15,10 +15,11 @@ from milabench.config.matrix import MAX_JOBS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
 from milabench.config.schema import Suite
-from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at
+from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode_text, parse_document
 from milabench.devices.regular_file import MIB, open_regular, read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
+from milabench.redaction import learn, values_in, values_in_environment
 
 if TYPE_CHECKING:
     from milabench.config.tasks import TaskFile
@@ -45,6 +46,8 @@ def read_suite(
     gives the extra keys of the benchfile in a folder. `settings` are overrides that stand in environment variables,
     by the name of the variable; what `overrides` say wins over them. Raises ConfigError with every problem found.
     """
+    # Before anything is parsed: what is wrong with a text is told with the text.
+    learn([*values_in_environment(env or {}), *values_in(list(overrides))])
     problems = Problems(most=MAX_PROBLEMS)
     loader = _Loader(problems)
     roots: list[Located] = []
@@ -58,6 +61,7 @@ def read_suite(
     for name, text in labelled:
         with problems.taking():
             parsed.append(parse_override(text, here, name))
+    learn(values_in([*map(plain, roots), *(plain(override.tree(0)) for override in parsed)]))
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.
     problems.raise_any()
     folded = fold(roots, parsed, problems, max_jobs)

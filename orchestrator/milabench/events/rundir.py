@@ -11,14 +11,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
 from milabench.devices.regular_file import open_descriptor, open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Event, Line, Other
+from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
+from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
+from milabench.events.shapes import require_shape
 from milabench.events.wire import decode, dump, parse_object, parse_string
+from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
     from milabench.events.model import StepEvent
@@ -147,11 +151,11 @@ class RunWriter:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write `manifest.json` at once and durably; `schema` is added."""
-        replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **manifest}) + b"\n")
+        replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **_public(manifest)}) + b"\n")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json` at once and durably."""
-        replace_file(self.path / SUMMARY, dump(summary) + b"\n")
+        replace_file(self.path / SUMMARY, dump(_public(summary)) + b"\n")
 
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Append one change of state, durable when this returns; `t` is added when the entry has none."""
@@ -161,7 +165,7 @@ class RunWriter:
         """Append many changes of state, durable together when this returns."""
         now = self._clock()
         file = self._file(JOURNAL)
-        file.write(b"".join(dump({"t": now, **entry}) + b"\n" for entry in entries))
+        file.write(b"".join(dump({"t": now, **_public(entry)}) + b"\n" for entry in entries))
         file.sync()
 
     def append(self, stem: str, payload: bytes) -> None:
@@ -199,6 +203,11 @@ class RunWriter:
             file = _AppendOnly(self.path / name)
         self._files[name] = file  # last: the one used most recently
         return file
+
+
+def _public(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what may be written of our own: no secret of this process. Records were masked by the agent that read them."""
+    return cast("Mapping[str, Any]", mask_data(value))
 
 
 class _AppendOnly:
@@ -254,7 +263,7 @@ def _ends_a_line(path: Path, size: int) -> bool:
         return file.read(1) == b"\n"
 
 
-def _bytes_of(text: str) -> bytes:
+def bytes_of(text: str) -> bytes:
     """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -276,7 +285,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
     if tail is not None and payload.startswith(_HEAD):
         text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])
         try:
-            return [(tail[1].decode(), _bytes_of(parse_string(text)))]
+            return [(tail[1].decode(), bytes_of(parse_string(text)))]
         except ValueError:
             pass  # records of another kind or pipe are among them
     texts: dict[str, list[bytes]] = {}
@@ -286,7 +295,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
         except ValueError:
             continue  # it is in `.data`, whose readers show what they cannot read
         if isinstance(event, Line):
-            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(_bytes_of(event.text))
+            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(bytes_of(event.text))
     return [(ending, b"".join(pieces)) for ending, pieces in texts.items()]
 
 
@@ -502,10 +511,17 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         cut = b"" if is_whole else CUT
 
 
+def parse_entry(line: bytes) -> Mapping[str, Any]:
+    """Return the entry on one line of a journal. Raises ValueError for one that is torn, or is none."""
+    entry = parse_object(line)
+    require_shape(entry, JOURNAL_SHAPE)
+    return entry
+
+
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     for line in _read(path, _lines):
         try:
-            yield parse_object(line)
+            yield parse_entry(line)
         except ValueError:
             continue  # cut off by a crash; the entry after it says where the run was resumed
 
@@ -527,6 +543,10 @@ def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
         raise RecordError(
             f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
         )
+    try:
+        require_shape(manifest, MANIFEST_SHAPE)
+    except ValueError as error:
+        raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest
 
 

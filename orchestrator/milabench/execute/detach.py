@@ -20,6 +20,7 @@ from typing import TextIO, cast
 from milabench.devices.regular_file import open_descriptor
 from milabench.errors import RecordError, UsageError
 from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets
+from milabench.redaction import mask
 
 LOG = "orchestrator.log"
 """Where in a run directory an orchestrator without a terminal says what it would say there."""
@@ -92,9 +93,10 @@ class _Voice(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
+        content = mask(text).encode("utf-8", "backslashreplace")
         for end in self.ends:
             with contextlib.suppress(OSError):
-                _write(end, text.encode("utf-8", "backslashreplace"))
+                _write(end, content)
         return len(text)
 
 

@@ -149,6 +149,12 @@ def warn_of_unknown_requirements(context: CommandContext) -> None:
             )
 
 
+def requirements_source(folder: Path, variant: str) -> Path:
+    """Return the file that a benchmark's lock for a variant is made from: requirements.<variant>.in, else requirements.in."""
+    own = folder / f"requirements.{variant}.in"
+    return own if own.is_file() else folder / "requirements.in"
+
+
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     """Return a benchmark's requirement file for a variant; None when there is none."""
     path = folder / requirements_name(variant)

@@ -7,16 +7,16 @@ from pathlib import Path
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 
-# The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
-ROOT = Path(__file__).resolve().parents[3]
+_PACKAGE = Path(__file__).resolve().parents[1]
+_CHECKOUT = _PACKAGE.parents[1]
+IS_CHECKOUT = (_CHECKOUT / "benchmate" / "pyproject.toml").is_file()
+ROOT = _CHECKOUT if IS_CHECKOUT else _PACKAGE / "shipped"
+"""The folder of config/, benchmarks/, constraints/ and benchmate/: the checkout's, else what the wheel brought."""
 
 
-def checkout_suite(name: str, hint: str) -> Path:
-    """Return a suite of the checkout. Raises ConfigError, with the hint, where only the package is installed."""
-    path = ROOT / "config" / name
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; {hint}")
-    return path
+def shipped_suite(name: str) -> Path:
+    """Return the path of a suite that comes with milabench."""
+    return ROOT / "config" / f"{name}.yaml"
 
 
 def display_path(path: Path) -> str:
@@ -30,13 +30,20 @@ def base_folder(base: Path | None) -> Path:
 
 
 def suite_file(config_file: Path | None) -> Path:
-    """Return the suite to read: the given one, else config/standard.yaml, here or of the checkout."""
-    if config_file is not None:
+    """Return the suite to read: the given file or shipped suite, else config/standard.yaml, here or the shipped one.
+
+    Raises UsageError for a name that is both.
+    """
+    if config_file is None:
+        here = Path("config", "standard.yaml").absolute()
+        return here if here.is_file() else shipped_suite("standard")
+    if config_file.suffix or len(config_file.parts) != 1 or not (shipped := shipped_suite(config_file.name)).is_file():
         return config_file
-    for folder in (Path.cwd(), ROOT):
-        if (standard := folder / "config" / "standard.yaml").is_file():
-            return standard
-    raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
+    if config_file.exists():
+        raise UsageError(
+            f"{config_file} is a file here and a shipped suite; give {config_file.absolute()} or {shipped}"
+        )
+    return shipped
 
 
 def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str = "") -> bytes:

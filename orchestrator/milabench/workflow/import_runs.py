@@ -13,7 +13,6 @@ from milabench.bundle import archive
 from milabench.errors import RecordError
 from milabench.history.importer import Imported, write_foreign_run
 from milabench.history.registry import read_foreign_runs
-from milabench.plan.environ import SECRET
 from milabench.workflow.files import base_folder, require_file
 
 
@@ -31,7 +30,7 @@ def import_runs(
             notes += left_out
             for run in runs:
                 renamed = replace(run, name=run_name) if run_name else run
-                imported.append(write_foreign_run(renamed, base_folder(base), lambda name: bool(SECRET.search(name))))
+                imported.append(write_foreign_run(renamed, base_folder(base)))
     return imported, notes
 
 

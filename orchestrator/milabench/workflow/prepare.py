@@ -30,12 +30,15 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
     require_installed(context)
     copy_folders(context)
     plan = pending_preparations(context, force=force, upload=True)
-    if not plan.steps:
-        done = sum(skip.why == ALREADY for skip in plan.skipped)
-        context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
-        return DONE
-    with hold_base(Path(context.dirs.base), "prepare", say=context.session.note):
-        return execute_preparations(plan, context)
+    if plan.steps:
+        with hold_base(Path(context.dirs.base), "prepare", say=context.session.note) as has_waited:
+            if has_waited:  # for a command that may have prepared the same
+                plan = pending_preparations(context, force=force)
+            if plan.steps:
+                return execute_preparations(plan, context)
+    done = sum(skip.why == ALREADY for skip in plan.skipped)
+    context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
+    return DONE
 
 
 def execute_preparations(plan: Plan, context: CommandContext) -> int:

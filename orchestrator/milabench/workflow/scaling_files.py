@@ -13,7 +13,7 @@ from milabench.events.atomic_write import replace_file
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
 from milabench.plan.sizing import Observation, Scaling, Sizer, device_slug, parse_scaling, scaling_text, sizer_options
-from milabench.workflow.files import ROOT, display_path
+from milabench.workflow.files import IS_CHECKOUT, ROOT, display_path
 
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
@@ -30,11 +30,12 @@ def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
 
 
 def scaling_file(facts: SystemFacts) -> Path:
-    """Return `config/scaling/<device>.yaml`, here or of the checkout; that of the checkout where neither exists."""
+    """Return `config/scaling/<device>.yaml`, here or shipped; where neither exists the one to make, in the checkout or here."""
     devices = facts.main.devices
     name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
     here = Path.cwd() / "config" / "scaling" / name
-    return here if here.is_file() else ROOT / "config" / "scaling" / name
+    shipped = ROOT / "config" / "scaling" / name
+    return here if here.is_file() or not (IS_CHECKOUT or shipped.is_file()) else shipped
 
 
 def read_scaling(path: Path) -> Scaling:
