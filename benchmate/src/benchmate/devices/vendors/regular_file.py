@@ -41,7 +41,7 @@ def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool 
     with open_regular(path, is_pipe_allowed=is_pipe_allowed) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise OSError(errno.EFBIG, "larger than the limit of %d MiB" % (most // MIB), os.fspath(path))
+        raise OSError(errno.EFBIG, "larger than the limit of %d bytes" % most, os.fspath(path))
     return content
 
 
