@@ -21,7 +21,7 @@ LEAST = 8
 
 # --- by name --------------------------------------------------------------------------------------------------------
 
-_NAME = re.compile(r"[-\w.]+\Z")
+_NAME = re.compile(r"[-\w]+\Z")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET = {
     *("token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd"),
@@ -53,7 +53,13 @@ _NONE = {"pwd", "oldpwd", "sshkey", "google_application_credentials"}  # folders
 
 @lru_cache(maxsize=1 << 14)
 def is_secret_name(name: str) -> bool:
-    """Return whether what stands under this name is a secret: a variable, a key of a suite, an option."""
+    """Return whether what stands under this name is a secret: a variable, a key of a suite, an option.
+
+    Of a dotted one each key counts but the first, which is the name of a benchmark.
+    """
+    _, *keys = name.split(".")
+    if keys:
+        return any(map(is_secret_name, keys))
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or name.lower() in _NONE or not _NAME.match(name):
         return False
@@ -86,10 +92,10 @@ _USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:)")
 _USERINFO_BYTES = re.compile(_USERINFO.pattern.encode())
 # NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it.
 _ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]*)(=|[\\\"']*\s*:\s*[\\\"']*)([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)"
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_.-]*)(=|[\\\"']*\s*:\s*[\\\"']*)([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)"
 )
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
-_GIVEN = re.compile(r"((?:--[\w-]+=)?[^={]*?([A-Za-z_][\w-]*)\"?)=")
+_GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*?[A-Za-z_][\w-]*)\"?)=")
 _MAY_HOLD = re.compile(r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|://")
 
 
@@ -135,7 +141,7 @@ def mask_argument(word: str) -> str:
     `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses all behind its `=`; a mapping what stands in it.
     """
     given = _GIVEN.match(word)
-    if given is not None and is_secret_name(given[2]):
+    if given is not None and is_secret_name(given[2].replace('"', "")):
         return f"{given[1]}={MASK}"
     return mask_urls(_without(word, _assignments(word)))
 
@@ -328,7 +334,9 @@ def _without_named(value: Any, name: str) -> Any:
 def secrets_within(*data: Any) -> List[str]:
     """Return the known secrets that occur in some data: what another machine has to know of them."""
     texts = list(_texts(data))
-    return sorted(value for value in _KNOWN.values if any(value in text for text in texts))
+    return sorted(
+        value for value in _KNOWN.values if any(form in text for form in {value, *_forms(value)} for text in texts)
+    )
 
 
 def _texts(data: Any) -> Iterator[str]:
