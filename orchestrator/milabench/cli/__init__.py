@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO, cast
 from milabench.errors import INTERRUPTED, NOT_WRITTEN, MilabenchError
 from milabench.execute.interrupts import InterruptRequested, Interrupts
 from milabench.redaction import learn, mask, mask_argument, mask_bytes, values_in, values_in_environment
+from milabench.shown import visible
 
 COLLECT_AFTER = 50_000  # objects; Python's own 700 is for programs that make more garbage than they keep
 
@@ -50,6 +51,26 @@ class UnbreakableStream(MaskedStream):
         """Flush, or drop what cannot be written."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
+
+
+class VisibleStream:
+    """A standard stream on which foreign text does nothing to a terminal; `unfiltered` is the stream itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unfiltered = stream
+
+    def write(self, text: str) -> int:
+        """Write the text with a sign for what is not to be read, and for what the stream's encoding lacks."""
+        text = visible(text)
+        try:
+            self.unfiltered.write(text)
+        except UnicodeEncodeError:
+            encoding = self.unfiltered.encoding
+            self.unfiltered.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unfiltered, name)
 
 
 def program() -> NoReturn:
@@ -135,6 +156,12 @@ def run_command_line() -> int:
     """Return the exit code. Nothing is imported before this but what handles the signals."""
     # Imports make tens of thousands of objects that all stay; collecting garbage among them costs a tenth of the start.
     gc.set_threshold(COLLECT_AFTER)
+    out, err = (cast("TextIO", VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        return _exit_code_of_verb()
+
+
+def _exit_code_of_verb() -> int:
     import click
 
     from milabench.cli.verbs import PROGRAM, verbs
@@ -153,4 +180,7 @@ def run_command_line() -> int:
         return error.exit_code
     except click.Abort:
         raise InterruptRequested from None
+    except SystemExit:
+        # Only click raises it, when whoever reads our output has gone (`| head -1`), and with a 1, which is a failed step's.
+        return NOT_WRITTEN
     return code if isinstance(code, int) else 0

@@ -17,6 +17,7 @@ from milabench.config.problems import Problems
 from milabench.config.schema import Suite
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, Document, decode_text, parse_document
+from milabench.devices.regular_file import open_regular
 from milabench.errors import ConfigError, Problem
 from milabench.redaction import learn, values_in, values_in_environment
 
@@ -80,7 +81,7 @@ def read_tasks(file: Path) -> TaskFile:
     from milabench.config.tasks import parse_tasks
 
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
@@ -162,9 +163,7 @@ class _Loader:
         return document
 
     def _read(self, path: Path, name: str) -> Document:
-        if path.exists() and not path.is_file():
-            raise ConfigError(Problem(name, "", "is not a file"))
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             content = stream.read(MAX_BYTES + 1)
         source = SourceLocation(name, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120  links stay as they are
         document = parse_document(decode_text(content, name), source)

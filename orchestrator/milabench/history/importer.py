@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run
 from milabench.redaction import mask_assignments, mask_bytes
@@ -107,12 +108,12 @@ def _write(writer: RunWriter, arrival: ForeignRun) -> int:
     entries: list[dict[str, Any]] = [{"step": step.id, "state": "planned"} for step in arrival.steps]
     count = 0
     for step in arrival.steps:
-        content = step.records if isinstance(step.records, bytes) else step.records.read_bytes()
+        content = step.records if isinstance(step.records, bytes) else read_regular(step.records)
         records, masked = _masked(content)
         writer.append(step.id, records)
         count += masked
         for ending, path in step.outputs.items():
-            text, masked = _masked(path.read_bytes())
+            text, masked = _masked(read_regular(path))
             (writer.path / f"{step.id}.{ending}").write_bytes(text)
             count += masked
         entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail}

@@ -13,7 +13,7 @@ from milabench.bundle import archive
 from milabench.errors import RecordError
 from milabench.history.importer import Imported, write_foreign_run
 from milabench.history.registry import read_foreign_runs
-from milabench.workflow.files import base_folder
+from milabench.workflow.files import base_folder, require_file
 
 
 def import_runs(
@@ -39,6 +39,8 @@ def unpacked(source: Path) -> Iterator[Path]:
     """Yield the source itself, or a temporary folder with what a zip file holds. Raises RecordError."""
     if not source.exists():
         raise RecordError(f"{source}: no such file or folder")
+    if not source.is_dir():
+        require_file(source, RecordError)
     if source.is_dir() or not zipfile.is_zipfile(source):
         if source.suffix == ".zip":
             raise RecordError(f"{source}: is not a zip file")
