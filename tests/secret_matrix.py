@@ -88,6 +88,7 @@ def found_in(canary: str, text: bytes) -> int:
         # Of user and password in base64, what no neighbour changes.
         encoded = base64.b64encode(f"user:{line}".encode()).decode()[8:-4]
         forms = {line, json.dumps(line)[1:-1], repr(line)[1:-1], quote(line), quote(line, safe=""), encoded}
+        forms |= {json.dumps(form)[1:-1] for form in forms}
         count += sum(text.count(form.encode()) for form in forms)
     return count
 

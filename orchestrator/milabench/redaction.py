@@ -206,25 +206,26 @@ def is_searchable(value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield how a value may stand in a text: as it is, escaped for JSON, Python, HTML and URLs, and in base64."""
+    """Yield how a value may stand in a text, and in a text within JSON."""
     # A key of several lines is met line by line.
     for line in {value, *(line.strip() for line in value.splitlines())}:
-        if not is_searchable(line) or "\n" in line:
-            continue
-        yield line
-        yield json.dumps(line)[1:-1]
-        yield json.dumps(json.dumps(line)[1:-1])[1:-1]
-        yield json.dumps(line, ensure_ascii=False)[1:-1]
-        yield repr(line)[1:-1]
-        yield html.escape(line)
-        yield from (quote(line), quote(line, safe=""), quote_plus(line))
-        yield line.replace("'", "'\"'\"'")
-        # In base64 it looks different by what is before it (`user:`): what depends on its neighbours is left out.
-        raw = line.encode("utf-8", "surrogateescape")
-        for offset in range(3):
-            whole = base64.b64encode(bytes(offset) + raw).decode()
-            core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
-            yield from (core, core.replace("+", "-").replace("/", "_"))
+        if is_searchable(line) and "\n" not in line:
+            for form in _written(line):
+                yield form
+                yield json.dumps(form)[1:-1]
+                yield json.dumps(form, ensure_ascii=False)[1:-1]
+
+
+def _written(line: str) -> Iterator[str]:
+    """Yield a value as it is, escaped for JSON, Python, HTML, URLs and shells, and in base64."""
+    yield from (line, json.dumps(line)[1:-1], repr(line)[1:-1], html.escape(line))
+    yield from (quote(line), quote(line, safe=""), quote_plus(line), line.replace("'", "'\"'\"'"))
+    # In base64 it looks different by what is before it (`user:`): what depends on its neighbours is left out.
+    raw = line.encode("utf-8", "surrogateescape")
+    for offset in range(3):
+        whole = base64.b64encode(bytes(offset) + raw).decode()
+        core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
+        yield from (core, core.replace("+", "-").replace("/", "_"))
 
 
 class Masker:
