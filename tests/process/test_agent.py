@@ -125,6 +125,18 @@ def test_running_out_of_device_memory_is_told_apart(agent: Any) -> None:
     assert verdict(said) == ended("failed", "out-of-memory", "OutOfMemoryError: CUDA out of memory.", 1)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000 bytes.",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 3.64 PiB",
+    ],
+)
+def test_running_out_of_the_hosts_memory_is_told_apart(agent: Any, text: str) -> None:
+    said = agent.run("sh", "-c", 'echo "$0" >&2; exit 1', text)
+    assert verdict(said) == ended("failed", "out-of-memory", text, 1)
+
+
 def test_a_full_disk_is_told_apart(agent: Any) -> None:
     text = "OSError: [Errno 28] No space left on device"
     said = agent.run("sh", "-c", f"echo '{text}' >&2; exit 1")

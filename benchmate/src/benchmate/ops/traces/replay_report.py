@@ -188,6 +188,13 @@ def format_report(report: JsonMapping, top: int) -> str:
     return "\n".join(lines)
 
 
+def format_left_out(coverage: JsonMapping) -> str:
+    """Return one line about what was not carried out, of which the time of a step knows nothing; empty when all was."""
+    missing = coverage["skipped"] + coverage["failed"]
+    total = coverage["executed"] + missing
+    return f"not carried out: {missing} of {total}; the time of a step is without them" if missing else ""
+
+
 def _format_fidelity(compared: JsonMapping) -> list[str]:
     lines = []
     if "step_ratio" in compared:

@@ -6,6 +6,7 @@ import functools
 import gzip
 import io
 import json
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ DTYPES = {
     "complex<float>": "complex64",
     "complex<double>": "complex128",
 }
+FUSED = re.compile(r"(graph_\d+_)?(triton|cpp)_(\w+_)?fused_")  # torch.compile's names of kernels, as labels
 INTEGERS = (*arguments.INTEGERS, "bool")
 
 
@@ -109,8 +111,18 @@ class Node:
     attributes: JsonMapping = field(default_factory=dict)
 
     @property
+    def is_kernel(self) -> bool:
+        """Whether it is compiled code that was launched as it is: no schema tells how to call it."""
+        return not self.schema and bool(self.attributes.get("kernel_backend") or FUSED.match(self.name))
+
+    @property
     def is_operator(self) -> bool:
-        return bool(self.schema) or self.name == "record_param_comms"
+        return bool(self.schema) or self.name == "record_param_comms" or self.is_kernel
+
+    @property
+    def is_compiled_region(self) -> bool:
+        """Whether it is a region of torch.compile; on a CPU the recorder lists the operators in it, and no kernels."""
+        return self.name.startswith("Torch-Compiled Region") or self.name == "CompiledFunctionBackward"
 
     @property
     def is_collective(self) -> bool:
