@@ -105,7 +105,7 @@ _SUITE = (
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
-        help="Suite file. Default: config/standard.yaml.",
+        help="Suite file, or name of a shipped suite. Default: config/standard.yaml.",
     ),
     click.option(
         "--system", "system_file", type=click.Path(path_type=Path), help="System file: nodes, accelerators, folders."

@@ -40,6 +40,7 @@ def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) ->
     while True:
         # Before reading: what was written until then is read.
         is_over = is_over or not follow or not is_active(run, step, attempt)
+        before = records.offset
         for line in records.lines():
             try:
                 event = decode(line, step)
@@ -48,6 +49,8 @@ def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) ->
             if isinstance(event, Line):
                 yield bytes_of(event.text)
             is_over = is_over or isinstance(event, End)
+        if records.offset > before:
+            continue
         if is_over:
             return
         time.sleep(LOOK_EVERY_S)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.wire import dump
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS = 3
+ANALYSIS = 4
 _ENDINGS = (".data", ".stdout", ".stderr")
 _NAMES = ("manifest.json", "journal.jsonl")
 
@@ -120,7 +121,7 @@ def content_digest(path: Path) -> str:
     # Only read where sizes or times differ: after a copy or an unpacked archive the contents are still the same.
     whole = hashlib.sha256()
     for entry in sorted(_files(path), key=lambda entry: entry.name):
-        with Path(entry.path).open("rb") as file:
+        with open_regular(entry.path) as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         whole.update(f"{entry.name}\0{content}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
@@ -137,7 +138,7 @@ def _stored(run: Run) -> Summary | None:
     if not run.is_ended:
         return None
     try:
-        value = msgspec.json.decode((run.path / SUMMARY).read_bytes(), type=dict[str, Any])
+        value = msgspec.json.decode(read_regular(run.path / SUMMARY), type=dict[str, Any])
         sources = value.pop("made_of", None)
         if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
             return None
