@@ -8,7 +8,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -53,9 +53,11 @@ def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
         draft.replace(path)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise RecordError(f"{error.filename or path}: cannot be packed: {reason}") from None
+        named = path if error.filename in (None, str(draft)) else error.filename
+        raise RecordError(f"{named}: cannot be packed: {reason}") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # on a read-only disk also for what is not there
+            draft.unlink()
 
 
 def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> ArchiveMember:
