@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
