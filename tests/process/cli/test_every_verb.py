@@ -60,6 +60,8 @@ LINES = {
     "timing-audit": ["timing-audit --help"],
     "ops": ["ops --help"],
     "completion": ["completion bash"],
+    "quickstart": ["quickstart --help"],
+    "init": ["init --help"],
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
