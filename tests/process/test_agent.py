@@ -465,6 +465,20 @@ def test_the_start_record_names_secrets_without_their_values(agent: Any) -> None
     assert start["env"]["PLAIN"] == "1"
 
 
+def test_no_record_holds_a_secret_whoever_writes_it(agent: Any) -> None:
+    secret = "s3cr3t-of-mine"
+    program = (
+        "import os, sys, time; value = os.environ['GIVEN']; write = lambda text: (sys.stdout.write(text), sys.stdout.flush())\n"
+        "write(value[:6]); time.sleep(1.2); write(value[6:] + '\\n'); print('failed with', value, file=sys.stderr); sys.exit(3)"
+    )
+    agent.run(sys.executable, "-c", program, secret, env={"GIVEN": secret}, secrets=[secret])
+    assert agent.text() == "***\n"
+    assert secret not in json.dumps(agent.events())
+    assert agent.ended["s"]["detail"] == "failed with ***"
+    (start,) = agent.data("start")
+    assert start["command"][-1] == "***"
+
+
 def test_a_group_of_one_goes_at_once(agent: Any) -> None:
     agent.run_program("sink.py", "say", '{"ready": true}', "await")
     assert list(json.loads(agent.text())) == ["go"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -46,12 +47,23 @@ def suite_file(config_file: Path | None) -> Path:
 
 
 def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str = "") -> bytes:
-    """Return the content of a file. Raises `error`, with the hint, when it cannot be read."""
+    """Return the content of a file that a user named, a pipe of the shell's too. Raises `error`, with the hint."""
     try:
-        return path.read_bytes()
+        return read_regular(path, is_pipe_allowed=True)
     except OSError as why:
-        end = f"; {hint}" if hint else ""
-        raise error(f"{path}: cannot be read: {(why.strerror or str(why)).lower()}{end}") from None
+        raise _unreadable(path, why, error, hint) from None
+
+
+def _unreadable(path: Path, why: OSError, error: type[MilabenchError], hint: str = "") -> MilabenchError:
+    return error(f"{path}: cannot be read: {(why.strerror or str(why)).lower()}{f'; {hint}' if hint else ''}")
+
+
+def require_file(path: Path, error: type[MilabenchError]) -> None:
+    """Raise `error` for what is not a regular file that can be read."""
+    try:
+        open_regular(path).close()
+    except OSError as why:
+        raise _unreadable(path, why, error) from None
 
 
 def write_file(path: Path, text: str) -> None:

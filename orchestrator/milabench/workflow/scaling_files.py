@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from milabench.config.schema import SystemConfig
+from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.facts.model import SystemFacts
@@ -40,7 +41,7 @@ def scaling_file(facts: SystemFacts) -> Path:
 def read_scaling(path: Path) -> Scaling:
     """Read the file; where it does not exist, nothing is observed. Raises ConfigError when it cannot be understood."""
     try:
-        return parse_scaling(path.read_bytes(), display_path(path))
+        return parse_scaling(read_regular(path), display_path(path))
     except FileNotFoundError:
         return Scaling()
     except OSError as error:

@@ -8,9 +8,9 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from benchmate.devices.vendors.regular_file import MIB, read_regular
 from benchmate.ops import arguments, builtin, registry
 from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
@@ -21,6 +21,8 @@ logger = logging.getLogger("benchmate.ops")
 ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
 ITERATORS = ("build_iterator", "input_iterator")
 GENERATORS = ("build_data_generator", "input_data_generator")
+
+MAX_CONFIGURATION = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class OperatorInput:
 def read_operators(path: str) -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration file. Raises OpsError with file, line and column, or the path of the value."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular(path, MAX_CONFIGURATION, is_pipe_allowed=True).decode()
     except OSError as error:
         raise OpsError(f"{path}: {error.strerror}; -c takes a JSON configuration") from error
     except UnicodeDecodeError as error:
@@ -102,6 +104,8 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
         data = json.loads(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError as error:
         raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
+    except RecursionError:
+        raise OpsError(f"{source}: not a configuration: its JSON is nested too deeply") from None
     except _DuplicateKey as error:
         raise OpsError(f"{source}: key {str(error)!r} stands twice in one object; the first would be lost") from None
     return parse_operators(data, source)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.statistics import quantile
@@ -199,7 +199,7 @@ def predict_step(path: str) -> JsonObject:
     `missing` counts the calls of inputs that failed. Raises OpsError for a file without such records.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = read_regular(path, is_pipe_allowed=True).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise OpsError(f"{path}: {reason}; expected records of operators") from error
