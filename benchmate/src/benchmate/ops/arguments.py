@@ -98,9 +98,10 @@ def _check_argument(spec: object, where: str) -> None:
     if kind not in TYPES:
         hint = spelling_hint(str(kind), TYPES) or f"; there are {', '.join(TYPES)}"
         raise OpsError(f"{where}.type: unknown type {kind!r}{hint}")
+    require_list(spec.get("__copy__") or [], f"{where}.__copy__")
     for macro in ("__range__", "__list__"):
-        for attribute in spec.get(macro) or ():
-            if not isinstance(spec.get(attribute), list):
+        for attribute in require_list(spec.get(macro) or [], f"{where}.{macro}", "a list of names"):
+            if not isinstance(attribute, str) or not isinstance(spec.get(attribute), list):
                 raise OpsError(f"{where}.{attribute}: expected a list, because {macro} names it")
     if kind == "tensor":
         _check_tensor(spec, where)

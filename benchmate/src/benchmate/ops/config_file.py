@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,10 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
         raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
     except _DuplicateKey as error:
         raise OpsError(f"{source}: key {str(error)!r} stands twice in one object; the first would be lost") from None
+    except RecursionError:
+        raise OpsError(f"{source}: its JSON is nested too deeply") from None
+    except ValueError:  # Python's limit
+        raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
     return parse_operators(data, source)
 
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.base import OperatorFailed, OpsError, run_command
+from benchmate.ops.base import OperatorFailed, OpsError, printable, run_command
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
@@ -103,7 +103,7 @@ def to_config(args: argparse.Namespace) -> int:
     summary = f"{len(operators)} operators, {len(counts)} inputs, {sum(counts)} calls of a step"
     print(summary + (f" in {args.output}" if args.output else ""), file=sys.stderr)
     for reason, count in left_out.items():
-        print(f"left out: {count} x {reason}", file=sys.stderr)
+        print(printable(f"left out: {count} x {reason}"), file=sys.stderr)
     return 0
 
 
