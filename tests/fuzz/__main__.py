@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.fuzz import valid
 from tests.fuzz.harness import LIMIT_S, Defect, Input, Pool
-from tests.fuzz.kinds import KINDS, SHARES
+from tests.fuzz.kinds import KINDS, SHARES, strategy
 from tests.fuzz.worker import MEMORY_MIB
 
 ROUND = 20  # inputs for each share of a kind in a round, so that all kinds have their turn however soon it ends
@@ -57,16 +57,16 @@ def fuzz(
     """Draw inputs until there were so many, or the time is over; return what was found."""
     with tempfile.TemporaryDirectory(prefix="milabench-valid-") as folder:
         fixed = valid.make(Path(folder, "fixed"))
-        strategies = {kind: KINDS[kind](fixed) for kind in kinds}
+        strategies = {kind: strategy(kind, fixed) for kind in kinds}
         pool = Pool(fixed.folder, workers)
         deadline, round_, given_ = time.monotonic() + seconds, 0, 0
         seen = 0
         with pool.running():
             while given_ < inputs and time.monotonic() < deadline:
-                for index, (kind, strategy) in enumerate(strategies.items()):
+                for index, (kind, drawn) in enumerate(strategies.items()):
                     count = min(ROUND * SHARES.get(kind, 1), inputs - given_)
                     if count > 0 and time.monotonic() < deadline:
-                        draw(strategy, count, number * 1_000_003 + round_ * 101 + index, pool.take)
+                        draw(drawn, count, number * 1_000_003 + round_ * 101 + index, pool.take)
                         given_ += count
                 round_ += 1
                 for defect in pool.defects[seen:]:
@@ -97,16 +97,15 @@ def save(groups: dict[str, list[Defect]], folder: Path) -> None:
 
 
 def table(pool: Pool, seconds: float, number: int) -> str:
-    """Return the counts by kind, and what was the most that one took."""
+    """Return the counts by kind, and what was the most that one took; `accepted` by a command, the others were refused."""
     found = Counter(defect.input.kind for defect in pool.defects)
-    lines = [f"{kind:<12}{count:>8}{found[kind]:>10}" for kind, count in sorted(pool.inputs.items())]
-    total = f"{'all':<12}{sum(pool.inputs.values()):>8}{len(pool.defects):>10}"
+    rows = [(kind, count, pool.accepted[kind], found[kind]) for kind, count in sorted(pool.inputs.items())]
+    rows += [("all", pool.inputs.total(), pool.accepted.total(), len(pool.defects))]
     return "\n".join(
         [
-            f"{'kind':<12}{'inputs':>8}{'defects':>10}",
-            *lines,
-            total,
-            f"{sum(pool.commands.values())} commands, {pool.processes} of them in processes of their own too; seed {number}, "
+            f"{'kind':<12}{'inputs':>8}{'accepted':>10}{'defects':>9}",
+            *(f"{kind:<12}{inputs:>8}{accepted:>10}{defects:>9}" for kind, inputs, accepted, defects in rows),
+            f"{pool.commands.total()} commands, {pool.processes} of them in processes of their own too; seed {number}, "
             f"{seconds:.0f} s",
             f"slowest {pool.slowest[0]:.1f} s (of {LIMIT_S:g} without waiting for a processor): {pool.slowest[1][:150]}",
             f"largest {pool.largest[0]} MiB (of {MEMORY_MIB}): {pool.largest[1][:150]}",

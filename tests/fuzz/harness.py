@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 5.0
 WALL_S = 120.0  # whatever else the machine does
 INPUTS_OF_A_WORKER = 500
+ACCEPTED = (0, 7, 8)  # exit codes of commands that had an answer
 ONE_IN = 250  # inputs whose commands run in processes of their own too
 
 
@@ -122,6 +123,15 @@ class Defect:
         return Input(self.input.kind, self.input.files, (self.command,))
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a worker says of a command: what is wrong with its end, its exit code, and its peak of memory."""
+
+    defect: str
+    code: int = 1
+    peak_MiB: int = 0
+
+
 class Worker:
     """A process that runs commands in a folder of its own (`here`); see worker.py."""
 
@@ -141,21 +151,20 @@ class Worker:
             stdout=subprocess.PIPE,
         )
 
-    def run(self, command: tuple[str, ...]) -> tuple[str, int]:
-        """Return what is wrong with how the command ended, and its peak of memory in MiB; a worker that hung is ended."""
+    def run(self, command: tuple[str, ...]) -> Answer:
+        """Return how the command ended; a worker that hung is ended."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(json.dumps({"argv": command}).encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            return self._died(), 0
+            return Answer(self._died())
         if not self._answers():
-            return self._hung(command), 0
+            return Answer(self._hung(command))
         line = self.process.stdout.readline()
         if not line:
-            return self._died(), 0
-        answer = json.loads(line)
-        return answer["defect"], answer["peak_MiB"]
+            return Answer(self._died())
+        return Answer(**json.loads(line))
 
     def _answers(self) -> bool:
         """Wait for an answer as long as one may take."""
@@ -212,7 +221,7 @@ def environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "TMPDIR") if name in os.environ}
     return {
         **kept,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "orchestrator", ROOT / "benchmate" / "src"))),
         "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
         "MILABENCH_BASE": "base",
@@ -232,6 +241,7 @@ class Pool:
     one_in: int = ONE_IN
     defects: list[Defect] = field(default_factory=list)
     inputs: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
     commands: Counter[str] = field(default_factory=Counter)
     processes: int = 0
     slowest: tuple[float, str] = (0.0, "")
@@ -279,9 +289,11 @@ class Pool:
         given.write(worker.here / "in")
         for name in ("base", "output"):
             shutil.rmtree(worker.here / name, ignore_errors=True)
+        is_accepted = False
         for command in given.commands:
             began = time.monotonic()
-            defect, peak = worker.run(command)
+            answer = worker.run(command)
+            defect = answer.defect
             elapsed = time.monotonic() - began
             if not defect and is_sampled:
                 defect = in_a_process(worker.here, command)
@@ -289,9 +301,11 @@ class Pool:
                 defect = defect or f"outside: wrote {strays}"
             with self._lock:
                 self.commands[command[0]] += 1
+                self.accepted[given.kind] += answer.code in ACCEPTED and not is_accepted
+                is_accepted = is_accepted or answer.code in ACCEPTED
                 self.processes += bool(is_sampled)
                 self.slowest = max(self.slowest, (elapsed, " ".join(command)))
-                self.largest = max(self.largest, (peak, " ".join(command)))
+                self.largest = max(self.largest, (answer.peak_MiB, " ".join(command)))
                 if defect:
                     self.defects.append(Defect(given, command, defect))
             if strays or not worker.is_alive:

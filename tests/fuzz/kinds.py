@@ -6,10 +6,12 @@ changes of its text. A key that a schema gets is drawn from then on.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -50,6 +52,23 @@ def _in_formats(*command: str) -> list[Command]:
 def _argument(text: str) -> str:
     """Return the text as Python has it when it is an argument: not UTF-8 where it cannot be, and without NUL."""
     return text.replace("\0", "").encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
+
+
+def _no_file(draw: Draw[Any], made: Input) -> Input:
+    """Return the input, of which at times a file is a device, a pipe, a folder or a link, or very large."""
+    if not made.files or draw(st.integers(0, 39)):
+        return made
+    name = draw(st.sampled_from(sorted(made.files)))
+    content = made.files[name]
+    others: list[bytes | Special] = [*SPECIALS]
+    if isinstance(content, bytes):
+        others += [b"x" * 20_000_000, b"[" * 5_000_000, content * (1 + 10_000_000 // (len(content) + 1)), _bomb()]
+    return replace(made, files={**made.files, name: draw(st.sampled_from(others))})
+
+
+@functools.cache
+def _bomb() -> bytes:
+    return gzip.compress(bytes(10**9), 1)
 
 
 # --- values from a schema ------------------------------------------------------------------------------------------
@@ -449,6 +468,16 @@ def traces(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
         return Input("trace", files, _some(draw, commands, commands, 1))
 
     return draw_input()
+
+
+@st.composite
+def _drawn(draw: Draw[Any], strategy: st.SearchStrategy[Input]) -> Input:
+    return _no_file(draw, draw(strategy))
+
+
+def strategy(kind: str, fixed: valid.Fixed) -> st.SearchStrategy[Input]:
+    """Return what draws inputs of a kind."""
+    return _drawn(KINDS[kind](fixed))
 
 
 KINDS = {

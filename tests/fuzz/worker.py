@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.worker < REQUESTS
 
-A request is a line of JSON, {"argv": [...]}; so is the answer, {"defect": "...", "peak_MiB": 12}. The folder it starts in is
+A request is a line of JSON, {"argv": [...]}; so is the answer: "defect", "code", "peak_MiB". The folder it starts in is
 where the commands run, with their input in `in`. `limit` bounds memory and the size of files; the time is watched from outside.
 """
 
@@ -51,11 +51,11 @@ def main() -> NoReturn:
         os.ftruncate(1, 0)
         os.ftruncate(2, 0)
         _forget_peak()
-        defect = run(argv)
+        code, defect = run(argv)
         peak = _peak_mib()
         if not defect and peak > MEMORY_MIB:
             defect = f"memory: {peak} MiB"
-        print(json.dumps({"defect": defect, "peak_MiB": peak}), file=answers)
+        print(json.dumps({"defect": defect, "code": code, "peak_MiB": peak}), file=answers)
     os._exit(0)
 
 
@@ -80,8 +80,8 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run(argv: list[str]) -> str:
-    """Run a command; return what is wrong with its end, or nothing."""
+def run(argv: list[str]) -> tuple[int, str]:
+    """Run a command; return its exit code, and what is wrong with its end, or nothing."""
     try:
         if argv[0] == OPS:
             from benchmate.ops.__main__ import main as ops
@@ -98,11 +98,11 @@ def run(argv: list[str]) -> str:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException as error:  # whatever it is: it is what a person would see
-        return describe(error)
+        return 1, describe(error)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    return wrong_with(argv, code, _text("../out"), _text("../err"))
+    return code, wrong_with(argv, code, _text("../out"), _text("../err"))
 
 
 def describe(error: BaseException) -> str:
