@@ -75,8 +75,8 @@ def _bomb() -> bytes:
 
 
 def from_schema(draw: Draw[Any], schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int = 0) -> Any:
-    """Return a value that a schema allows; one in ten of its parts is any value."""
-    if draw(st.integers(0, 9)) == 0:
+    """Return a value that a schema allows; one in twenty of its parts is any value."""
+    if draw(st.integers(0, 19)) == 0:
         return draw(values)
     if "$ref" in schema:
         return from_schema(draw, definitions[schema["$ref"].rpartition("/")[2]], definitions, depth)
@@ -122,9 +122,9 @@ def _document(draw: Draw[Any], seeds: Sequence[Any], schema: Mapping[str, Any]) 
     if draw(st.integers(0, 3)) == 0:
         value = from_schema(draw, schema, schema.get("$defs", {}))
     else:
-        value = mutated(draw, draw(st.sampled_from(list(seeds))))
+        value = mutated(draw, draw(st.sampled_from(list(seeds))), 2)
     content = as_yaml(value, flow=draw(st.sampled_from((True, True, False, None))))
-    return scrambled(draw, content) if draw(st.integers(0, 4)) == 0 else content
+    return scrambled(draw, content) if draw(st.integers(0, 7)) == 0 else content
 
 
 # --- suites, systems, criteria, overrides --------------------------------------------------------------------------

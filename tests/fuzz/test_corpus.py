@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from milabench.cli.verbs import verbs
 from tests.fuzz import valid
-from tests.fuzz.harness import Input, Pool, Special, Worker, read_input
+from tests.fuzz.harness import ACCEPTED, Input, Pool, Special, Worker, read_input
 from tests.fuzz.worker import STATEMENTS
 
 pytestmark = pytest.mark.slow
@@ -16,7 +18,8 @@ CORPUS = Path(__file__).parent / "corpus"
 
 
 @pytest.fixture
-def fixed(tmp_path: Path) -> Path:
+def fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     return valid.make(tmp_path / "fixed").folder
 
 
@@ -28,6 +31,24 @@ def test_every_defect_that_was_found_stays_mended(fixed: Path) -> None:
             pool.take(read_input(path))
     assert sum(pool.inputs.values()) == len(paths) > 0
     assert [(defect.input.name, defect.command, defect.what) for defect in pool.defects] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "config check fixed/suite.yaml fixed/system.yaml",
+        "plan run --config fixed/suite.yaml --system fixed/system.yaml",
+        "accept fixed/good --criteria fixed/criteria.yaml --reference fixed/other",
+        "compare fixed/good fixed/other --costs fixed/costs.yaml --weights fixed/weights.yaml",
+        "outliers fixed/good --baseline fixed/baseline.json",
+        "verify fixed/0.zip",
+        "import fixed/foreign",
+    ],
+)
+def test_what_is_mutated_is_valid_before(fixed: Path, command: str) -> None:
+    done = CliRunner().invoke(verbs, command.replace("fixed", str(fixed)), standalone_mode=False)
+    assert done.exception is None
+    assert done.return_value in (0, None, *ACCEPTED)
 
 
 @pytest.fixture(scope="module")

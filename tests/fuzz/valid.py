@@ -21,7 +21,7 @@ from tests.recorded_run import Recorded, data, message, rates, record
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).parent / "seeds"
 BENCHFILE = (
-    'from milabench import Benchmark\n\nbenchmark = Benchmark(script="main.py", voirfile=None, options=("extra",))\n'
+    'from milabench import Benchmark\n\nbenchmark = Benchmark(script="main.py", voirfile=None, options={"extra": 1})\n'
 )
 SUITE = """
 include: base.yaml
@@ -36,7 +36,7 @@ sweep:
   job: {name: "sweep-{bs}-{kind}", inherits: _t, argv: {--bs: "{bs}"}}
 web: {inherits: _t, server: {argv: [serve, "@port"], ready: {port: "@port", timeout: 3}}, client: {argv: [load]}}
 said: {command: [echo, "loss 1"], metrics: {loss: {pattern: 'loss (\\d+)', units: x, reduce: mean, direction: lower}}, cwd: .}
-boxed: {inherits: _t, container: {engine: podman, image: i, mounts: ["/data:/d:ro"]}, pip: {torch: "2.1"}, url: "${..group}"}
+boxed: {inherits: _t, container: {engine: podman, image: i, mounts: ["/data:/d:ro"]}, pip: {torch: "2.1"}, url: "${.group}"}
 """
 BASE = "_base: {definition: ../fixed/bench, group: g, install_group: v, max_duration: 60, voir: {options: {stop: 9, skip: 2}}}\n"
 SYSTEM = """
@@ -67,8 +67,8 @@ benchmarks:
   bert: {minimum: 1.2 x reference, energy: 0.4 J/image, allow: [short]}
   whisper: {of: first_step, maximum: 3.5 s, required: false, confidence: none, failure_rate: 0}
 """
-COSTS = "price: 1000000\nyears: 4\npower_W: 900\npue: 1.2\nelectricity: 0.1\ncurrency: CAD\nother: {price: 5e5}\n"
-WEIGHTS = "bert: 2.0\nwhisper: {weight: 1, work: {value: 10, units: images}}\n"
+COSTS = "price: 1000000\nyears: 4\npower_W: 900\npue: 1.2\nelectricity: 0.1\ncurrency: CAD\n"
+WEIGHTS = "weights: {bert: 2.0, whisper: 1}\nwork: {bert: 1e6}\n"
 TASKS = r"""
 [DEFAULT]
 num_gpus = 0
