@@ -7,7 +7,7 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf clean
+.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf release clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
@@ -22,6 +22,7 @@ help:
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/"
 	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
+	@echo "make release      build the distributions into dist/, try the wheel in an empty environment, write SHA256SUMS"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
 
 # How many tests run at once; more than there are cores, for they wait for processes too.
@@ -104,6 +105,13 @@ figures: $(VENV)/.installed
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
+
+release: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m pytest -q tests/e2e/test_wheel.py
+	$(BIN)/python -m hatchling build -d $(CURDIR)/dist
+	$(BIN)/uv build -q -o dist benchmate
+	cd dist && sha256sum *.whl *.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	rm -rf $(VENV)

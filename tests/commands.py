@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.processes import CEILING_S
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_A_BUSY_HOST = {"contended", "stalled"}
@@ -22,8 +25,14 @@ class Said:
     err: str
 
 
-def milabench_in(environ: Mapping[str, str]) -> Callable[..., Said]:
-    """What runs `milabench ARGUMENTS` to its end with these variables; none of its ends may be a traceback."""
+def milabench_in(environ: Mapping[str, str], *, memory_mib: int = 0) -> Callable[..., Said]:
+    """What runs `milabench ARGUMENTS` to its end with these variables; none of its ends may be a traceback.
+
+    `memory_mib`: the most address space that it gets; without it as much as it wants.
+    """
+
+    def limit_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
 
     def run(*argv: str, cwd: Path = ROOT, **more: str) -> Said:
         done = subprocess.run(
@@ -34,6 +43,8 @@ def milabench_in(environ: Mapping[str, str]) -> Callable[..., Said]:
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
+            preexec_fn=limit_memory if memory_mib else None,
+            timeout=CEILING_S if memory_mib else None,
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Said(done.returncode, done.stdout, done.stderr)

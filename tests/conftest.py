@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from milabench.redaction import forget
 from tests.examples import ALL
 
 # The same examples everywhere, and none is wrong because the machine does other things meanwhile.
@@ -32,6 +33,7 @@ INHERITED = ("MILABENCH_", "CUDA_", "SLURM_", "VOIR", "DATA_FD", "HF_")
 
 @pytest.fixture(autouse=True)
 def _a_clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    forget()
     for name in list(os.environ):
         if name.startswith(INHERITED):
             monkeypatch.delenv(name)

@@ -135,6 +135,9 @@ class FakeNode:
         """Ends a step that has measured; see AgentNode."""
         await self.end(step, is_done=True)
 
+    def give_up(self, *, at_once: bool = False) -> None:
+        """Nothing: it takes no time to reach."""
+
     def lose(self) -> None:
         """What the node looks like from here when its agent is killed."""
         for running in self._running.values():

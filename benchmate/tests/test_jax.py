@@ -208,7 +208,7 @@ def test_long_steps_are_entries_of_their_own_two_ahead_of_the_device(jax):
     here = measuring(warmup=2, window=10**6, stop=None)
     for number, _ in enumerate(observe_iterable(range(8), here.observer("train", "items/s"), 1)):
         jax.live = [Array(waited, number)]
-        time.sleep(0.004)
+        time.sleep(0.008)
     here.finish()
     assert len(here.sink.of("rate")) == 8
     assert waited == [1, 2, 3, 4, 5]  # the first step found that JAX was in use

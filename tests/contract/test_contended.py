@@ -104,7 +104,7 @@ def test_a_step_alone_is_not_contended(agent: Any, tmp_path: Path) -> None:
     # Its own work, short children included, is not foreign, whatever else this machine does.
     assert numbers["own"] > 0.01
     assert numbers["foreign"] == pytest.approx(max(0.0, busy - numbers["own"]), abs=0.15 * len(os.sched_getaffinity(0)))
-    if busy - numbers["own"] > 0.01 * numbers["processors"]:
+    if busy - numbers["own"] > 0.035 * numbers["processors"]:  # its start, about 0.015, is in no reading
         pytest.skip(f"this machine is busy: {json.dumps(numbers)}")
     assert verdict.verdict == "pass"
 

@@ -44,7 +44,7 @@ def main(other: Path | None) -> None:
     """Print a line for each."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "XDG_CACHE_HOME": folder}
-        line = ["/bin/sh", "-c", boot_line(WORDS, python=sys.executable)]
+        line = ["/bin/sh", "-c", boot_line(WORDS, sign="boot", python=sys.executable)]
         archive = deterministic_zip(agent_files())
         cpu_ms(line, len(archive).to_bytes(8, "big") + archive, env)  # unpacks
         (program,) = Path(folder).glob("milabench/agent-*/milabench/execute/agent/__main__.py")

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import gc
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -58,7 +59,9 @@ async def serve(count: int, key: str) -> None:
 
 async def agent(process: asyncssh.SSHServerProcess[bytes]) -> None:
     """Answers as an agent would whose steps do as their command says: `run SECONDS RECORDS_A_SECOND`."""
-    process.stdout.write(b"milabench-boot ready\n")
+    assert process.command is not None
+    sign = re.findall(r"milabench-boot-\w+", process.command)[0]
+    process.stdout.write(f"{sign} ready\n".encode())
     frame(process, "hello", {"version": 1, "pid": 1})
     running = []
     while line := await process.stdin.readline():

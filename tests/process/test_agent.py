@@ -125,6 +125,18 @@ def test_running_out_of_device_memory_is_told_apart(agent: Any) -> None:
     assert verdict(said) == ended("failed", "out-of-memory", "OutOfMemoryError: CUDA out of memory.", 1)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000 bytes.",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 3.64 PiB",
+    ],
+)
+def test_running_out_of_the_hosts_memory_is_told_apart(agent: Any, text: str) -> None:
+    said = agent.run("sh", "-c", 'echo "$0" >&2; exit 1', text)
+    assert verdict(said) == ended("failed", "out-of-memory", text, 1)
+
+
 def test_a_full_disk_is_told_apart(agent: Any) -> None:
     text = "OSError: [Errno 28] No space left on device"
     said = agent.run("sh", "-c", f"echo '{text}' >&2; exit 1")
@@ -451,6 +463,20 @@ def test_the_start_record_names_secrets_without_their_values(agent: Any) -> None
     assert "hunter2" not in json.dumps(agent.events())
     assert start["secret_env"] == ["TOKEN"]
     assert start["env"]["PLAIN"] == "1"
+
+
+def test_no_record_holds_a_secret_whoever_writes_it(agent: Any) -> None:
+    secret = "s3cr3t-of-mine"
+    program = (
+        "import os, sys, time; value = os.environ['GIVEN']; write = lambda text: (sys.stdout.write(text), sys.stdout.flush())\n"
+        "write(value[:6]); time.sleep(1.2); write(value[6:] + '\\n'); print('failed with', value, file=sys.stderr); sys.exit(3)"
+    )
+    agent.run(sys.executable, "-c", program, secret, env={"GIVEN": secret}, secrets=[secret])
+    assert agent.text() == "***\n"
+    assert secret not in json.dumps(agent.events())
+    assert agent.ended["s"]["detail"] == "failed with ***"
+    (start,) = agent.data("start")
+    assert start["command"][-1] == "***"
 
 
 def test_a_group_of_one_goes_at_once(agent: Any) -> None:

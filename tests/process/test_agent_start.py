@@ -20,7 +20,7 @@ SENT = len(ARCHIVE).to_bytes(8, "big") + ARCHIVE
 def begin(cache: Path, **env: str) -> subprocess.Popen[bytes]:
     """A shell that becomes the agent, which answers one question; its caches are below this folder."""
     environ = {**os.environ, "XDG_CACHE_HOME": str(cache / "home"), "TMPDIR": str(cache / "tmp"), **env}
-    line = boot_line(["left", "nobody"], python=sys.executable)
+    line = boot_line(["left", "nobody"], sign="boot-1", python=sys.executable)
     return subprocess.Popen(
         ["/bin/sh", "-c", line], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -39,7 +39,7 @@ def unpacked(cache: Path) -> Path:
     return folder
 
 
-FRESH = ["milabench-boot need", "milabench-boot ready", '{"left": []}']
+FRESH = ["boot-1 need", "boot-1 ready", '{"left": []}']
 KNOWN = FRESH[1:]
 
 
@@ -98,7 +98,7 @@ def test_an_archive_that_arrives_altered_is_refused(tmp_path: Path) -> None:
     other = deterministic_zip([(name, content + b"\n") for name, content in agent_files()])
     output, _ = begin(tmp_path).communicate(len(other).to_bytes(8, "big") + other)
     lines = output.decode().splitlines()
-    assert lines[0] == "milabench-boot need"
+    assert lines[0] == "boot-1 need"
     assert "arrived altered" in lines[1]
     assert not list(tmp_path.rglob("agent-*"))
 

@@ -38,7 +38,7 @@ async def main(base, run_id, steps, settings):
     plan = Plan(phase="run", steps=tuple(Step(bench="b", phase="run", needs_data=False, **step) for step in steps))
     locks = settings.pop("lock_folder", None)
     async with local_node(run_id, grace_s=settings["grace_s"], locks=Path(locks) if locks else None) as node:
-        await node.cpu_s()
+        await node.open()
         tell("agent", node._link.hello.result()["pid"], node._link.hello.result()["folder"])
         done = await execute(plan, {"local": node}, writer, progress, ExecutionSettings(retry=retry, **settings))
     tell("done", "interrupted" if done.interrupted else "finished", json.dumps(done.overhead.to_json()))

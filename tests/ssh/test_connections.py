@@ -6,15 +6,20 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from milabench.errors import Unreachable
+from milabench.execute import remote_host
 from milabench.execute.agent.unpack import files_below
 from milabench.execute.agent_bootstrap import agent_files
+from milabench.execute.openssh import OpensshConnection
 from milabench.execute.remote_host import HostPool, RemoteHost, connect_all
+from tests.processes import is_gone, until
 from tests.ssh.conftest import address
 from tests.ssh.hosts import Hosts, keygen, sessions
 
@@ -180,8 +185,16 @@ def test_all_connections_are_opened_and_the_failures_named(hosts: Hosts) -> None
     assert (list(reached), list(why)) == ([machine.name for machine in machines[:-1]], ["gone"])
 
 
+def killed(pids: Sequence[int]) -> None:
+    """Kills processes and waits for their end."""
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: all(map(is_gone, pids)))
+
+
+@pytest.mark.parametrize("noticed", ["at rest", "with the question"])
 def test_what_a_command_asks_of_a_machine_goes_over_one_connection_that_is_opened_anew_when_it_was_lost(
-    machine: RemoteHost, hosts: Hosts
+    machine: RemoteHost, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, noticed: str
 ) -> None:
     host, by = hosts.hosts[0], HostPool()
     before = host.logins
@@ -190,10 +203,44 @@ def test_what_a_command_asks_of_a_machine_goes_over_one_connection_that_is_opene
     for _ in range(2):
         assert by.run(lambda: asked.left("nobody")) == []
     assert host.logins == before + 1
-    for pid in sessions(host):  # while nobody looks
-        os.kill(pid, signal.SIGKILL)
+    if noticed == "at rest":
+        killed(sessions(host))  # while nobody looks
+    else:
+        starting = remote_host.start_agent
+
+        async def start_agent(*arguments: Any, **more: Any) -> Any:
+            if host.logins == before + 1:
+                killed(sessions(host))  # nothing is awaited before the connection is used
+            return await starting(*arguments, **more)
+
+        monkeypatch.setattr(remote_host, "start_agent", start_agent)
     assert by.run(lambda: asked.left("nobody")) == []
     assert host.logins == before + 2
     by.close()
     assert by.run(lambda: asked.left("nobody")) == []
     by.close()
+
+
+def test_a_master_connection_that_was_killed_is_opened_anew(hosts: Hosts) -> None:
+    host, by = hosts.hosts[0], HostPool()
+    asked = by.machine(address(hosts, host, transport="openssh"))
+    assert by.run(lambda: asked.left("nobody")) == []
+    before = host.logins
+    assert isinstance(asked._connection, OpensshConnection)
+    words = {b"ControlMaster=yes", f"ControlPath={asked._connection._folder / 's'}".encode()}
+    commands = Path("/proc").glob("[0-9]*/cmdline")
+    masters = [int(path.parent.name) for path in commands if words <= set(content(path).split(b"\0"))]
+    assert len(masters) == 1
+    killed(masters)
+    for _ in range(2):  # a client of its own for each would be two
+        assert by.run(lambda: asked.left("nobody")) == []
+    assert host.logins == before + 1
+    by.close()
+
+
+def content(path: Path) -> bytes:
+    """What is in a file; nothing of one that is gone."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

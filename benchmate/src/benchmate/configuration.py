@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.errors import BenchmateError
 
 
@@ -51,7 +51,7 @@ def read_config(path: str | None) -> Config:
     if not path:
         return Config()
     try:
-        values = json.loads(Path(path).read_bytes())
+        values = json.loads(read_regular(path))
     except OSError as error:
         raise BenchmateError(
             f"{path}: {error.strerror}; --config takes the benchmark's resolved configuration"

@@ -1,12 +1,27 @@
-"""Peaks of memory: the process's high-water mark, and what torch's allocator allocated and reserved."""
+"""Memory: peaks of the process and of torch's allocator, and which errors say that there was too little."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import re
 from pathlib import Path
 from types import ModuleType
 
 from benchmate.frameworks import initialized_devices
+
+# torch's allocators of devices and of the host, JAX, Python and numpy, C++.
+OUT_OF_MEMORY = re.compile(
+    r"out ?of ?memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError|bad_alloc", re.IGNORECASE
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory, the host's or a device's, could not be had."""
+    # torch raises a plain RuntimeError on a CPU; numpy's and torch's own types are found by their names.
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}") is not None
 
 
 def host_peak_bytes() -> int | None:

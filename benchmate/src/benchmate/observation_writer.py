@@ -11,7 +11,7 @@ from benchmate.step_parts import PartSpan, StepParts
 
 AGGREGATE_AFTER = 100_000
 """Entries after which several steps share one, so that a long run stays small."""
-LEAST_LAGGING_NS = 2_500_000
+LEAST_LAGGING_NS = 5_000_000
 """An entry of JAX's lasts at least so long: shorter steps share one, since each entry waits for the device."""
 RESERVE = 64
 """Slots kept for entries that must be written: the ends of warm-up and window."""

@@ -149,6 +149,7 @@ def _fail_probe(session: Session, text: str) -> None:
 
 def _report_exception(session: Session, runner: ProgramOverseer, error: BaseException) -> int:
     """Record what ended the program, show it as Python would, and return its exit code."""
+    from benchmate.memory import is_out_of_memory
     from benchmate.program_loader import show_exception
     from benchmate.voir_overseer import InstrumentFailed
 
@@ -158,7 +159,7 @@ def _report_exception(session: Session, runner: ProgramOverseer, error: BaseExce
     trace = "".join(traceback.format_exception(type(error), error, begin))
     if not session.is_forked_child:
         session.error(error, trace)
-        if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):
+        if is_out_of_memory(error):
             session.fail("out-of-memory", f"{type(error).__name__}: {error}".splitlines()[0])
     show_exception(error, begin)
     # As a shell counts a program that SIGINT has ended.

@@ -111,11 +111,22 @@ class OutOfMemoryError(RuntimeError):
     """As torch calls it."""
 
 
+class ArrayMemoryError(MemoryError):
+    """As numpy calls it."""
+
+
+ON_THE_HOST = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes. Error code 12"
+
+
 @pytest.mark.parametrize(
     ("error", "why", "detail"),
     [
         (MemoryError(), "out-of-memory", "run: MemoryError"),
         (OutOfMemoryError("CUDA out of memory"), "out-of-memory", "run: OutOfMemoryError: CUDA out of memory"),
+        (ArrayMemoryError("8 PiB"), "out-of-memory", "run: ArrayMemoryError: 8 PiB"),
+        (RuntimeError(ON_THE_HOST), "out-of-memory", f"run: RuntimeError: {ON_THE_HOST}"),
+        (OSError(12, "Cannot allocate memory"), "out-of-memory", "run: OSError: [Errno 12] Cannot allocate memory"),
+        (OSError(2, "No such file"), "exit", "run: FileNotFoundError: [Errno 2] No such file"),
         (SystemExit(0), "exit", "run: SystemExit: 0"),
     ],
 )

@@ -80,6 +80,27 @@ def test_a_case_that_hangs_is_ended_at_its_limit(program: Make, isolation: str) 
     assert is_gone(int((made.folder / "pid").read_text()))
 
 
+@BOTH
+def test_a_thread_that_a_case_leaves_running_is_flagged(program: Make, isolation: str) -> None:
+    said = program("""
+        import threading
+
+        @benchmark.register(name="leaves")
+        def leaves():
+            threading.Thread(target=time.sleep, args=(3600,), name="still-here").start()
+
+        @benchmark.register(name="ends")
+        def ends():
+            threading.Thread(target=time.sleep, args=(0.2,)).start()
+            threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+    """).run("-T", "csv", "--isolation", isolation)
+    found = {name: (row["outcome"], row["reasons"], row["detail"]) for name, row in said.rows().items()}
+    assert found == {
+        "leaves": ("passed", "abort-at-exit", "did not end after its result"),
+        "ends": ("passed", "", ""),
+    }
+
+
 def test_a_case_that_dies_before_it_speaks_fails_with_the_end_of_its_output(program: Make) -> None:
     made = program("""
         if "--run" in sys.argv:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import traces
 from configurations import CONFIGS, GENERATOR, command, needs_torch, number, operator, records, tensor
 
 from benchmate.ops import cli
@@ -192,17 +193,105 @@ def test_what_this_machine_cannot_have_is_skipped_with_the_reason():
         assert word in record["error"]["message"]
 
 
+LIMITED = """
+import resource, sys, torch
+limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+from benchmate.ops.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def limited(folder, *argv):
+    """The command, with memory for little more than torch itself."""
+    argv = [sys.executable, "-c", LIMITED, *argv]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_memory_that_cannot_be_had_is_told_so(tmp_path):
+    config = {
+        "torch.zeros": operator([number(10**14)]),
+        "torch.add": operator([tensor(20000, 20000), tensor(1)], [tensor(2), tensor(2)]),
+        "torch.nn.Linear": operator([tensor(1)], build=[{"args": [number(10**6), number(10**6)]}]),
+    }
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    done = limited(tmp_path, "-c", "c.json")
+    assert (done.returncode, done.stdout.split(";")[0]) == (1, "1 passed, 3 failed"), done.stderr
+    found = [record["error"] for record in records(tmp_path) if record.get("status") == "failed"]
+    assert [(error["stage"], error["why"]) for error in found] == [
+        ("run", "out-of-memory"),
+        ("data", "out-of-memory"),
+        ("build", "out-of-memory"),
+    ]
+    assert "torch.zeros|0|0|0: failed: run: out-of-memory: " in done.stderr
+
+
+def test_a_trace_that_does_not_fit_is_told_so(tmp_path):
+    side = 1 << 15
+    column, row = traces.tensor(50, 51, side, 1), traces.tensor(52, 53, 1, side)
+    product = traces.node(60, "aten::mm", [column, row], [traces.tensor(61, 62, side, side)],
+                          schema="aten::mm(Tensor self, Tensor mat2) -> Tensor")  # fmt: skip
+    path = traces.file(tmp_path, *traces.small(), product)
+    done = limited(tmp_path, "trace", "replay", str(path), "-i", "1")
+    assert (done.returncode, "failed      1 x aten::mm: out-of-memory: " in done.stdout) == (1, True), done.stderr
+    huge = traces.tensor(2, 3, side, side)
+    read = traces.node(40, "aten::relu", [huge], [traces.tensor(41, 42, side, side)], schema=traces.RELU)
+    done = limited(tmp_path, "trace", "replay", str(traces.file(tmp_path, *traces.small(), read)), "-i", "1")
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"error: {path}: out-of-memory: ")
+
+
 def test_unknown_names_are_errors_before_anything_runs(tmp_path):
     for name, word in (
         ("torch.nn.Linaer", "Linear"),
         ("aten::addd", "add"),
         ("torch.distributed.al_reduce", "all_reduce"),
     ):
-        done = ops(tmp_path, {"torch.add": operator([tensor(2), tensor(2)]), name: operator([tensor(2)])})
+        done = ops(tmp_path, {name: operator([tensor(2)])})
         assert (done.returncode, word in done.stderr) == (2, True), done.stderr
     assert ops(tmp_path, {"torch.add": operator([tensor(2), tensor(2)])}, "-d", "meta").returncode == 2
     assert ops(tmp_path, {"torch.add": operator([tensor(2), tensor(2)])}, "-d", "nothing").returncode == 2
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_one_unknown_operator_is_skipped_and_the_others_run(tmp_path):
+    config = {name: operator([tensor(2), tensor(2)]) for name in ("add", "torch.add", "aten::addd", "fbgemm::addd")}
+    done = ops(tmp_path, config)
+    assert done.returncode == 1
+    assert "add|0|0|0: skipped: import: unknown operator 'add'" in done.stderr
+    assert done.stdout.startswith("1 passed, 3 skipped; unknown: add, aten::addd; records in ")
+    _, *found, finish = records(tmp_path)
+    assert [record.get("status", "passed") for record in found] == ["skipped", "passed", "skipped", "skipped"]
+    assert "fbgemm_gpu cannot be imported" in found[3]["error"]["message"]
+    assert finish["counts"] == {"passed": 1, "failed": 0, "skipped": 3}
+
+
+def test_an_operator_has_one_thread_in_the_originals_format_and_the_record_says_so(tmp_path):
+    for options, threads in (((), 1), (("--threads", "2"), 2)):
+        done = command(tmp_path, "-c", str(CONFIGS / "simple_add.json"), "-o", str(threads), "-a", *options)
+        assert done.returncode == 0, done.stderr
+        setup = json.loads((tmp_path / f"{threads}.json").read_text().splitlines()[0])
+        assert (setup["run_options"]["threads"], setup["sys_info"]["threads"]) == (threads, threads)
+
+
+def test_a_device_without_a_value_is_that_of_the_run(tmp_path):
+    device = {"args": [{"type": "genericlist", "value": [number(2)]}], "kwargs": {"device": {"type": "device"}}}
+    assert run({"torch.zeros": operator(device)})[1]["passed"] == 1
+
+
+def test_torch_says_nothing_of_itself_before_the_output(tmp_path):
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("raise ModuleNotFoundError('none here', name='numpy')\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmate.ops", "-c", str(CONFIGS / "simple_add.json"), "-p", "--et"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("torch.add|0|0|0: forward discrete: ")
 
 
 def test_the_draw_is_recorded_and_the_seed_repeats_it():
@@ -353,6 +442,50 @@ def test_the_library_runs_one_operator_on_the_fly():
     args, kwargs = op_config.input_data_generator().get_data(made, "cpu")
     metric = OpExecutor("torch.mm", op_config.op, get_benchmark_options()).run(args, kwargs, "0|0|0")
     assert list(metric["forward"]) == ["warmup.time", "warmup.gpu.memory", "measure.time", "measure.gpu.memory"]
+
+
+PROGRAM = """
+import torch
+from ...lib import __version__, pytorch as modules
+from ...lib.config import make_op_config
+from ...lib.init_helper import get_logger, load_modules
+from ...lib.iterator import ConfigIterator, register_config_iterator
+from ...lib.pytorch.config_util import (
+    ExecutionPass, OpExecutionMode, create_bench_config, create_op_args, create_type, get_benchmark_options, init_pytorch,
+)
+from ...lib.pytorch.op_executor import OpExecutor
+from ...workloads import pytorch as operators
+
+load_modules(modules)
+load_modules(operators)
+left = create_type("tensor")
+left["shape"] = [8, 4]
+info = create_bench_config("torch.mm")["torch.mm"]
+info["config"][0]["input"].append(create_op_args([left, {**left, "shape": [4, 8]}], {}))
+options = get_benchmark_options()
+init_pytorch(options)
+options["pass_type"] = ExecutionPass.BACKWARD
+options["op_exec_mode"] = OpExecutionMode.CONTINUOUS
+made = make_op_config("torch.mm", info, options["device"])
+args, kwargs = made.input_data_generator().get_data(info["config"][0]["input"][0], options["device"])
+found = OpExecutor("torch.mm", made.op, options).run(args, kwargs, "0:0:0")
+print(torch.get_num_threads(), {name: sorted(lists) for name, lists in found.items()})
+"""
+
+
+def test_a_program_of_the_originals_library_runs_with_the_aliases(tmp_path):
+    folder = tmp_path / "param_bench" / "train" / "compute" / "python" / "examples" / "pytorch"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text(PROGRAM)
+    path = [command(tmp_path, "alias").stdout.strip(), str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-m", "param_bench.train.compute.python.examples.pytorch.one"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lists = ["measure.gpu.memory", "measure.time", "warmup.gpu.memory", "warmup.time"]
+    assert done.stdout == f"1 { ({'forward': lists, 'backward': lists}) }\n"
+    assert done.stderr == ""
 
 
 def test_rows_of_embedding_tables_follow_alpha():

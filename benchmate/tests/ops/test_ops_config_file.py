@@ -93,11 +93,33 @@ def test_no_build_an_empty_build_and_several_are_different_things():
         ({"torch.mm": operator({"args": {}})}, "args: expected a list, got an object"),
         ({"torch.mm": operator([{"type": "tuple", "value": [3]}])}, r"value\[0\]: expected an object with 'type'"),
         ({"torch.mm": operator([tensor(2, __copy__=[{"shape": 3}])], ranged=True)}, "__copy__: expected"),
+        ({"torch.mm": operator([tensor(2, __copy__=3)], ranged=True)}, "__copy__: expected a list, got a number"),
+        ({"torch.mm": operator([tensor(2, __range__=[["shape"]])], ranged=True)}, "expected a list, because __range__"),
+        (
+            {"torch.mm": operator([tensor(-1, -1, __copy__=[{"shape": [0, [0, 1]]}])], ranged=True)},
+            r"shape\[1\]: expected a size, got -1",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(config, words):
     with pytest.raises(OpsError, match=words):
         parse_operators(config)
+
+
+def test_a_number_of_another_kind_is_passed_on_with_a_warning(caplog):
+    config = {"torch.mul": operator([number(2.5), number([1, 0.5], __list__=["value"])], ranged=True)}
+    with caplog.at_level("WARNING", logger="benchmate.ops"):
+        [spec] = parse_operators(config)
+    assert [[one["value"] for one in found.input["args"]] for found in iterate_inputs(spec, "cpu")] == [
+        [2.5, 1],
+        [2.5, 0.5],
+    ]
+    where = "configuration: torch.mul.config[0].input[0].args"
+    end = "which is passed on as it is"
+    assert caplog.messages == [
+        f"{where}[0].value: expected a whole number, got 2.5, {end}",
+        f"{where}[1].value: expected a whole number, got 0.5, {end}",
+    ]
 
 
 def test_text_that_is_no_json_has_line_and_column():

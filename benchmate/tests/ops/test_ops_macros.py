@@ -32,6 +32,8 @@ def test_a_range_holds_both_ends():
     assert list(full_range(1, 6, 2)) == [1, 3, 5]
     assert list(full_range(4, 0, -2)) == [4, 2, 0]
     assert len(list(full_range(0.1, 0.5, 0.1))) == 5
+    again = full_range(1, 2)
+    assert [list(one) for one in ListProduct([again, again])] == [[1, 1], [1, 2], [2, 1], [2, 2]]
     with pytest.raises(ValueError, match="other than 0"):
         list(full_range(1, 2, 0))
 
@@ -102,6 +104,13 @@ def test_a_copy_takes_an_element_of_another_argument_after_expansion():
     second["__copy__"] = [{"shape": [0, [0, 9]]}]
     with pytest.raises(OpsError, match=r"args\[1\].__copy__"):
         list(expand_spec(args, {}))
+
+
+def test_a_size_that_a_copy_fills_in_may_be_a_placeholder():
+    first = tensor(-1, 64, 128, __copy__=[{"shape": [0, [1, 2]]}])
+    last = tensor(2, -1, __copy__=[{"shape": [-1, [1, 0]]}])
+    [found] = walked({"torch.cat": operator([first, tensor(8, 16, 32), last], ranged=True)})
+    assert [one["shape"] for one in found.input["args"]] == [[32, 64, 128], [8, 16, 32], [2, 8]]
 
 
 def test_ids_are_config_build_input_and_do_not_accumulate():

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import tarfile
+import time
 
 import pytest
 from configurations import command
@@ -31,11 +32,19 @@ from traces import (
 
 from benchmate.ops.base import OpsError
 from benchmate.ops.config_file import iterate_inputs, parse_operators
-from benchmate.ops.traces import cli, replay_report
+from benchmate.ops.traces import cli, progress, replay_report
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import Slot, build_plan, select_calls
 from benchmate.ops.traces.record import Recorder, TraceRecording, rank_path
-from benchmate.ops.traces.schema import SCHEMAS, DeviceRef, OpaqueValue, TensorRef, read_trace, split_types
+from benchmate.ops.traces.schema import (
+    SCHEMAS,
+    DeviceRef,
+    OpaqueValue,
+    TensorRef,
+    parse_trace,
+    read_trace,
+    split_types,
+)
 from benchmate.ops.traces.summary import predict_step, summarise_trace, to_configuration
 
 ALL = ["1.0.1", *(f"{version}-chakra.0.0.4" for version in SCHEMAS if version != "1.0.1")]
@@ -331,6 +340,59 @@ def test_each_rank_has_its_file():
         "t.rank-1.json", "t.rank-1.json.gz", "t1.json", "t.rank-1",
     ]  # fmt: skip
     assert str(rank_path("t.json", 0, 1)) == "t.json"
+
+
+def test_a_configuration_holds_no_device_that_the_run_cannot_choose():
+    def made(recorded_on, device, given=None):
+        empty = node(5, "aten::empty", [listed(number(6)), number(4), NONE, (device, "Device", [], []), NONE, NONE],
+                     [tensor(4, 5, 6)], schema=EMPTY)  # fmt: skip
+        text = json.dumps(content([*small(), empty])).replace('4, "cpu"]', f'4, "{recorded_on}"]')
+        found = to_configuration(parse_trace(json.loads(text)), given)[0]
+        return found["aten::empty"]["config"][0]["input"][0]["args"][3]
+
+    assert made("cuda:0", "cuda:0") == made("cpu", "cpu") == {"type": "device"}
+    assert made("cuda:0", "cuda:0", "xpu:1") == {"type": "device", "value": "xpu:1"}
+    # What went to the host from an accelerator stays there: every machine has one.
+    assert made("cuda:0", "cpu") == {"type": "device", "value": "cpu"}
+
+
+def test_kernels_without_a_schema_are_counted_as_not_carried_out(tmp_path, capsys):
+    out = tensor(40, 41, 6, 4)
+    region = node(50, "Torch-Compiled Region: 0/0", [], [])
+    silent = node(60, "CompiledFunctionBackward", [out], [])
+    path = file(
+        tmp_path,
+        *small(),
+        node(42, "triton_poi_fused_cos_0", [tensor(2, 3, 4), out, number(24)], [], kernel_backend="triton"),
+        region,
+        node(51, "graph_0_cpp_fused_add_1", [], [], parent=50),
+        silent,
+        node(61, "aten::relu", [out], [tensor(62, 63, 6, 4)], schema=RELU, parent=60),
+    )
+    found = summarise_trace(read_trace(str(path)))
+    why = "a compiled kernel whose code is not in the trace"
+    whole = "compiled: what it ran besides operators is not in the trace"
+    assert (found["operators"], found["calls"], found["skipped"]) == (10, 5, {why: 2, whole: 1})
+    assert cli.main(["to-config", str(path), "-o", str(tmp_path / "c.json")]) == 0
+    assert f"left out: 2 x {why}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_a_line_that_changes_on_a_terminal_and_lines_in_a_log(is_terminal, monkeypatch):
+    monkeypatch.setattr(progress, "TERMINAL_S" if is_terminal else "LOG_S", 0.001)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    with progress.Progress(stream, "replay") as shown:
+        for step in ("timed step 1 of 2", "timed step 2 of 2"):
+            shown.say(step)
+            deadline = time.monotonic() + 60
+            while f"replay: {step} (" not in stream.getvalue():
+                assert time.monotonic() < deadline, stream.getvalue()
+                time.sleep(0.001)
+    written = stream.getvalue()
+    # The report begins in an empty line.
+    assert written.endswith("\r\x1b[K" if is_terminal else " s)\n")
+    assert ("\n" in written, "\r" in written) == (not is_terminal, is_terminal)
 
 
 def test_a_recorder_counts_the_steps_of_one_optimizer():

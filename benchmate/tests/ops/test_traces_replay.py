@@ -162,6 +162,25 @@ def test_an_operator_that_fails_alone_is_told_and_the_exit_code_is_1(tmp_path, c
     assert why.startswith("aten::add: RuntimeError: The size of tensor a (4)")
 
 
+def test_a_replay_without_a_kernel_says_so_at_its_end(tmp_path, capsys):
+    kernel = node(40, "triton_poi_fused_0", [tensor(2, 3, 4), number(4)], [], kernel_backend="triton")
+    assert cli.main(["replay", str(file(tmp_path, *small(), kernel)), "-i", "1"]) == 0
+    page = capsys.readouterr()
+    assert "4 executed, 1 skipped, 0 failed" in page.out
+    assert "7 of 8 recorded operators" in page.out
+    assert "skipped     1 x triton_poi_fused_0: a compiled kernel whose code is not in the trace" in page.out
+    assert page.err.splitlines()[-1] == "not carried out: 1 of 5; the time of a step is without them"
+
+
+def test_a_long_replay_says_what_it_does(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("benchmate.ops.traces.progress.LOG_S", 0.0)
+    assert cli.main(["replay", str(file(tmp_path, *small())), "-i", "50", "--json"]) == 0
+    page = capsys.readouterr()
+    assert json.loads(page.out)["step"]["samples"] == 50
+    assert page.err.splitlines()
+    assert all(line.startswith("replay: ") for line in page.err.splitlines())
+
+
 def test_collectives_without_their_ranks_are_skipped_with_the_way_out():
     schema = (
         "c10d::barrier(Tensor tensor, __torch__.torch.classes.c10d.ProcessGroup process_group, int[] device_ids) -> ()"
@@ -183,6 +202,26 @@ def test_a_converted_configuration_runs_whole(tmp_path):
     counts = Benchmark(BenchmarkConfig(as_options({"iteration": 1, "warmup": 0})).load(made)).run()
     assert (counts["failed"], counts["skipped"]) == (0, 0)
     assert counts["passed"] > 30
+
+
+def test_what_this_machine_cannot_run_is_in_no_configuration(tmp_path, capsys):
+    lookup = node(40, "fbgemm::lookup", [tensor(2, 3, 4)], [tensor(41, 42, 4)],
+                  schema="fbgemm::lookup(Tensor self) -> Tensor")  # fmt: skip
+    inner = node(43, "aten::relu", [tensor(2, 3, 4)], [tensor(41, 42, 4)], schema=RELU, parent=40)
+    other = node(
+        50, "custom::gone", [tensor(2, 3, 4)], [tensor(51, 52, 4)], schema="custom::gone(Tensor self) -> Tensor"
+    )
+    bare = node(
+        60, "fbgemm::lookup", [tensor(2, 3, 4)], [tensor(61, 62, 4)], schema="fbgemm::lookup(Tensor self) -> Tensor"
+    )
+    path = str(file(tmp_path, *small(), lookup, inner, other, bare))
+    assert cli.main(["to-config", path, "-o", str(tmp_path / "c.json")]) == 0
+    assert set(json.loads((tmp_path / "c.json").read_text())) == {
+        "aten::embedding", "aten::linear", "aten::add", "aten::relu",
+    }  # fmt: skip
+    said = capsys.readouterr().err
+    assert "left out: 1 x fbgemm_gpu cannot be imported: ModuleNotFoundError" in said
+    assert "has no custom::gone.default" in said
 
 
 def test_a_step_of_an_optimizer_is_recorded_from_outside(tmp_path):

@@ -269,7 +269,10 @@ def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
             raise RecordError(f"{where}: expected[{index}]: has no median, spread or places; create the baseline again")
         expected.append({**entry, "places": values})
     lists = {name: value[name] for name in ("runs", "suspects") if isinstance(value.get(name), list)}
-    return from_json_value(Baseline, {**lists, "expected": expected})
+    try:
+        return from_json_value(Baseline, {**lists, "expected": expected})
+    except (KeyError, ValueError) as error:
+        raise RecordError(f"{where}: is no baseline: {error}; create it again") from None
 
 
 def _not_comparable(sample: Sample, expected: Expected | None) -> str:

@@ -302,6 +302,8 @@ def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
         measured = result.measured
         if result.outcome == "passed" and measured.task and measured.throughput is None:
             texts["no observation after warm-up: there is no rate"] = None
+        if result.outcome == "passed":  # else it is why it failed
+            texts.update({one_line(log.problem): None for log in measured.logs if log.problem})
         for verdict in measured.verdicts:
             if verdict.verdict != "pass":
                 texts[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None

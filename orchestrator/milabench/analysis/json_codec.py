@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from milabench.events.values import as_mapping, finite_number, strict
+from milabench.events.values import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
 __all__ = ["JsonKey", "finite_number", "from_json_value", "strict", "to_json_value"]
@@ -67,7 +67,7 @@ def _keys(kind: Any) -> tuple[tuple[str, JsonKey], ...]:
 
 def from_json_value(kind: type[T], value: Any) -> T:
     """Return the dataclass that this JSON describes. Raises KeyError, TypeError or ValueError when it is not."""
-    encoded, values = as_mapping(value), dict[str, Any]()
+    encoded, values = _mapping(value), dict[str, Any]()
     for attribute, name, fallback, read in _readers(cast("Any", kind)):
         if name in encoded:
             values[attribute] = read(encoded[name])
@@ -115,27 +115,19 @@ def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
         return lambda value: _one_of(parts, value, fallback)
     if origin is tuple:
         item = _reader(parts[0])
-        if parts[-1] is Ellipsis:
-            return lambda value: tuple(map(item, value))
-        return lambda value: tuple(map(item, _of_length(value, len(parts))))
+        length = None if parts[-1] is Ellipsis else len(parts)
+        return lambda value: tuple(map(item, _list(value, length)))
     if origin is not None and issubclass(origin, Mapping):
         item = _reader(parts[1])
-        if parts[1] is Any:
-            return as_mapping
-        return lambda value: {str(name): item(own) for name, own in as_mapping(value).items()}
+        return lambda value: {name: item(own) for name, own in _mapping(value).items()}
     if dataclasses.is_dataclass(hint):
         return lambda value: from_json_value(hint, value)  # type: ignore[arg-type]
-    return hint if hint in (str, int, float, bool) else lambda value: value
+    return _SCALAR_READERS.get(hint, lambda value: value)
 
 
 def _optional_reader(inner: Any) -> Callable[[Any], Any]:
-    if inner is float:
-        return finite_number
     if get_origin(inner) is Literal:
         return lambda value: _one_of(get_args(inner), value, None)
-    if get_origin(inner) is tuple:
-        read, length = _reader(inner), len(get_args(inner))
-        return lambda value: read(value) if isinstance(value, list | tuple) and len(value) == length else None
     read = _reader(inner)
     return lambda value: None if value is None else read(value)
 
@@ -148,7 +140,37 @@ def _one_of(words: tuple[Any, ...], value: Any, fallback: Any) -> Any:
     return fallback
 
 
-def _of_length(value: Any, length: int) -> Any:
-    if len(value) != length:
-        raise ValueError(f"expected {length} values, got {value!r}")
+def _list(value: Any, length: int | None) -> list[Any]:
+    if not isinstance(value, list) or length not in (None, len(value)):
+        raise ValueError(f"expected a list{'' if length is None else f' of {length}'}, got {value!r}")
     return value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected a mapping, got {value!r}")  # noqa: TRY004  as of every other wrong value
+    return value
+
+
+def _number(value: Any) -> float:
+    number = finite_number(value)
+    if number is None:
+        raise ValueError(f"expected a number, got {value!r}")
+    return number
+
+
+def _exactly(kind: type) -> Callable[[Any], Any]:
+    """Return the function that reads a value of just this type: a bool is no int."""
+
+    def read(value: Any) -> Any:
+        if type(value) is not kind or (isinstance(value, int) and abs(value) >= 2**63):
+            raise ValueError(f"expected {kind.__name__}, got {value!r}")
+        return value
+
+    return read
+
+
+_SCALAR_READERS: Mapping[Any, Callable[[Any], Any]] = {
+    float: _number,
+    **{kind: _exactly(kind) for kind in (str, int, bool)},
+}

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import re
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
+from milabench.analysis.search_limits import CHARACTER_S, LINE_S, LOG_S, SearchTooLong, search_watch
 from milabench.events.values import LARGEST, SMALLEST
 
 Direction = Literal["higher", "lower", "none"]
@@ -24,6 +26,7 @@ _NUMBER = re.compile(rf"[-+]?(?:{_UNSIGNED}|(?<![A-Za-z_])(?:nan|inf(?:inity)?)(
 _WHOLE = re.compile(_UNSIGNED)
 _PLAIN = re.compile(r"\d+(?:\.\d*)?")
 _HELD_CHARACTERS = 1 << 16  # a line without an end is searched once it has so many
+_LONGEST = 1 << 20  # characters that are searched at once; a longer line, which our agent never writes, is cut
 _SEPARATORS = str.maketrans("", "", "_,")
 _EXACT_DIGITS = 1200  # enough for a sum of any floats, from the largest's first digit to the smallest's last
 
@@ -45,16 +48,20 @@ class LogMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSeries:
-    """All numbers found for a metric, in order; `unread` matches held no number, or several."""
+    """All numbers found for a metric, in order; `unread` matches held no number, or several.
+
+    `failure` says why the search was given up; empty when it was not.
+    """
 
     metric: LogMetric
     values: Sequence[float]
     unread: int = 0
+    failure: str = ""
 
     @property
     def value(self) -> float | None:
         """The one number; None where nothing was found, or what was found makes no finite number."""
-        if not self.values and self.metric.reduce != "count":
+        if self.failure or (not self.values and self.metric.reduce != "count"):
             return None
         reduced = REDUCTIONS[self.metric.reduce](self.values) * self.metric.scale
         return reduced if math.isfinite(reduced) else None
@@ -73,6 +80,8 @@ class LogSeries:
     def problem(self) -> str:
         """What is wrong with it, in a line; empty when nothing is."""
         name, pattern = self.metric.name, self.metric.pattern.pattern
+        if self.failure:
+            return f"metric {name}: {pattern!r} {self.failure}"
         if not self.values and self.unread:
             return f"metric {name}: {pattern!r} matched, but around no single number; put a group around the number"
         if self.value is None and not self.values:
@@ -131,13 +140,25 @@ class LogFold:
 
     A line that comes in pieces, because it was written in pieces, is put together again; of the updates of a progress bar
     that overwrite each other the last one counts.
+
+    A pattern that takes too long (see `search_limits`) is given up, and the others go on. Only in the main thread; `log_fold`
+    is for any.
     """
 
     def __init__(self, metrics: Iterable[LogMetric]) -> None:
         self._metrics = tuple(metrics)
+        self._sought = tuple(enumerate(self._metrics))
         self._held: dict[str | None, str] = {}
+        self._ended: defaultdict[str | None, int] = defaultdict(int)  # lines, by pipe
         self._values: list[array[float]] = [array("d") for _ in self._metrics]
         self._unread = [0] * len(self._metrics)
+        self._failures = [""] * len(self._metrics)
+        self._watch = search_watch()
+        self._characters = 0
+        self._at = 0  # the metric that is looked for
+        self._used_s = [0.0] * len(self._metrics)
+        self._last_tick = 0, 0
+        self._line_s = 0.0
 
     def observe(self, text: str, pipe: str | None = None) -> None:
         """Take what came from a pipe: a line, or a piece of one when it does not end."""
@@ -145,27 +166,72 @@ class LogFold:
         # After a carriage return the next piece overwrites what was held, as on a terminal.
         if held and not held.endswith("\r"):
             text = held + text
-        if text.endswith("\n") or len(text) > _HELD_CHARACTERS:
-            self._look(text)
+        if text.endswith("\n"):
+            self._look(text, pipe)
+            self._ended[pipe] += 1
+        elif len(text) > _HELD_CHARACTERS:
+            self._look(text, pipe)
         else:
             self._held[pipe] = text
 
-    def _look(self, line: str) -> None:
+    def _look(self, line: str, pipe: str | None) -> None:
         """Look for every metric in a line; each may be in it several times."""
-        for index, metric in enumerate(self._metrics):
-            for match in metric.pattern.finditer(line):
-                value = _matched(match)
-                if value is None:
-                    self._unread[index] += 1
-                else:
-                    self._values[index].append(math.copysign(math.inf, value) if abs(value) > LARGEST else value)
+        if len(line) > _LONGEST:
+            for begin in range(0, len(line), _LONGEST):
+                self._look(line[begin : begin + _LONGEST], pipe)
+            return
+        self._characters += len(line)
+        watch = self._watch
+        if not watch.is_ticking:
+            watch.start()
+        sought = iter(self._sought)
+        while True:  # again when a metric is given up, for the others
+            try:
+                watch.searching = self
+                for index, metric in sought:
+                    self._at = index
+                    for match in metric.pattern.finditer(line):
+                        value = _matched(match)
+                        if value is None:
+                            self._unread[index] += 1
+                        else:
+                            self._values[index].append(
+                                math.copysign(math.inf, value) if abs(value) > LARGEST else value
+                            )
+                watch.searching = None  # here, where what a tick raises is still caught
+                break
+            except SearchTooLong as limit:
+                self._give_up(str(limit), pipe)
+            finally:
+                watch.searching = None
+
+    def _give_up(self, limit: str, pipe: str | None) -> None:
+        """Search no more for the metric that was looked for."""
+        self._sought = tuple(sought for sought in self._sought if sought[0] != self._at)
+        where = f"line {self._ended[pipe] + 1}" + (f" of {pipe}" if pipe else "")
+        self._failures[self._at] = f"took {limit} {where}; write it without a repeat within or next to another one"
+
+    def on_tick(self, used_s: float) -> None:
+        """Take the CPU time of the search into account. Raises SearchTooLong."""
+        index, last, self._last_tick = self._at, self._last_tick, (self._at, self._characters)
+        self._used_s[index] += used_s
+        self._line_s = self._line_s + used_s if last == self._last_tick else 0.0
+        if self._line_s >= LINE_S:
+            raise SearchTooLong(f"more than {LINE_S:g} s on")
+        limit_s = LOG_S + CHARACTER_S * self._characters
+        if self._used_s[index] > limit_s:
+            raise SearchTooLong(f"more than {limit_s:.1f} s on the lines up to")
 
     def series(self) -> tuple[LogSeries, ...]:
         """Return what was found, a series for each metric, in their order; a last line without an end counts from now on."""
         while self._held:
-            self._look(self._held.popitem()[1])
-        columns = zip(self._metrics, self._values, self._unread, strict=True)
-        return tuple(LogSeries(metric=metric, values=values, unread=unread) for metric, values, unread in columns)
+            pipe, text = self._held.popitem()
+            self._look(text, pipe)
+        columns = zip(self._metrics, self._values, self._unread, self._failures, strict=True)
+        return tuple(
+            LogSeries(metric=metric, values=values, unread=unread, failure=failure)
+            for metric, values, unread, failure in columns
+        )
 
 
 def number_in(text: str) -> float | None:
@@ -213,7 +279,7 @@ def _metric(name: str, about: Mapping[str, Any]) -> LogMetric | None:
     direction, reduce, scale = about.get("direction"), str(about.get("reduce") or "last"), about.get("scale", 1.0)
     try:
         pattern = re.compile(str(about.get("pattern", "")))
-    except re.error:
+    except (re.error, RecursionError, OverflowError):
         return None
     if reduce not in REDUCTIONS or not isinstance(scale, int | float):
         return None

@@ -71,6 +71,8 @@ def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResul
     why_not = next(filter(None, map(_why_not, benches)), "")
     if len({(bench.units, bench.direction) for bench in benches}) > 1:
         why_not = why_not or "has other units in other sessions: " + ", ".join(bench.units for bench in benches)
+    if not sessions:
+        why_not = why_not or "no launch has a number of each of its instances"
     side = SystemResult(
         system=system,
         outcome=min((bench.outcome for bench in benches), key=_WORST_FIRST.index),

@@ -35,16 +35,20 @@ class Stall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """Long steps at regular places: `first` and `last` of them, the steps of a `period`, the share of the time of the longest."""
+    """Long steps at regular places: where each begins, and the shares of the time of the longest and of all of them."""
 
-    first: int
-    last: int
-    period: float
+    starts: tuple[int, ...]
     share: float
+    share_of_all: float
+
+    @property
+    def period(self) -> float:
+        """Steps from one to the next, on average."""
+        return (self.starts[-1] - self.starts[0]) / (len(self.starts) - 1)
 
     def whole_periods(self) -> tuple[int, int] | None:
         """Return the steps from the first to the last, whole periods; None where a part of one changes nothing."""
-        return (self.first, self.last) if self.share > MOST_UNCERTAIN else None
+        return (self.starts[0], self.starts[-1]) if self.share > MOST_UNCERTAIN else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +117,9 @@ def _regular(events: Sequence[Stall]) -> Sequence[Stall]:
 
 
 def _rhythm(regular: Sequence[Stall], total: float) -> Rhythm:
-    first, last = regular[0].start, regular[-1].start
+    excess = [event.excess for event in regular]
     return Rhythm(
-        first=first,
-        last=last,
-        period=(last - first) / (len(regular) - 1),
-        share=max(event.excess for event in regular) / total,
+        starts=tuple(event.start for event in regular),
+        share=max(excess) / total,
+        share_of_all=math.fsum(excess) / total,
     )

@@ -17,6 +17,7 @@ from operator import mul, sub
 
 from milabench.analysis.intervals import normal_quantile, t_tail
 from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
+from milabench.analysis.stalls import stalls
 
 # Nobody acts on a change or a drift below this; docs/explanation/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01
@@ -29,6 +30,8 @@ _DRIFT_BLOCKS = 200
 _SEGMENT_BLOCKS = 120  # every segment of them is tried
 _LEAST = 10  # values, below which nothing is tested
 _EDGE = 0.05  # of the series on both sides, where a change cannot be distinguished from an outlier
+_RHYTHM_COUNTS = 0.05  # of the time, in regular long steps
+_LEAST_PERIODS = 20  # fewer are too few to be tested as one value each
 _OUTLIER = 7.5  # median absolute deviations
 # What a fit with its own levels takes from the correlation of the residuals at n values: (n r + a) / (n - b) gives it back.
 # By simulation of AR(1) with 0 to 0.95, 60 to 600 values: tests/perf/verdicts.py.
@@ -67,20 +70,34 @@ def steadiness(durations: Sequence[float]) -> Steadiness:
     as it gets hot begins fast.
     """
     n = len(durations)
-    blocks, size = _blocks(durations, _BLOCKS)
+    blocks, starts = _units(durations)
     settled, p_slower = _warm_up(blocks)
     rest = blocks[settled:]
     slope, p_drift = drift(rest)
-    own = durations[settled * size :]
+    settled_at = starts[settled] if settled else 0
+    own = durations[settled_at:]
     correlation = lag1(own) or 0.0
     return Steadiness(
         n=n,
-        settled_at=settled * size,
+        settled_at=settled_at,
         drift=slope,
         lag1=correlation,
         n_effective=min(len(own), effective_n(len(own), max(correlation, 0.0))) if len(own) else 0.0,
         p=min(1.0, 2 * min(p_slower, segment_p(rest), p_drift)),
     )
+
+
+def _units(durations: Sequence[float]) -> tuple[Sequence[float], Sequence[int]]:
+    """Return (what is tested, the index at which each of it begins): durations, means of neighbours, or of whole periods.
+
+    Where regular long steps hold a good part of the time, as at the end of each epoch, the steps between them say little.
+    """
+    rhythm = stalls(durations).rhythm
+    if rhythm is not None and rhythm.share_of_all > _RHYTHM_COUNTS and len(rhythm.starts) > _LEAST_PERIODS:
+        bounds = pairwise(rhythm.starts)
+        return [math.fsum(durations[start:stop]) / (stop - start) for start, stop in bounds], rhythm.starts
+    blocks, size = _blocks(durations, _BLOCKS)
+    return blocks, range(0, len(durations), size)
 
 
 def _warm_up(blocks: Sequence[float]) -> tuple[int, float]:

@@ -156,7 +156,8 @@ def step_result(
     step_checks = checks(planned.id)
     recorder = None if course is None else course(planned.id)
     observers = step_checks if recorder is None else (*step_checks, recorder)
-    measured = measure(planned.id, tee(run.batches(planned.id, number), observers))
+    entry = None if attempt_that_counts is None else attempt_that_counts.entry
+    measured = measure(planned.id, tee(_records(run, planned.id, number, entry), observers))
     if recorder is not None:
         recorder.end(measured)
     # Only the totals are needed from here on; a run may hold millions of observations.
@@ -164,7 +165,6 @@ def step_result(
     # milabench 1.3 wrote no plan: what a step was is only known from its own records.
     if not run.manifest:
         planned = _with_config(planned, measured.config)
-    entry = None if attempt_that_counts is None else attempt_that_counts.entry
     outcome, why, detail, reasons = _ending(run, entry, measured)
     # The agent says so; agents of earlier versions did not.
     if outcome == "passed" and measured.unusable and measured.throughput is None:
@@ -185,6 +185,14 @@ def step_result(
         attempt=number,
         others=tuple(_try(run, attempt) for attempt in attempts if attempt.number != number),
     )
+
+
+def _records(run: Run, step: str, number: int, entry: Mapping[str, Any] | None) -> Iterable[StepEvent]:
+    """Return the events of an attempt; of one that was cancelled without its output, which nobody waits to have searched."""
+    events = run.batches(step, number)
+    if entry is None or entry.get("outcome") != "cancelled":
+        return events
+    return (event for event in events if not isinstance(event, Line))
 
 
 def _try(run: Run, attempt: Attempt) -> SupersededAttempt:

@@ -12,6 +12,8 @@ from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
+from milabench.events.shapes import RATE, require_shape
+from milabench.events.shapes import SUMMARY as SHAPE
 from milabench.events.values import as_mapping
 
 
@@ -20,29 +22,29 @@ def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | No
 
     `manifest` is that of its run, from which the pairs of an A/B run are found again.
     """
-    if value.get("schema") != SCHEMA or not isinstance(value.get("benchmarks"), list):
+    if value.get("schema") != SCHEMA:
         raise RecordError(
             f"is no summary or report of a run: schema {value.get('schema')!r}, and this version reads {SCHEMA}"
         )
     try:
+        require_shape(value, SHAPE)
         summary = from_json_value(Summary, value)
-        pairs = zip(summary.benchmarks, value["benchmarks"], strict=True)
-        benches = tuple(_with_processes(bench, encoded) for bench, encoded in pairs)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise RecordError(f"is no summary or report of a run: {type(error).__name__}: {error}") from None
+        benches = tuple(map(_with_processes, summary.benchmarks))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise RecordError(f"is no summary or report of a run: {error}") from None
     return replace(summary, benchmarks=benches, ab=ab_of(manifest or {}, benches))
 
 
-def _with_processes(bench: BenchSummary, encoded: Mapping[str, Any]) -> BenchSummary:
-    """Return the benchmark with its processes, which are written as its `rate` metrics."""
+def _with_processes(bench: BenchSummary) -> BenchSummary:
+    """Return the benchmark with its processes, which are written as its `rate` metrics, and with what follows from them."""
     rates = (metric for metric in bench.metrics if metric.get("metric") == "rate" and "repeat" in metric)
     processes = tuple(map(_process_from_json, rates))
+    alike = (process for process in processes if process.throughput.units == processes[0].throughput.units)
     return replace(
         bench,
         processes=processes,
-        # Earlier versions did not write these two.
-        instances=bench.instances if "instances" in encoded else len({process.slot for process in processes}),
-        replicates=bench.replicates if "replicates" in encoded else len({process.repeat for process in processes}),
+        instances=len({process.slot for process in processes}),
+        replicates=len({process.repeat for process in alike}),
     )
 
 
@@ -83,6 +85,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
 
 
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
+    require_shape(rate, RATE)
     throughput, window = from_json_value(Throughput, rate), as_mapping(rate.get("window"))
     if window:
         steady = Steadiness(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError
 
 MAX_ENTRIES = 200_000
@@ -43,9 +45,10 @@ def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     if path.exists() and not path.is_file():
         raise RecordError(f"{path}: not a regular file; a bundle is one, choose another name")
     path = path.resolve()
-    draft = path.with_name(f"{path.name}.new")
+    # A name of its own: the same runs may be packed twice at once.
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.new")
     try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        with zipfile.ZipFile(draft, "x", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
             yield archive
         draft.replace(path)
     except OSError as error:
@@ -75,6 +78,7 @@ def open_checked(path: Path) -> zipfile.ZipFile:
     Raises RecordError when it is none, or would write outside of where it is unpacked, or is a bomb.
     """
     try:
+        open_regular(path).close()
         archive = zipfile.ZipFile(path)
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file") from None
@@ -183,7 +187,7 @@ def _pieces(content: bytes | Path) -> Iterator[bytes]:
     if isinstance(content, bytes):
         yield content
         return
-    with content.open("rb") as file:
+    with open_regular(content) as file:
         yield from iter(lambda: file.read(_CHUNK), b"")
 
 

@@ -15,6 +15,8 @@ from milabench.events.values import finite_number
 MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
 # Of two readings and what is interpolated from them, chance decides.
 LEAST_READINGS = 3
+LONGEST_UNREAD_S = 5.0
+"""A longer window without a reading had no monitor beside it: nothing is known of the host."""
 # Counters of a `process` record and of `host` in it, in seconds but for the last.
 _OF_PROCESS = ("cpu_s", "run_delay_s")
 _OF_HOST = ("busy_s", "ours_s", "steal_s", "swap_bytes")
@@ -33,7 +35,7 @@ class ContendedCheck(Check):
     doc = (
         "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
         "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged; readings that end within it: `sensor-lost`"
+        "judged; none in more than 5 s, or readings that end within it: `sensor-lost`"
     )
     severities = ("warn",)
     reason = "contended"
@@ -69,8 +71,10 @@ class ContendedCheck(Check):
         # Without a window the number is of the whole step.
         window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
-        count = sum(start <= time <= stop for time in self._time)
-        if count < LEAST_READINGS or not self._processors:
+        count = sum(start <= time <= stop for time in self._time) if self._processors else 0
+        if not count and stop - start > LONGEST_UNREAD_S:
+            return self.warning("nobody read the processors", {"readings": 0})
+        if count < LEAST_READINGS:
             return self.passed({"readings": count})
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]

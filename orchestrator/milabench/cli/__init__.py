@@ -7,24 +7,44 @@ import contextlib
 import gc
 import os
 import sys
-from typing import Any, NoReturn, TextIO, cast
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
 from milabench.errors import INTERRUPTED, NOT_WRITTEN, MilabenchError
 from milabench.execute.interrupts import InterruptRequested, Interrupts
+from milabench.redaction import learn, mask, mask_bytes, secrets_within, values_in, values_in_environment
+from milabench.shown import visible
 
 COLLECT_AFTER = 50_000  # objects; Python's own 700 is for programs that make more garbage than they keep
 
 
-class UnbreakableStream:
+class MaskedStream:
+    """Standard output without secrets, whoever writes to it."""
+
+    def __init__(self, stream: TextIO | BinaryIO) -> None:
+        self._stream: Any = stream
+
+    def write(self, text: str | bytes) -> int:
+        """Write with known secrets masked."""
+        self._stream.write(mask(text) if isinstance(text, str) else mask_bytes(text))
+        return len(text)
+
+    @property
+    def buffer(self) -> MaskedStream:
+        """What takes bytes."""
+        return MaskedStream(self._stream.buffer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class UnbreakableStream(MaskedStream):
     """Standard error that may fail: a closed pipe or a full disk behind it does not end a command."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
+    def write(self, text: str | bytes) -> int:
         """Write, or drop what cannot be written."""
         with contextlib.suppress(OSError, ValueError):
-            self._stream.write(text)
+            super().write(text)
         return len(text)
 
     def flush(self) -> None:
@@ -32,8 +52,25 @@ class UnbreakableStream:
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
+
+class VisibleStream:
+    """A standard stream on which foreign text does nothing to a terminal; `unfiltered` is the stream itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unfiltered = stream
+
+    def write(self, text: str) -> int:
+        """Write the text with a sign for what is not to be read, and for what the stream's encoding lacks."""
+        text = visible(text)
+        try:
+            self.unfiltered.write(text)
+        except UnicodeEncodeError:
+            encoding = self.unfiltered.encoding
+            self.unfiltered.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.unfiltered, name)
 
 
 def program() -> NoReturn:
@@ -70,6 +107,22 @@ def _reopen_closed_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  stays
 
 
+def _hide_arguments() -> None:
+    """Overwrite the secrets among our arguments where `ps` of other users reads them."""
+    if not secrets_within(sys.argv):
+        return
+    import ctypes  # takes milliseconds to import, for what is rarely there
+
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()
+        start, end = map(int, fields[45:47])
+        words = ctypes.string_at(start, end - start)
+        for value in secrets_within(sys.argv):
+            raw = os.fsencode(value)
+            words = words.replace(raw, b"*" * len(raw))
+        ctypes.memmove(start, words, len(words))
+
+
 def _output_error(error: Exception) -> str:
     """Return the error as a line: `output: no space left on device`."""
     what = error.strerror if isinstance(error, OSError) else None
@@ -79,6 +132,9 @@ def _output_error(error: Exception) -> str:
 def main() -> NoReturn:
     """Run the command line and end with its exit code (docs/reference/protocol.md, section 5)."""
     interrupts = Interrupts()
+    learn([*values_in_environment(os.environ), *values_in(sys.argv)])
+    _hide_arguments()
+    sys.stdout = cast(TextIO, MaskedStream(sys.stdout))
     sys.stderr = cast(TextIO, UnbreakableStream(sys.stderr))
     try:
         interrupts.take_over()
@@ -98,6 +154,12 @@ def run_command_line() -> int:
     """Return the exit code. Nothing is imported before this but what handles the signals."""
     # Imports make tens of thousands of objects that all stay; collecting garbage among them costs a tenth of the start.
     gc.set_threshold(COLLECT_AFTER)
+    out, err = (cast("TextIO", VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        return _exit_code_of_verb()
+
+
+def _exit_code_of_verb() -> int:
     import click
 
     from milabench.cli.verbs import PROGRAM, verbs
@@ -116,4 +178,7 @@ def run_command_line() -> int:
         return error.exit_code
     except click.Abort:
         raise InterruptRequested from None
+    except SystemExit:
+        # Only click raises it, when whoever reads our output has gone (`| head -1`), and with a 1, which is a failed step's.
+        return NOT_WRITTEN
     return code if isinstance(code, int) else 0

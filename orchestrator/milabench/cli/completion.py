@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from milabench.devices.regular_file import MIB, read_regular
 from milabench.errors import MilabenchError, UsageError
 from milabench.workflow.files import suite_file
 
@@ -92,7 +93,7 @@ def _texts(ctx: click.Context) -> Iterator[str]:
     while waiting and len(seen) < _MAX_FILES:
         path = waiting.pop()
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path, 64 * MIB).decode()
         except (OSError, ValueError):
             continue
         seen.add(path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.options import base_option, db_option, json_option
+from milabench.shown import csv_cell
 
 if TYPE_CHECKING:
     from milabench.history.rows import Row
@@ -57,7 +58,7 @@ def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_c
         click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=1, default=str))
     elif as_csv:
         text = io.StringIO()
-        csv.writer(text).writerows([columns, *rows])
+        csv.writer(text).writerows([map(csv_cell, row) for row in (columns, *rows)])
         click.echo(text.getvalue(), nl=False)
     else:
         click.echo(table_of_rows(columns, rows))

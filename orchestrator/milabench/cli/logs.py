@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from pathlib import Path
 
 import click
 
 from milabench.cli.options import base_option
+from milabench.shown import visible_output
 
 
 @click.command("logs")
@@ -16,11 +18,15 @@ from milabench.cli.options import base_option
 @base_option
 @click.option("--attempt", type=click.IntRange(1), help="Default: the last one.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
-def command(step: str, run_name: str | None, base: Path | None, attempt: int | None, follow: bool) -> None:
+@click.option(
+    "--raw", is_flag=True, help="On a terminal too, every byte as it was written. Default there: text and colours."
+)
+def command(step: str, run_name: str | None, base: Path | None, attempt: int | None, follow: bool, raw: bool) -> None:
     """Show the output of STEP: its id, or its benchmark's name where that has one step."""
     from milabench.workflow.step_output import step_output
 
-    for text in step_output(step, run_name, base, attempt=attempt, follow=follow):
-        # Bytes: the output of a step need not be text in any encoding.
-        sys.stdout.buffer.write(text)
+    # Bytes: the output of a step need not be text in any encoding.
+    decoder = None if raw or not sys.stdout.isatty() else codecs.getincrementaldecoder("utf-8")("replace")
+    for output in step_output(step, run_name, base, attempt=attempt, follow=follow):
+        sys.stdout.buffer.write(output if decoder is None else visible_output(decoder.decode(output)).encode())
         sys.stdout.flush()

@@ -25,3 +25,4 @@ def command(name: str, into: Path) -> None:
     for verb in ("install", "prepare", "run"):
         click.echo(f"  milabench {verb} --config {folder / 'suite.yaml'}")
     click.echo("  milabench report")
+    click.echo(f"after a change of its requirements.in: milabench pin --config {folder / 'suite.yaml'}")

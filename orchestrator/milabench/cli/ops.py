@@ -25,8 +25,8 @@ def command(
     of `python -m benchmate.ops`, such as `-c FILE`, `trace replay FILE` or `--help` after `--`.
     """
     from milabench.workflow.dev_shell import run_ops
-    from milabench.workflow.files import checkout_suite
+    from milabench.workflow.files import shipped_suite
 
-    config_file = suite or checkout_suite("ops.yaml", "name a suite that has operators with --suite FILE")
+    config_file = suite or shipped_suite("ops")
     options = SuiteOptions(config_file=config_file, select=bench, base=base, arch=arch, use_current_env=use_current_env)
     return run_ops(options, argv, terminal_session())

@@ -105,7 +105,7 @@ _SUITE = (
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
-        help="Suite file. Default: config/standard.yaml.",
+        help="Suite file, or name of a shipped suite. Default: config/standard.yaml.",
     ),
     click.option(
         "--system", "system_file", type=click.Path(path_type=Path), help="System file: nodes, accelerators, folders."
@@ -308,7 +308,9 @@ class TerminalReporter:
         """Return a new view of a run's progress."""
         from milabench.display.selection import choose_display
 
-        return choose_display(self._display, sys.stderr, is_verbose=is_verbose, clock=clock)
+        # A table is redrawn by what a terminal obeys; displays show foreign text as visible themselves.
+        stream = getattr(sys.stderr, "unfiltered", sys.stderr)
+        return choose_display(self._display, stream, is_verbose=is_verbose, clock=clock)
 
 
 def terminal_session(display: str = "auto") -> Session:

@@ -22,6 +22,7 @@ from milabench.workflow.options import Extent, Session, SuiteOptions
 @plan_options
 @click.option("--run-name", default="run", help="Name of the run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
+@click.option("--frozen", is_flag=True, help="With install: accept locks whose requirements have changed since.")
 @json_option
 @click.option(
     "--diff",
@@ -30,7 +31,7 @@ from milabench.workflow.options import Extent, Session, SuiteOptions
     type=click.Path(path_type=Path),
     help="Show the differences from this plan, or from the plan in a run's manifest.json.",
 )
-def command(options: SuiteOptions, extent: Extent, phase: str, as_json: bool, other: Path | None) -> None:
+def command(options: SuiteOptions, extent: Extent, phase: str, frozen: bool, as_json: bool, other: Path | None) -> None:
     """Show what install, prepare or run would do."""
     from milabench.plan.model import plan_text
     from milabench.workflow.context import read_context
@@ -50,7 +51,10 @@ def command(options: SuiteOptions, extent: Extent, phase: str, as_json: bool, ot
     else:
         from milabench.workflow.environments import decide_install
         from milabench.workflow.install import install_text
+        from milabench.workflow.preflight import require_current_locks
 
+        if not frozen:
+            require_current_locks(context)
         install = decide_install(context)
         output = PlanOutput(value=install.to_json(), text=install_text(install))
     print_plans([output], as_json=as_json, other=other)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PROGRAM = "milabench"
 GROUPS = {
     "Measure": {
+        "quickstart": "Install, prepare, run and report a small suite: a first look.",
         "install": "Install the environments and programs of the selected benchmarks.",
         "prepare": "Download or generate the data and models of the selected benchmarks.",
         "run": "Run and measure the selected benchmarks.",
@@ -55,6 +56,7 @@ GROUPS = {
         "dev": "Open a shell, or run a command, in a benchmark's environment.",
     },
     "Tools": {
+        "init": "Copy the shipped suites and benchmarks into a folder, to edit them.",
         "new": "Create a benchmark from a template.",
         "pin": "Write the lock files of the selected benchmarks.",
         "driver": "Run a task of a .cfg file and extract its metrics from its log.",

@@ -16,6 +16,7 @@ from typing import Any, Final
 from milabench.config.problems import UnplacedProblem, did_you_mean
 from milabench.config.source_map import DYNAMIC, Located, located, mapping_at, plain
 from milabench.errors import Problem
+from milabench.redaction import learn, values_in
 
 # Twenty keys that each hold the one before twice would come to a million values: all of this is bounded.
 MAX_LENGTH: Final = 4_096
@@ -240,6 +241,7 @@ class _Resolution:
             return known
         try:
             resolved = self._resolved(node, path)
+            learn(values_in(plain(resolved), path[-1]))
         except UnplacedProblem as error:
             if self.active:  # reported for the value whose reference led here
                 raise

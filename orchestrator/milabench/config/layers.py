@@ -15,6 +15,7 @@ from milabench.config.schema import FILE_KEYS
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, located, plain, settled
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError, Problem
+from milabench.redaction import mask_argument
 
 EVERY: Final = "*"
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
@@ -60,7 +61,8 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
 
     `label` is what messages call the place; the option itself by default.
     """
-    shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
+    shown = mask_argument(text)
+    shown_text = f"--override {shown!r}" if len(shown) <= 200 else f"--override {shown[:197]!r}..."
     source = SourceLocation(label or shown_text, folder)
     mark = Mark(source, 0, 0)
     hint = "write it as benchmark.key=value"

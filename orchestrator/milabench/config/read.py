@@ -15,9 +15,11 @@ from milabench.config.matrix import MAX_JOBS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
 from milabench.config.schema import Suite
-from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at
+from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, Document, decode_text, parse_document
+from milabench.devices.regular_file import open_regular
 from milabench.errors import ConfigError, Problem
+from milabench.redaction import learn, values_in, values_in_environment
 
 if TYPE_CHECKING:
     from milabench.config.tasks import TaskFile
@@ -43,6 +45,8 @@ def read_suite(
     gives the extra keys of the benchfile in a folder. `settings` are overrides that stand in environment variables,
     by the name of the variable; what `overrides` say wins over them. Raises ConfigError with every problem found.
     """
+    # Before anything is parsed: what is wrong with a text is told with the text.
+    learn([*values_in_environment(env or {}), *values_in(list(overrides))])
     problems = Problems()
     loader = _Loader(problems)
     roots: list[Located] = []
@@ -56,6 +60,7 @@ def read_suite(
     for name, text in labelled:
         with problems.taking():
             parsed.append(parse_override(text, here, name))
+    learn(values_in([*map(plain, roots), *(plain(override.tree(0)) for override in parsed)]))
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.
     problems.raise_any()
     folded = fold(roots, parsed, problems, max_jobs)
@@ -76,7 +81,7 @@ def read_tasks(file: Path) -> TaskFile:
     from milabench.config.tasks import parse_tasks
 
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
@@ -158,9 +163,7 @@ class _Loader:
         return document
 
     def _read(self, path: Path, name: str) -> Document:
-        if path.exists() and not path.is_file():
-            raise ConfigError(Problem(name, "", "is not a file"))
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             content = stream.read(MAX_BYTES + 1)
         source = SourceLocation(name, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120  links stay as they are
         document = parse_document(decode_text(content, name), source)

@@ -16,6 +16,7 @@ from milabench.config.scalars import resolve_scalar
 from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
 from milabench.config.source_map import Origin, shown_scalar
 from milabench.errors import ConfigError
+from milabench.redaction import MASK, is_secret_name, mask_settings
 
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+-]+)*\Z")
 _PLAIN_KEY: Final = re.compile(r"(?:[A-Za-z_]|-{1,2}[A-Za-z_])[A-Za-z0-9_./+=-]*\Z")
@@ -50,7 +51,7 @@ def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     """Return the suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
 
-    Reading it back gives the same values.
+    Reading it back gives the same values, but for secrets, which are shown nowhere.
     """
     lines: list[str] = []
     if names is None:
@@ -61,14 +62,14 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
             if suite.system.arch is None:
                 given.pop("arch", None)
             if given:
-                _emit("system", given, 0, lines)
+                _emit("system", mask_settings(given), 0, lines)
         if suite.multirun:
             runs = [{"name": run_set.name, "matrix": dict(run_set.matrix)} for run_set in suite.multirun]
-            _emit("multirun", {"runs": runs}, 0, lines)
+            _emit("multirun", mask_settings({"runs": runs}), 0, lines)
     for name in suite.benchmarks if names is None else names:
         if lines:
             lines.append("")
-        _emit(name, plain_benchmark(_benchmark(suite, name)), 0, lines)
+        _emit(name, mask_settings(plain_benchmark(_benchmark(suite, name))), 0, lines)
     return "\n".join(lines) + "\n" if lines else "{}\n"
 
 
@@ -198,6 +199,7 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
 
 
 def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
+    values = mask_settings(values)
     if not rest:
         ends = [path for path in origins if not any(other.startswith(path + ".") for other in origins)]
         return tuple(f"{key}.{path} = {_at(values, path)}  ({origins[path].where})" for path in ends)
@@ -213,7 +215,9 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
         lines.append(
             f"  written as {shown_scalar(origin.interpolated)}, in which {references or '${...}'} was resolved"
         )
-    lines.extend(f"  replaces {_flow(value)}, set at {where}" for where, value in origin.replaced)
+    is_secret = is_secret_name(rest.rpartition(".")[2])
+    replaced = ((where, MASK if is_secret else mask_settings(value)) for where, value in origin.replaced)
+    lines.extend(f"  replaces {_flow(value)}, set at {where}" for where, value in replaced)
     return tuple(lines)
 
 

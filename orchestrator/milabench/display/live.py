@@ -18,6 +18,7 @@ from rich.text import Text
 
 from milabench.display.base import Display, Tally, ending_of, progress_text, rate_text
 from milabench.plan.model import Plan
+from milabench.shown import visible, visible_line
 
 ROWS = 30
 REDRAW_S = 1.0
@@ -66,7 +67,7 @@ class Live(Display):
         """Remember how much there is to do, and show what is left out."""
         self._tally.planned = len(plan.steps)
         for skipped in plan.skipped:
-            self._ended.append(Text.assemble((skipped.bench, "yellow"), f"  skipped: {skipped.why}"))
+            self._say(f"  skipped: {skipped.why}", skipped.bench, "yellow")
         self._changed()
 
     def on_start(self, step: str) -> None:
@@ -88,12 +89,12 @@ class Live(Display):
         parts = [ending_of(outcome, reason), number]
         if row is not None:
             parts.append(f"{self._clock() - row.began:.1f} s")
-        self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {'  '.join(filter(None, parts))}"))
+        self._say(f"  {'  '.join(filter(None, parts))}", step, _STYLES.get(outcome, ""))
         self._changed()
 
     def on_message(self, text: str) -> None:
         """Show the message above the table."""
-        self._ended.append(Text(text))
+        self._say(text)
         self._changed()
 
     def tick(self) -> None:
@@ -109,6 +110,9 @@ class Live(Display):
             self._live.stop()
             if self._tally.planned:
                 self._console.print(Text(str(self._tally)))
+
+    def _say(self, text: str, name: str = "", style: str = "") -> None:
+        self._ended.append(Text.assemble((visible(name), style), visible(text)))
 
     def _changed(self) -> None:
         self._is_stale = True
@@ -134,4 +138,4 @@ class Live(Display):
             lines.append(f"  {step:<{width}}  {now - row.began:6.0f} s  {progress:>9}  {rate}".rstrip())
         if len(rows) > len(shown):
             lines.append(f"  and {len(rows) - len(shown)} more")
-        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+        return Text("\n".join(map(visible_line, lines)), no_wrap=True, overflow="ellipsis")

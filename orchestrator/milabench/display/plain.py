@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from milabench.display.base import Display, Tally, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
+from milabench.shown import visible
 
 
 class Plain(Display):
@@ -88,5 +89,5 @@ class Plain(Display):
                 self._say(str(self._tally))
 
     def _say(self, text: str) -> None:
-        self._stream.write(f"[{self._clock() - self._began:7.1f}s] {text}\n")
+        self._stream.write(f"[{self._clock() - self._began:7.1f}s] {visible(text)}\n")
         self._stream.flush()  # a log file or a pipe is followed while the run goes on

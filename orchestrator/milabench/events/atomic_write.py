@@ -8,9 +8,10 @@ from pathlib import Path
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file, or replace it. Raises OSError; the old file is then as it was, and nothing is left beside it."""
-    draft = path.with_name(f"{path.name}.tmp")
+    # A name of its own: of two that write at once, one would put the other's half-written file in place.
+    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), "wb") as file:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
+from milabench.devices.regular_file import open_descriptor, open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Event, Line, Other
+from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
+from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
+from milabench.events.shapes import require_shape
 from milabench.events.wire import decode, dump, parse_object, parse_string
+from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
     from milabench.events.model import StepEvent
@@ -35,6 +40,10 @@ _ATTEMPT = re.compile(r"~(?P<number>\d+)$")
 
 # Bytes that are decoded at a time, some thousands of lines.
 _PIECE = 1 << 20
+
+# Bytes of a line; the agent writes a twentieth of that at most. The beginning of a longer one is dropped.
+MAX_LINE = 1 << 24
+CUT = b"\0"  # stands for the beginning that was dropped: no record begins with it
 
 # A step has three files; a run of hundreds of steps at once must not run into the limit of open files (often 1024).
 _OPEN_FILES = 192
@@ -142,11 +151,11 @@ class RunWriter:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write `manifest.json` at once and durably; `schema` is added."""
-        replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **manifest}) + b"\n")
+        replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **_public(manifest)}) + b"\n")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json` at once and durably."""
-        replace_file(self.path / SUMMARY, dump(summary) + b"\n")
+        replace_file(self.path / SUMMARY, dump(_public(summary)) + b"\n")
 
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Append one change of state, durable when this returns; `t` is added when the entry has none."""
@@ -156,7 +165,7 @@ class RunWriter:
         """Append many changes of state, durable together when this returns."""
         now = self._clock()
         file = self._file(JOURNAL)
-        file.write(b"".join(dump({"t": now, **entry}) + b"\n" for entry in entries))
+        file.write(b"".join(dump({"t": now, **_public(entry)}) + b"\n" for entry in entries))
         file.sync()
 
     def append(self, stem: str, payload: bytes) -> None:
@@ -196,11 +205,16 @@ class RunWriter:
         return file
 
 
+def _public(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what may be written of our own: no secret of this process. Records were masked by the agent that read them."""
+    return cast("Mapping[str, Any]", mask_data(value))
+
+
 class _AppendOnly:
     """One file to which whole pieces are appended; a piece that did not fit leaves nothing behind."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             self._size = os.fstat(self._fd).st_size
             # What a crash cut off stays as evidence, on a line of its own.
@@ -244,12 +258,12 @@ class _AppendOnly:
 def _ends_a_line(path: Path, size: int) -> bool:
     if path.suffix in (".stdout", ".stderr"):
         return True  # text, not records: any end is a good end
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(size - 1)
         return file.read(1) == b"\n"
 
 
-def _bytes_of(text: str) -> bytes:
+def bytes_of(text: str) -> bytes:
     """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -271,7 +285,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
     if tail is not None and payload.startswith(_HEAD):
         text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])
         try:
-            return [(tail[1].decode(), _bytes_of(parse_string(text)))]
+            return [(tail[1].decode(), bytes_of(parse_string(text)))]
         except ValueError:
             pass  # records of another kind or pipe are among them
     texts: dict[str, list[bytes]] = {}
@@ -281,7 +295,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
         except ValueError:
             continue  # it is in `.data`, whose readers show what they cannot read
         if isinstance(event, Line):
-            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(_bytes_of(event.text))
+            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(bytes_of(event.text))
     return [(ending, b"".join(pieces)) for ending, pieces in texts.items()]
 
 
@@ -446,7 +460,7 @@ def find_run(base: Path, name: str | Path) -> Run:
 
 def read_events(path: Path, step: str) -> Iterator[Event]:
     """Yield the events of one `.data` file; see `Run.events`."""
-    for line in _read(path, iter):
+    for line in _read(path, _lines):
         try:
             yield decode(line, step)
         except ValueError:
@@ -463,6 +477,8 @@ def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
         whole, end, after = (rest + piece).rpartition(b"\n")
         rest = after
         yield from decode_lines(whole + end, step)
+        if len(rest) > MAX_LINE:
+            rest = CUT
     if rest:
         with contextlib.suppress(ValueError):  # a last line that is incomplete
             yield decode(rest, step)
@@ -477,7 +493,7 @@ def os_reason(error: OSError) -> str:
 def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Iterator[bytes]:
     """Yield the pieces of a file; nothing when the file is not there."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             yield from pieces_of(file)
     except FileNotFoundError:
         return
@@ -485,10 +501,27 @@ def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Itera
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file, each with its end; what is left of one without end in sight is no record."""
+    cut = b""
+    for line in iter(partial(file.readline, MAX_LINE), b""):
+        is_whole = len(line) < MAX_LINE or line.endswith(b"\n")
+        if is_whole:
+            yield cut + line
+        cut = b"" if is_whole else CUT
+
+
+def parse_entry(line: bytes) -> Mapping[str, Any]:
+    """Return the entry on one line of a journal. Raises ValueError for one that is torn, or is none."""
+    entry = parse_object(line)
+    require_shape(entry, JOURNAL_SHAPE)
+    return entry
+
+
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
-    for line in _read(path, iter):
+    for line in _read(path, _lines):
         try:
-            yield parse_object(line)
+            yield parse_entry(line)
         except ValueError:
             continue  # cut off by a crash; the entry after it says where the run was resumed
 
@@ -496,7 +529,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
 def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
     """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     try:
@@ -510,6 +543,10 @@ def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
         raise RecordError(
             f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
         )
+    try:
+        require_shape(manifest, MANIFEST_SHAPE)
+    except ValueError as error:
+        raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest
 
 

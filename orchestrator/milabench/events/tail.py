@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError
-from milabench.events.rundir import os_reason
+from milabench.events.rundir import CUT, MAX_LINE, os_reason
 
 
 class Appended:
-    """The whole lines of a file from the byte `start` on, as they come; where that is within a line, its rest is the first."""
+    """The whole lines of a file from the byte `start` on, as they come; where that is within a line, its rest is the first.
+
+    `offset` is the byte up to which it has been read.
+    """
 
     def __init__(self, path: Path, *, start: int = 0) -> None:
         self._path = path
-        self._offset = start
+        self.offset = start
         self._rest = b""
 
-    def lines(self, most: int = -1) -> list[bytes]:
+    def lines(self, most: int = MAX_LINE) -> list[bytes]:
         """Return what came since the last time, of it at most so many bytes, without line ends; nothing while there is no file.
 
         Raises RecordError when it cannot be read.
         """
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
+            with open_regular(self._path) as file:
+                file.seek(self.offset)
                 piece = file.read(most)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise RecordError(f"{self._path}: cannot be read: {os_reason(error)}") from None
-        self._offset += len(piece)
+        self.offset += len(piece)
         *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > MAX_LINE:
+            self._rest = CUT
         return lines

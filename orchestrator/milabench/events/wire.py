@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args
 
 from milabench.events import model
 from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Recorded, VerdictName, Why
+from milabench.events.values import LARGEST, finite_number
 
 _RECORD_KEYS = frozenset(("event", "data", "pipe", "t"))
 _PIPES = ("stdout", "stderr", "data", None)
+
+# Nothing that is recorded is nested deeper; what is would end whoever walks through it with Python's own limit.
+MOST_DEPTH = 100
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_BRACKETS = re.compile(rb"[\[\]{}]")
 
 
 class NotARecordError(ValueError):
@@ -25,7 +32,8 @@ class NotARecordError(ValueError):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Return whether this is a number to count with: finite, and within all measure."""
+    return finite_number(value) is not None
 
 
 # By the annotation of an event's field: which values of its key are understood. Of tuples, not sets: what is looked up in
@@ -108,7 +116,14 @@ def decode(line: bytes, step: str) -> Event:
     name, data, pipe, t = record.get("event"), record.get("data"), record.get("pipe"), record.get("t")
     if not isinstance(name, str):
         raise NotARecordError("it has no event name")
-    if name == "data" and len(record) == 4 and type(t) is float and type(data) is dict and pipe == "data":
+    if (
+        name == "data"
+        and len(record) == 4
+        and type(t) is float
+        and t < LARGEST
+        and type(data) is dict
+        and pipe == "data"
+    ):
         return model.Data(step=step, t=t, data=data)  # what nearly all records are
     extra = {key: value for key, value in record.items() if key not in _RECORD_KEYS}
     if not _is_number(t):
@@ -160,6 +175,8 @@ def _complete_end(known: dict[str, Any], data: Mapping[str, Any]) -> None:
 
 def parse_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object on one line. Raises ValueError when there is none, for any bytes."""
+    if line.count(b"[") + line.count(b"{") > MOST_DEPTH and _depth(line) > MOST_DEPTH:
+        raise NotARecordError("it is nested too deeply")
     try:
         # Decoded here: given bytes, the parser guesses UTF-16 or UTF-32 from zero bytes.
         value = json.loads(line.decode("utf-8"))
@@ -168,6 +185,15 @@ def parse_object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise NotARecordError("it is not a JSON object")
     return value
+
+
+def _depth(line: bytes) -> int:
+    """Return how deep lists and objects are nested."""
+    depth = deepest = 0
+    for match in _BRACKETS.finditer(_STRINGS.sub(b"", line)):
+        depth += 1 if match[0] in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def parse_string(content: bytes) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import io
+import secrets
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -17,9 +18,7 @@ from milabench.execute.openssh import OpensshChannel, OpensshConnection
 from milabench.execute.ssh import SshChannel, SshConnection
 from milabench.facts.probe import AGENT
 
-WORD = b"milabench-boot "
 NOISE_BYTES = 1 << 16  # what a login shell's start-up files may print before us
-BOOT_S = 30.0
 OLDEST_ZIP = (1980, 1, 1, 0, 0, 0)  # the format knows no earlier time
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr/bin/python3")
 
@@ -40,7 +39,7 @@ async def full_end_text(channel: Channel) -> str:
 def agent_files() -> tuple[tuple[str, bytes], ...]:
     """Return the agent's files, by their paths below the folder that they are imported from."""
     agent, package = AGENT.parent, AGENT.parents[2]
-    paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py")]
+    paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py"), package / "redaction.py"]
     return tuple((f"milabench/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in sorted(paths))
 
 
@@ -61,8 +60,11 @@ def agent_digest() -> str:
     return digest_of(agent_files())
 
 
-def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> str:
-    """Return the line for the remote login shell, whichever that is, that becomes the agent with these arguments."""
+def boot_line(words: Sequence[str], *, sign: str, marker: str = "", python: str = "") -> str:
+    """Return the line for the remote login shell, whichever that is, that becomes the agent with these arguments.
+
+    What it says on its way there begins with `sign`, which nothing else there can know.
+    """
     program = dict(agent_files())["milabench/execute/agent/unpack.py"]
     candidates = " ".join(map(shlex.quote, [python] if python else PYTHONS))
     # No quote, backslash, newline or exclamation mark inside: csh and fish interpret them differently.
@@ -71,53 +73,76 @@ def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> st
         f"for p in {candidates}; do "
         'if "$p" -I -S -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null; then '
         'exec "$p" -I -S -c "import base64, sys; exec(base64.b64decode(sys.argv[1]))" "$@"; fi; done; '
-        f"echo milabench-boot python $({shlex.quote(python or 'python3')} -V 2>&1 || true); exit 127"
+        f'echo "$2" python $({shlex.quote(python or "python3")} -V 2>&1 || true); exit 127'
     )
     environment = f"{RUN_MARKER}={marker}" if marker else ""
-    arguments = [base64.b64encode(program).decode(), agent_digest(), environment, *words]
+    arguments = [base64.b64encode(program).decode(), sign, agent_digest(), environment, *words]
     return shlex.join(["exec", "/bin/sh", "-c", script, "sh", *arguments])
 
 
 async def start_agent(
-    name: str, connection: HostConnection, words: Sequence[str], *, marker: str = "", python: str = ""
+    name: str, connection: HostConnection, words: Sequence[str], *, by: float, marker: str = "", python: str = ""
 ) -> Channel:
-    """Start the agent of the node `name` with these arguments. Raises Unreachable with what is missing there."""
-    channel = await connection.start(boot_line(words, marker=marker, python=python))
+    """Start the agent of the node `name` with these arguments, until `by` on the loop's clock.
+
+    Raises Unreachable with what is missing there, or how far it came.
+    """
+    sign = f"milabench-boot-{secrets.token_hex(8)}"
+    channel: Channel | None = None
+    boot = _Boot()
     try:
-        await asyncio.wait_for(_greet(name, channel, python), BOOT_S)
+        async with asyncio.timeout_at(by):
+            channel = await connection.start(boot_line(words, sign=sign, marker=marker, python=python))
+            await boot.greet(name, channel, sign.encode(), python)
     except BaseException as error:
-        channel.writer.close()
+        if channel is not None:
+            channel.writer.close()
         if isinstance(error, TimeoutError):
-            what = f"its shell printed nothing within {BOOT_S:g} s; does it wait for input at login?"
-            raise Unreachable(f"{name}: {what}") from None
+            raise Unreachable(f"{name}: the agent did not start in time: {boot.stage}") from None
         raise
     return channel
 
 
-async def _greet(name: str, channel: Channel, python: str) -> None:
-    noise = 0
-    while line := await channel.reader.readline():
-        noise += len(line)
-        if not line.startswith(WORD):
-            if noise > NOISE_BYTES:
-                raise Unreachable(f"{name}: its shell never stops printing at login; milabench needs a quiet one")
-            continue
-        what, _, detail = line.removeprefix(WORD).decode("utf-8", "replace").strip().partition(" ")
-        match what:
-            case "need":
-                archive = deterministic_zip(agent_files())
-                channel.writer.write(len(archive).to_bytes(8, "big") + archive)
-                with contextlib.suppress(OSError):
-                    await channel.writer.drain()
-            case "ready":
-                return
-            case "python":
-                version = detail.splitlines()[0] if detail else "none"
-                needed = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
-                raise Unreachable(
-                    f"{name}: no Python 3.8 or later: {needed} gives {version!r}; install one,"
-                    " or name it with `python:` in the node's entry of the system file"
-                )
-            case _:
-                raise Unreachable(f"{name}: {detail}")
-    raise Unreachable(f"{name}: the agent could not be started: {await full_end_text(channel)}")
+class _Boot:
+    """What an agent says before it is one; `stage` is what has not happened yet, for a person."""
+
+    stage = "its shell came to no command; does it wait for input at login?"
+
+    async def greet(self, name: str, channel: Channel, sign: bytes, python: str) -> None:
+        """Answer what is said until the agent is ready. Raises Unreachable."""
+        noise = 0
+        while line := await _line_of(channel):
+            # Not only at the beginning of a line: what a start-up file prints may end without a newline.
+            what, _, detail = line.partition(sign)[2].decode("utf-8", "replace").strip().partition(" ")
+            match what:
+                case "need":
+                    self.stage = "it did not take and unpack the agent's files"
+                    archive = deterministic_zip(agent_files())
+                    channel.writer.write(len(archive).to_bytes(8, "big") + archive)
+                    with contextlib.suppress(OSError):
+                        await channel.writer.drain()
+                case "ready":
+                    return
+                case "python":
+                    version = detail.splitlines()[0] if detail else "none"
+                    needed = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
+                    raise Unreachable(
+                        f"{name}: no Python 3.8 or later: {needed} gives {version!r}; install one,"
+                        " or name it with `python:` in the node's entry of the system file"
+                    )
+                case "error":
+                    raise Unreachable(f"{name}: {detail}")
+                case _:
+                    noise += len(line)
+                    if noise > NOISE_BYTES:
+                        what = "its shell never stops printing at login; milabench needs a quiet one"
+                        raise Unreachable(f"{name}: {what}")
+        raise Unreachable(f"{name}: the agent could not be started: {await full_end_text(channel)}")
+
+
+async def _line_of(channel: Channel) -> bytes:
+    """Return the next line of a command's output, or what there is of one that is longer than is kept of it."""
+    try:
+        return await channel.reader.readline()
+    except ValueError:
+        return b"?" * (NOISE_BYTES + 1)

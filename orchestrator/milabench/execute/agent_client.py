@@ -16,14 +16,18 @@ from typing import Any, cast
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.agent.procfs import signal_name
-from milabench.execute.api import Emit, Frame, Holder, Outcome, ServerReady, Started, StepRequest, Waiting
+from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, ServerReady, Started, StepRequest, Waiting
 from milabench.execute.ssh import SshReader, SshWriter
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
+from milabench.redaction import mask_data, secrets_within
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
+START_S = 60.0  # from the first attempt to connect to the agent's hello
 ANSWER_S = 60.0  # an agent answers at once; only facts take seconds
 LEAVE_S = 15.0
+GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
+GIVEN_UP = "the run was interrupted before its agent had started"
 NOTHING_LEFT = "no leftover processes"
 
 
@@ -49,10 +53,19 @@ class _Watched:
 
 
 class AgentLink:
-    """The conversation with one agent: requests and their replies, and the frames of its steps."""
+    """The conversation with one agent: requests and their replies, and the frames of its steps.
+
+    It must have said hello at `hello_by`, on the loop's clock; default: START_S from now.
+    """
 
     def __init__(
-        self, reader: Reader, writer: Writer, describe_end: Callable[[], Awaitable[str]], *, beat_s: float | None = None
+        self,
+        reader: Reader,
+        writer: Writer,
+        describe_end: Callable[[], Awaitable[str]],
+        *,
+        hello_by: float | None = None,
+        beat_s: float | None = None,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -62,6 +75,7 @@ class AgentLink:
         self._steps: dict[str, _Watched] = {}
         self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         """What the agent reports about itself; LostError when it ended instead."""
+        self.hello_by = asyncio.get_running_loop().time() + START_S if hello_by is None else hello_by
         self.lost: str | None = None
         self._reading = asyncio.create_task(self._read())
         self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
@@ -91,7 +105,8 @@ class AgentLink:
             return cast("Mapping[str, Any]", await asyncio.wait_for(future, within_s))
         except TimeoutError:
             self._writer.close()  # an agent that does not answer must not continue: this ends its lease
-            raise LostError(f"the agent did not answer '{verb}' within {within_s:g} s") from None
+            self._lose(f"the agent did not answer '{verb}' within {within_s:g} s")  # its steps wait for no end either
+            raise LostError(self.lost) from None
         finally:
             self._requests.pop(number, None)
 
@@ -108,10 +123,10 @@ class AgentLink:
             self._steps.pop(step, None)
         return reply, watched
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = LEAVE_S) -> None:
         """End the lease and wait for the end of the agent's output: it kills everything and exits."""
         self._writer.close()
-        await asyncio.wait({self._reading}, timeout=LEAVE_S)
+        await asyncio.wait({self._reading}, timeout=within_s)
 
     async def _beat(self, every_s: float) -> None:
         """Send heartbeats to an agent with a lease."""
@@ -167,7 +182,7 @@ class AgentLink:
                 pass  # a newer agent may say more
 
     def _lose(self, how: str) -> None:
-        self.lost = how
+        self.lost = self.lost or how
         if self._beating is not None:
             self._beating.cancel()
         lost = LostError(how)
@@ -199,7 +214,9 @@ class AgentNode:
         self._sweep = sweep
         self._link: AgentLink | None = None
         self._opening = asyncio.Lock()
-        self._swept: dict[int, asyncio.Task[str]] = {}
+        self._attempt: asyncio.Task[AgentLink] | None = None  # to open the link
+        self._has_given_up = False
+        self._swept: dict[AgentLink, asyncio.Task[str]] = {}
         self._locks: tuple[str, ...] = ()
 
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
@@ -209,10 +226,11 @@ class AgentNode:
         """
         step, link = request.step.id, None
         try:
+            kept = self._link
             link = await self.open()
-            reply, watched = await link.start(step, emit, _start_fields(request, self._own_values))
+            link, reply, watched = await self._start(link, request, emit, is_kept=link is kept)
             if not reply.get("ok"):
-                return self._fail(request, emit, "environment", str(reply.get("error")))
+                return self._conclude(request, emit, Outcome("failed", str(reply.get("error")), "environment"))
             if reply.get("pid") is not None:
                 identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
                 emit(Started(step=step, node=self.name, **identity))
@@ -224,6 +242,8 @@ class AgentNode:
                 await watched.ended
                 raise
         except (LostError, Unreachable) as lost:
+            if link is None and self._has_given_up:
+                return self._conclude(request, emit, Outcome("cancelled", GIVEN_UP))
             return await self._lost(request, emit, link, str(lost))
         return _outcome(ended)
 
@@ -236,7 +256,8 @@ class AgentNode:
         when `late` says what it was too late for.
         """
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
-        await self._request_if_alive("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
+        fields = {"step": step, "grace_s": grace_s, "is_done": is_done, **cause}
+        await self._request_if_alive("end", fields, within_s=LEAVE_S if grace_s == 0 else ANSWER_S)
 
     async def release(self, group: str) -> float | None:
         """Release the steps of a group from the start barrier, and those that reach it later.
@@ -250,12 +271,14 @@ class AgentNode:
         """Tell a step that its load is no longer needed. No-op when it is not running."""
         await self._request_if_alive("stop", {"step": step, "reason": "all of the group have their observations"})
 
-    async def _request_if_alive(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
+    async def _request_if_alive(
+        self, verb: str, fields: Mapping[str, object], *, within_s: float = ANSWER_S
+    ) -> Mapping[str, Any] | None:
         """Return the reply of a living agent; of a lost one None, which run() reports."""
         if self._link is None or self._link.lost is not None:
             return None
         with contextlib.suppress(LostError):
-            return await self._link.request(verb, fields)
+            return await self._link.request(verb, fields, within_s=within_s)
         return None
 
     async def port(self) -> int | None:
@@ -290,21 +313,24 @@ class AgentNode:
         return tuple(_holder(holder) for holder in reply["holders"])
 
     async def cpu_s(self) -> float:
-        """Return the CPU seconds that the agent has used; 0 when it cannot tell, or was lost."""
-        if self._link is not None and self._link.lost is not None:
-            return 0.0  # do not wait for a lost machine to learn this
-        try:
-            return float((await (await self.open()).request("usage")).get("cpu_s") or 0.0)
-        except (LostError, Unreachable):
-            return 0.0
+        """Return the CPU seconds that the agent has used; 0 when it cannot tell, was lost or is not there."""
+        reply = await self._request_if_alive("usage", {})  # to learn this, no machine is waited for
+        return float((reply or {}).get("cpu_s") or 0.0)
+
+    def give_up(self, *, at_once: bool = False) -> None:
+        """Open no link any more, and stop what is opening one; `at_once`: wait for no sweep either."""
+        self._has_given_up = True
+        waits = [self._attempt, *(self._swept.values() if at_once else ())]
+        for wait in filter(None, waits):
+            wait.cancel()
 
     async def close(self) -> None:
         """End the lease and wait until the agent has killed everything; finish pending sweeps."""
         link, self._link = self._link, None
         if link is not None:
             await link.close()
-        for sweeping in self._swept.values():
-            await sweeping
+        if self._swept:
+            await asyncio.wait(self._swept.values())
 
     async def __aenter__(self) -> AgentNode:
         return self
@@ -316,41 +342,94 @@ class AgentNode:
         """Return the link to a living agent, started now if there is none, so that many can start at once. Raises Unreachable."""
         async with self._opening:
             if self._link is None or self._link.lost is not None:
-                self._link = await self._open_link()
+                self._link = None
+                if self._has_given_up:
+                    raise Unreachable(f"{self.name}: {GIVEN_UP}")
+                # A task of its own, which an interrupt cancels, and not those who wait for it.
+                self._attempt = asyncio.create_task(self._new_link())
                 try:
-                    await asyncio.shield(self._link.hello)
-                    if self._locks:  # the locks of the previous agent fell with it
-                        again = {"devices": list(self._locks), "wait": True}
-                        await self._link.request("lock", again, within_s=None)
-                except LostError as lost:
-                    raise Unreachable(f"{self.name}: the agent did not start: {lost}") from None
+                    await asyncio.wait({self._attempt})
+                    if self._attempt.cancelled():
+                        raise Unreachable(f"{self.name}: {GIVEN_UP}")
+                    self._link = self._attempt.result()
+                finally:
+                    self._attempt.cancel()
+                    self._attempt = None
             return self._link
+
+    async def _new_link(self) -> AgentLink:
+        """Return the link to a new agent, which has said hello and holds the locks. Raises Unreachable."""
+        link = await self._open_link()
+        try:
+            async with asyncio.timeout_at(link.hello_by):
+                await asyncio.shield(link.hello)
+            if self._locks:  # the locks of the previous agent fell with it
+                await link.request("lock", {"devices": list(self._locks), "wait": True}, within_s=None)
+        except LostError as lost:
+            raise Unreachable(f"{self.name}: the agent did not start: {lost}") from None
+        except TimeoutError:
+            await link.close(GIVEN_UP_S)
+            what = f"the agent did not start: it said nothing within {START_S:g} s of the first attempt to connect"
+            raise Unreachable(f"{self.name}: {what}; {await self._sweep()}") from None
+        except asyncio.CancelledError:
+            await link.close(GIVEN_UP_S)
+            raise
+        return link
+
+    async def _start(
+        self, link: AgentLink, request: StepRequest, emit: Emit, *, is_kept: bool
+    ) -> tuple[AgentLink, Mapping[str, Any], _Watched]:
+        """Let an agent start a step; return its link, its reply and the watched step. Raises LostError and Unreachable.
+
+        A link that was kept may have been lost while nobody looked: the step, of which nothing came, is then started by
+        a new agent, once what the lost one left is gone.
+        """
+        has_begun = False
+
+        def heard(event: Progress) -> None:
+            nonlocal has_begun
+            has_begun = True
+            emit(event)
+
+        fields = _start_fields(request, self._own_values)
+        try:
+            return link, *await link.start(request.step.id, heard, fields)
+        except LostError:
+            if not is_kept or has_begun or self._has_given_up:
+                raise
+        await self._sweep_after(link)
+        link = await self.open()
+        return link, *await link.start(request.step.id, emit, fields)
+
+    async def _sweep_after(self, link: AgentLink) -> str:
+        """Sweep what a lost agent left, once, however many steps it had; return the result on one line."""
+        if link not in self._swept:
+            self._swept[link] = asyncio.create_task(self._sweep())
+        sweep = self._swept[link]
+        await asyncio.wait({sweep})  # which does not cancel it: other steps wait for it too
+        return "leftover processes were not looked for: interrupted" if sweep.cancelled() else sweep.result()
 
     async def _lost(self, request: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
         """Return the outcome after the agent was lost: sweep its leftovers and write the last record in its place."""
-        detail = how
-        if link is not None:
-            if id(link) not in self._swept:  # once, however many steps it had
-                self._swept[id(link)] = asyncio.create_task(self._sweep())
-            # Shielded: other steps of this agent wait for the same sweep.
-            swept = await asyncio.shield(self._swept[id(link)])
-            detail = f"{how}; {swept}" if swept else how
-        return self._fail(request, emit, "lost-node", detail)
+        swept = await self._sweep_after(link) if link is not None else ""
+        detail = f"{how}; {swept}" if swept else how
+        return self._conclude(request, emit, Outcome("failed", detail, "lost-node"))
 
-    def _fail(self, request: StepRequest, emit: Emit, why: Why, detail: str) -> Outcome:
+    def _conclude(self, request: StepRequest, emit: Emit, outcome: Outcome) -> Outcome:
         """Return the outcome of a step that no agent ends, and emit its last record."""
         now = round(time.time(), 6)
         data = {
             "command": list(request.step.argv),
             "time": now,
             "return_code": None,
-            "outcome": "failed",
-            "why": why,
-            "detail": detail,
+            "outcome": outcome.name,
+            "why": outcome.why,
+            "detail": outcome.detail,
         }
-        record = json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":"))
+        whole = {"event": "end", "data": mask_data(data), "pipe": None, "t": now}
+        record = json.dumps(whole, separators=(",", ":"))
         emit(Frame(kind="rec", step=request.step.id, payload=record.encode() + b"\n"))
-        return Outcome("failed", detail, why)
+        return outcome
 
 
 def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None) -> AgentNode:
@@ -436,6 +515,8 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
     return {
         **{name: getattr(step, name) for name in _OF_STEP},
         **{name: getattr(request, name) for name in _OF_REQUEST},
+        # To be masked in all that the step says; what it does not get, its machine need not learn.
+        "secrets": secrets_within(step.argv, step.env, config),
         "cwd": step.cwd or None,
         "group": step.group or step.id,
         "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},

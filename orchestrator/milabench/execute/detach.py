@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, cast
 
+from milabench.devices.regular_file import open_descriptor
 from milabench.errors import RecordError, UsageError
 from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets
+from milabench.redaction import mask
 
 LOG = "orchestrator.log"
 """Where in a run directory an orchestrator without a terminal says what it would say there."""
@@ -60,7 +62,7 @@ class DetachHandover:
         Raises RecordError when it cannot be written.
         """
         try:
-            log = os.open(run / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            log = open_descriptor(run / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise RecordError(f"{run / LOG}: cannot be written: {error.strerror}") from None
         _redirect(log, _OUT, _ERR)
@@ -91,9 +93,10 @@ class _Voice(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
+        content = mask(text).encode("utf-8", "backslashreplace")
         for end in self.ends:
             with contextlib.suppress(OSError):
-                _write(end, text.encode("utf-8", "backslashreplace"))
+                _write(end, content)
         return len(text)
 
 

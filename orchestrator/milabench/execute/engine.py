@@ -35,8 +35,8 @@ class ExecutionSettings:
     `locks` are the names of the devices' locks, by node.
 
     `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
-    None. `missing_data` returns what a passed step should have recorded and did not, given the stem of its files; empty
-    when nothing is missing.
+    None. `missing_data` returns what an attempt at a step, by its number, should have recorded and did not although it
+    passed; empty when nothing is missing. An interrupt cancels it.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class ExecutionSettings:
     grace_s: float = 5.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extend_plan: Callable[[], Plan | None] | None = None
-    missing_data: Callable[[Step, str], str] = lambda _step, _stem: ""
+    missing_data: Callable[[Step, int], Coroutine[Any, Any, str]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +130,7 @@ class Engine:
         self._interrupts = 0
         self._is_complete = True
         self._locking: asyncio.Task[None] | None = None
+        self._checking: set[asyncio.Task[str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: dict[str, asyncio.Future[bool]] = {}
         self._to_end: set[str] = set()
@@ -143,6 +144,10 @@ class Engine:
             self._progress(Notice(text="interrupted: ending the running steps; interrupt again to kill them"))
         if self._locking is not None:
             self._locking.cancel()
+        for checking in self._checking:
+            checking.cancel()
+        for executor in self._executors.values():
+            executor.give_up(at_once=self._interrupts > 1)
         for step in self._running:
             self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
 
@@ -315,11 +320,26 @@ class Engine:
             self._update_barrier(step, "gone")
         with self._recording(step):
             self._recorder.finish(self._stem(step))
-        self._conclude(step, self._with_log(step, outcome))
         if role_of(step) == "client":
             self._end(server_of(step), is_done=True)
         elif outcome.name != "passed":
             self._end_rest_of_job(step)
+        self._conclude(step, self._with_log(step, await self._checked(step, outcome)))
+
+    async def _checked(self, step: Step, outcome: Outcome) -> Outcome:
+        """Return the outcome, or a failure where a step that passed lacks data; the loop goes on while long records are read."""
+        if outcome.name != "passed" or self._settings.missing_data is None:
+            return outcome
+        checking = asyncio.create_task(self._settings.missing_data(step, self._attempts[step.id]))
+        self._checking.add(checking)
+        try:
+            await asyncio.wait({checking})
+        finally:
+            checking.cancel()
+            self._checking.discard(checking)
+        if checking.cancelled():
+            return Outcome("cancelled", INTERRUPTED)
+        return Outcome("failed", lacking, "no-data") if (lacking := checking.result()) else outcome
 
     def _update_barrier(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
         """Update the group barrier: release it when the last step is ready, stop its steps when the last has measured."""
@@ -446,8 +466,6 @@ class Engine:
 
     def _conclude(self, step: Step, outcome: Outcome) -> None:
         """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
-        if outcome.name == "passed" and (lacking := self._settings.missing_data(step, self._stem(step))):
-            outcome = Outcome("failed", lacking, "no-data")
         outcome = self._as_recorded(step, outcome)
         has_passed = outcome.name == "passed"
         detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None

@@ -16,7 +16,7 @@ from typing import Any, cast
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel
 from milabench.execute.inventory import sha256_of
-from milabench.execute.remote_host import RemoteHost, connect_all
+from milabench.execute.remote_host import ASK_S, RemoteHost, connect_all
 
 PIECE_BYTES = 1 << 20
 LEFT_OUT = ("__pycache__", ".git", ".milabench-parts")
@@ -96,7 +96,10 @@ class RemoteFiles:
 
     async def _ask(self, what: str, **fields: Any) -> Mapping[str, Any]:
         async with self._turn:
-            return await self._request(what, **fields)
+            try:
+                return await asyncio.wait_for(self._request(what, **fields), ASK_S)
+            except TimeoutError:
+                raise Unreachable(f"{self.name}: no answer to '{what}' within {ASK_S:g} s") from None
 
     async def _request(self, what: str, **fields: Any) -> Mapping[str, Any]:
         self._channel.writer.write(json.dumps({"do": what, **fields}).encode() + b"\n")

@@ -47,6 +47,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._listener: Callable[[], object] | None = None
+        self._watcher: Callable[[], object] | None = None
         self._child: Callable[[int], object] | None = None
         self._is_deferring = False
         self._deferred: list[int] = []
@@ -92,6 +93,8 @@ class Interrupts:
             self._listener()
         elif self._is_deferring:
             self._deferred.append(number)
+            if self._watcher is not None:
+                self._watcher()
         elif self._raised_at is None or number == signal.SIGALRM:
             self._raised_at = time.monotonic()
             raise InterruptRequested
@@ -109,8 +112,16 @@ class Interrupts:
         finally:
             self._is_deferring = before
         if self._deferred and not before:
-            self._deferred.clear()
+            self.raise_deferred()
+
+    def raise_deferred(self) -> None:
+        """Handle the deferred signals as one that comes now, where nothing defers it."""
+        self._deferred.clear()
+        before, self._is_deferring = self._is_deferring, False
+        try:
             self(signal.SIGINT, None)
+        finally:
+            self._is_deferring = before
 
     @contextlib.contextmanager
     def routed_to(self, listener: Callable[[], object]) -> Iterator[None]:
@@ -123,6 +134,21 @@ class Interrupts:
             yield
         finally:
             self._listener = before
+
+    @contextlib.contextmanager
+    def noticed_by(self, watcher: Callable[[], object]) -> Iterator[None]:
+        """Call `watcher` when a signal is deferred in this context, or has been; it may be called at any instant.
+
+        The signal stays deferred, for the next listener or the end of the deferral: `watcher` only makes what hinders
+        that come to its end.
+        """
+        before, self._watcher = self._watcher, watcher
+        try:
+            if self._deferred:
+                watcher()
+            yield
+        finally:
+            self._watcher = before
 
     @contextlib.contextmanager
     def forwarded_to(self, child: Callable[[int], object]) -> Iterator[None]:
@@ -193,6 +219,26 @@ def run_deferring_signals(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return loop.run(main)
 
 
+async def cancelled_by_signals(what: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns; each deferred signal cancels it.
+
+    Raises asyncio.CancelledError then; a second signal ends what tidies up after the first.
+    """
+    import asyncio
+
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(what)
+    last = -PATIENCE_S
+
+    def cancel() -> None:
+        nonlocal last
+        if time.monotonic() - last >= PATIENCE_S:
+            last = time.monotonic()
+            loop.call_soon_threadsafe(task.cancel)
+
+    with interrupts().noticed_by(cancel):
+        return await task
+
+
 class ReusableLoop:
     """An event loop that can be used again and rests in between; it defers signals as `run_deferring_signals` does."""
 
@@ -209,6 +255,12 @@ class ReusableLoop:
             loop.add_reader(reader, reader.recv, WAKEUP_BYTES)
             try:
                 return self._runner.run(main())
+            except asyncio.CancelledError:
+                # By a signal, which an exception that leaves `deferred` would drop.
+                if not interrupts().is_pending:
+                    raise
+                interrupts().raise_deferred()
+                raise InterruptRequested from None
             finally:
                 loop.remove_reader(reader)
 

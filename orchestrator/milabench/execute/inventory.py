@@ -9,10 +9,11 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -35,9 +36,59 @@ def venv_link(dirs: Dirs, group: str) -> Path:
 
 
 def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
-    """Return whether the environment was built completely from this specification and its interpreter still exists."""
+    """Return whether the environment was built completely from this specification and can measure as it was built."""
     folder = store_folder(dirs, spec)
-    return _read_marker(folder / COMPLETE).get("digest") == spec.digest and (folder / "bin" / "python").exists()
+    is_built = _read_marker(folder / COMPLETE).get("digest") == spec.digest and (folder / "bin" / "python").exists()
+    return is_built and not altered_instruments(folder)
+
+
+def altered_instruments(venv: Path) -> str:
+    """Return a file of benchmate that was changed or removed since the environment was complete; empty when none was."""
+    try:
+        since = (venv / COMPLETE).stat().st_mtime_ns
+    except OSError:
+        return ""
+    return next(altered_files(venv, "benchmate-*", since_ns=since), "")
+
+
+def altered_files(venv: Path, packages: str = "*", *, since_ns: int | None = None) -> Iterator[str]:
+    """Yield the installed files whose content is not what a RECORD lists, each as `package version: path`.
+
+    `packages` is a pattern of `name-version`. With `since_ns`, a file of the listed size that is not newer is not read.
+    """
+    for site in sorted(venv.glob("lib/python*/site-packages")):
+        for path, listed in _recorded(site, packages).items():
+            owner, size = next(iter(listed.values()))
+            try:
+                status = (site / path).stat()
+                is_older = since_ns is not None and status.st_mtime_ns <= since_ns
+                if (is_older and str(status.st_size) == size) or _record_digest(site / path) in listed:
+                    continue
+            except OSError:
+                pass
+            yield f"{owner}: {path}"
+
+
+def _recorded(site: Path, packages: str) -> dict[str, dict[str, tuple[str, str]]]:
+    """Return, for each path, the digests that packages list for it, each with the package and the size in bytes."""
+    import csv
+
+    recorded: dict[str, dict[str, tuple[str, str]]] = {}
+    for record in sorted(site.glob(f"{packages}.dist-info/RECORD")):
+        owner = record.parent.name.removesuffix(".dist-info").replace("-", " ")
+        with record.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            for path, digest, size in (row for row in csv.reader(file) if len(row) == 3):
+                # Several packages may have a file of one name, `tests/__init__.py`: one of them was installed last.
+                if digest.startswith("sha256="):
+                    recorded.setdefault(path, {})[digest] = (owner, size)
+    return recorded
+
+
+def _record_digest(file: Path) -> str:
+    """Return the digest of a file as a RECORD writes it."""
+    from base64 import urlsafe_b64encode
+
+    return "sha256=" + urlsafe_b64encode(bytes.fromhex(sha256_of(file))).decode().rstrip("=")
 
 
 def is_linked(dirs: Dirs, spec: VenvSpec) -> bool:
@@ -50,7 +101,7 @@ def benchmate_digest(project: Path) -> str:
     """Return the SHA-256 over the files of the benchmate distribution. Raises EnvironmentFailed when they are missing."""
     files = [project / "pyproject.toml", *sorted((project / "src").rglob("*"))]
     if not files[0].is_file():
-        raise EnvironmentFailed(f"{project}: benchmate's project is missing; install milabench from its source tree")
+        raise EnvironmentFailed(f"{project}: benchmate's project is missing; install milabench again")
     digest = hashlib.sha256()
     for file in files:
         if file.is_file() and "__pycache__" not in file.parts:
@@ -86,7 +137,7 @@ def source_marker(dirs: Dirs, source: Source) -> Path:
 
 def _read_marker(path: Path) -> dict[str, Any]:
     try:
-        marker = json.loads(path.read_text())
+        marker = json.loads(read_regular(path))
     except (OSError, ValueError):
         return {}
     return marker if isinstance(marker, dict) else {}

@@ -19,7 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.devices.locks import user_name
+from milabench.devices.locks import try_lock, user_name
+from milabench.devices.regular_file import open_descriptor, open_regular
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
 from milabench.execute.agent.procfs import read_process, read_text
 
@@ -27,6 +28,7 @@ BASE_LOCK = ".milabench.lock"
 RUN_LOCK = "orchestrator.lock"
 # A reader that asks whether the lock is held takes it for an instant.
 TRIES, PAUSE_S = 20, 0.05
+WAIT_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,7 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
 
     try:
         # Only its owner executes a run; others may ask who does.
-        fd = os.open(path / RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_descriptor(path / RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
     with _hold(fd, path, take, who.to_json(), RecordError):
@@ -122,27 +124,55 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iterator[None]:
+def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iterator[bool]:
     """Hold `base` for `purpose` (install, prepare), so that no two commands build the same thing at once.
 
-    A holder is reported and waited for. Raises EnvironmentFailed when the folder cannot be locked.
+    A holder is reported and waited for; yields whether there was one. Raises EnvironmentFailed when the folder cannot be
+    locked.
     """
 
+    has_waited = False
+
     def take(fd: int) -> None:
+        nonlocal has_waited
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            has_waited = True
             say(f"{base} is held by {_base_holder(fd)}; waiting for it to end")
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            while not try_lock(fd):  # not in the kernel: a signal that comes just before would be slept through
+                time.sleep(WAIT_S)
 
     try:
         base.mkdir(parents=True, exist_ok=True)
         # Several users may share a base, as far as their umask permits, and each must be able to lock it.
-        fd = os.open(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = open_descriptor(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         raise EnvironmentFailed(f"{base}: cannot be written: {error.strerror}; choose another --base") from None
     holder = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "user": user_name()}
     with _hold(fd, base / BASE_LOCK, take, {**holder, "since": time.time()}, EnvironmentFailed):
+        yield has_waited
+
+
+@contextlib.contextmanager
+def hold_in_use(locks: Mapping[str, str]) -> Iterator[None]:
+    """Hold the locks of what was installed, by path, for its use: as long as somebody does, it is not made again.
+
+    The values are what a person calls each. Raises Unreachable for one that is being made. What has no lock was not made by us.
+    """
+    with contextlib.ExitStack() as held:
+        for path, name in locks.items():
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            held.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Unreachable(f"{name}: another process is building it; try again when it has ended") from None
+            except OSError:  # a file system without locks
+                continue
         yield
 
 
@@ -173,7 +203,7 @@ def _hold(
 
 def holder_of(path: Path) -> Orchestrator | None:
     """Return the orchestrator that executes the run in a directory now; None without one."""
-    with contextlib.suppress(OSError), (path / RUN_LOCK).open("rb") as lock:
+    with contextlib.suppress(OSError), open_regular(path / RUN_LOCK) as lock:
         holder = _orchestrator_in(lock.fileno())
         if holder is not None and holder.is_local:
             return holder if holder.is_alive else None
@@ -186,7 +216,7 @@ def holder_of(path: Path) -> Orchestrator | None:
 
 def wait_for_release(path: Path) -> None:
     """Block until the run directory is no longer held; nothing polls."""
-    with contextlib.suppress(OSError), (path / RUN_LOCK).open("rb") as lock:
+    with contextlib.suppress(OSError), open_regular(path / RUN_LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
+import signal
+import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,8 +55,16 @@ class OpensshConnection:
 
     @property
     def lost(self) -> str | None:
-        """Why it can be used no longer: the master removes its socket when it ends."""
-        return None if (self._folder / "s").exists() else "the connection was lost"
+        """Why it can be used no longer: nobody listens at the master's socket, which a master that is killed leaves behind."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(str(self._folder / "s"))
+            except BlockingIOError:
+                return None
+            except OSError:
+                return "the connection was lost"
+        return None
 
     async def start(self, command: str) -> OpensshChannel:
         """Start a line of the login shell. Raises Unreachable."""
@@ -77,6 +88,7 @@ class OpensshConnection:
         """End the master and everything that runs over it."""
         if self.lost is None:
             await _quiet("ssh", "-O", "exit", *self._options, self._address.host)
+        # A master that hangs is left: when it goes on, it ends by itself, PERSIST_S after its last client.
         for child in self._children:
             if child.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -108,10 +120,8 @@ async def connect_openssh(address: Address) -> OpensshConnection:
                 start_new_session=True,
             )
         try:
-            code = await asyncio.wait_for(process.wait(), 3 * CONNECT_S)
+            code = await _end_of(process, 3 * CONNECT_S)
         except TimeoutError:
-            process.kill()
-            await process.wait()
             raise Unreachable(
                 f"{address.name}: {address.shown}: ssh was not ready within {3 * CONNECT_S:g} s"
             ) from None
@@ -162,5 +172,20 @@ def _why(words: Path, address: Address) -> str:
 
 async def _quiet(*words: str) -> None:
     null = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=null, stderr=null)
-    await process.wait()
+    process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=null, stderr=null, start_new_session=True)
+    with contextlib.suppress(TimeoutError):
+        await _end_of(process, CONNECT_S)
+
+
+async def _end_of(process: asyncio.subprocess.Process, within_s: float) -> int:
+    """Return the exit code of a process, which is killed with all that it started where it is not waited for to its end.
+
+    Raises TimeoutError.
+    """
+    try:
+        return await asyncio.wait_for(process.wait(), within_s)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise

@@ -1,4 +1,4 @@
-"""Where packages come from: the user's pip settings, as uv's options and as ours; nothing here may print a credential."""
+"""Where packages come from: the user's pip settings, as uv's options and as ours."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from milabench.redaction import learn, values_in
+
 PYPI = "https://pypi.org/simple"
 # pip's settings that are values for uv, and those that are lists of words.
 _VALUES_OF_UV = {"UV_DEFAULT_INDEX": "index-url", "SSL_CERT_FILE": "cert", "SSL_CLIENT_CERT": "client-cert"}
 _LISTS_OF_UV = {"UV_INDEX": "extra-index-url", "UV_INSECURE_HOST": "trusted-host", "UV_CONSTRAINT": "constraint"}
 _SECTIONS = ("global", "install", ":env:")
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
-
-
-def mask(text: str) -> str:
-    """Return the text with the user names and passwords of all its URLs replaced by `***`."""
-    return _CREDENTIALS.sub("***", text)
 
 
 def parse_pip_config(text: str) -> dict[str, str]:
@@ -41,8 +37,14 @@ def parse_pip_config(text: str) -> dict[str, str]:
 def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what pip would use on this machine: its files and its environment variables (about half a second).
 
-    Where there is no pip at all, only the environment variables count.
+    Where there is no pip at all, only the environment variables count. Credentials of indexes are known as secrets then.
     """
+    settings = _pip_settings(environ)
+    learn(values_in(settings))
+    return settings
+
+
+def _pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
     # The user's own pip second: an environment that uv made has none, and both read the same files.
     commands = [[sys.executable, "-m", "pip"]]
     if program := shutil.which("pip", path=environ.get("PATH")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,11 +14,12 @@ from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
-from milabench.execute.package_indexes import indexes, mask, pip_settings, uv_env, uv_options
+from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
 from milabench.execute.venv import Report, find_uv, url_responds
-from milabench.plan.pin import PinSpec, lock_text, pin_command
+from milabench.plan.pin import PinSpec, inputs_digest, lock_text, pin_command
 from milabench.plan.requirements import parse_requirements
+from milabench.redaction import mask
 
 Releases = dict[str, tuple[tuple[str, str], ...]]
 """The names and sha256 of all files of each project, as the indexes list them."""
@@ -103,14 +105,19 @@ def _pin(
     pinned = {pin.name for text in compiled.values() for pin in parse_requirements(text).pins}
     names = sorted(pinned - set(known))
     places = indexes(settings, environ)
-    known |= dict(zip(names, thread_map(lambda name: release_files(name, places), names, jobs=8), strict=True))
+    stop = threading.Event()
+    listed = thread_map(lambda name: release_files(name, places, stop), names, jobs=8, stop=stop.set)
+    known |= dict(zip(names, listed, strict=True))
     unverified = ""
     if "torch" in pinned and spec.backend and backend is None and spec.variant != "cpu":
         unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"
-    return [
-        _write(Path(each.lock), lock_text(text, spec, known, unverified=unverified), unverified)
-        for each, text in compiled.items()
-    ]
+    constraints = Path(spec.constraints).read_text() if spec.constraints else ""
+    written = []
+    for each, text in compiled.items():
+        inputs = inputs_digest(Path(each.requirements).read_text(), constraints)
+        lock = lock_text(text, spec, known, inputs=inputs, unverified=unverified)
+        written.append(_write(Path(each.lock), lock, unverified))
+    return written
 
 
 def _write(path: Path, text: str, unverified: str) -> Pinned:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 from milabench.errors import Unreachable
 from milabench.execute import openssh, ssh
 from milabench.execute.agent_bootstrap import Channel, HostConnection, full_end_text, start_agent
-from milabench.execute.agent_client import AgentLink, AgentNode, leftovers, sweep_text
+from milabench.execute.agent_client import START_S, AgentLink, AgentNode, leftovers, sweep_text
 from milabench.execute.api import Emit, Outcome, StepRequest
-from milabench.execute.interrupts import ReusableLoop
+from milabench.execute.interrupts import ReusableLoop, cancelled_by_signals
 from milabench.execute.ssh import Address
 from milabench.plan.model import Step
 
@@ -50,17 +50,30 @@ class RemoteHost:
                     self._connection = await ssh.connect_asyncssh(self.address)
             return self._connection
 
-    async def agent(self, *words: str, marker: str = "") -> Channel:
-        """Start an agent with these arguments, its input open. Raises Unreachable."""
+    async def agent(self, *words: str, marker: str = "", by: float | None = None) -> Channel:
+        """Start an agent with these arguments, its input open; `by` is the time on the loop's clock, default in START_S.
+
+        Raises Unreachable.
+        """
+        by = asyncio.get_running_loop().time() + START_S if by is None else by
         rested = self._connection  # only one that lay idle may have been lost without our noticing
-        connection = await self.connection()
+        connection = await self._connection_by(by)
+        python = self.address.python
         try:
-            return await start_agent(self.name, connection, words, marker=marker, python=self.address.python)
+            return await start_agent(self.name, connection, words, by=by, marker=marker, python=python)
         except Unreachable:
             if connection is not rested or not connection.lost:
                 raise
         # The connection was lost while idle, which only its use revealed.
-        return await start_agent(self.name, await self.connection(), words, marker=marker, python=self.address.python)
+        connection = await self._connection_by(by)
+        return await start_agent(self.name, connection, words, by=by, marker=marker, python=python)
+
+    async def _connection_by(self, by: float) -> HostConnection:
+        try:
+            async with asyncio.timeout_at(by):
+                return await self.connection()
+        except TimeoutError:
+            raise Unreachable(f"{self.name}: {self.address.shown} let nobody in within {START_S:g} s") from None
 
     async def ask(self, *words: str, within_s: float = ASK_S) -> Mapping[str, Any]:
         """Run an agent for a single request and return its answer. Raises Unreachable."""
@@ -107,8 +120,10 @@ def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease
             await machine.sweep(own, grace_s=grace_s)
         is_first = False
         words = ("serve", "--run-id", own, "--grace", str(grace_s), "--lease", str(lease_s))
-        channel = await machine.agent(*words, marker=own)
-        return AgentLink(channel.reader, channel.writer, channel.describe_end, beat_s=min(BEAT_S, lease_s / 4))
+        by = asyncio.get_running_loop().time() + START_S
+        channel = await machine.agent(*words, marker=own, by=by)
+        beat_s = min(BEAT_S, lease_s / 4)
+        return AgentLink(channel.reader, channel.writer, channel.describe_end, hello_by=by, beat_s=beat_s)
 
     async def sweep() -> str:
         try:
@@ -154,12 +169,12 @@ class HostPool:
         key = replace(address, accept_new=False)  # accepting its key does not make it another machine
         return self._machines.setdefault(key, RemoteHost(address))
 
-    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `main()` returns; see `ReusableLoop.run`."""
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]], *, handles_signals: bool = False) -> T:
+        """Return what `main()` returns; see `ReusableLoop.run`. A signal cancels it unless it `handles_signals`."""
 
         async def awake() -> T:
             await asyncio.sleep(0)  # let the loop notice connections that were lost while it was idle
-            return await main()
+            return await (main() if handles_signals else cancelled_by_signals(main()))
 
         return self._loop.run(awake)
 
@@ -172,7 +187,7 @@ class HostPool:
             await asyncio.gather(*(machine.close() for machine in self._machines.values()))
 
         try:
-            self._loop.run(end)
+            self._loop.run(lambda: cancelled_by_signals(end()))
         finally:
             self._loop.close()
 

@@ -20,6 +20,7 @@ from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.execute.venv import InstallOptions, find_uv, install_venvs, raise_failures
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import VenvSpec
+from milabench.redaction import learn, values_in, values_in_environment
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PACKAGES = ("bench", "config", "devices", "events", "execute", "facts", "plan")
@@ -74,7 +75,10 @@ async def install_remotely(
     if uv is not None:
         options = replace(options, uv=f"{folder}/uv")
         shutil.copy(uv, tools / "uv")  # no link: it would be sent as a link, which points nowhere there
-    (tools / "job").write_bytes(pickle.dumps((tuple(specs), dirs, options)))
+    # The suite's settings of pip may hold credentials: for the user's eyes only, and gone when it has been read.
+    job = os.open(tools / "job", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(job, "wb") as file:
+        file.write(pickle.dumps((tuple(specs), dirs, options)))
     await remote.send(tools, folder)
     words: list[str] = []
 
@@ -97,7 +101,10 @@ async def install_remotely(
 def main() -> None:
     """Build what the job lists; runs on the remote machine and exits with the matching exit code."""
     # The job was written by the same code, into a folder of the same user.
-    specs, dirs, options = pickle.loads(Path(sys.argv[1]).read_bytes())
+    job = Path(sys.argv[1])
+    specs, dirs, options = pickle.loads(job.read_bytes())
+    job.unlink()
+    learn([*values_in_environment(os.environ), *(value for spec in specs for value in values_in(dict(spec.pip)))])
     options = replace(options, environ=dict(os.environ), uv=options.uv or find_uv(os.environ))
     try:
         raise_failures(install_venvs(specs, dirs, options, lambda stage: print(f"  {stage}", flush=True)))

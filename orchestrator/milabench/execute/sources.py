@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import os
 import shutil
+import signal
 import ssl
 import stat
 import subprocess
 import tarfile
-import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
-from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
+from milabench.execute.package_indexes import Indexes, indexes, pip_settings
 from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import source_json
+from milabench.redaction import mask
 
 if TYPE_CHECKING:
     from unearth import Link, Package, PackageFinder
     from unearth.fetchers import Fetcher, PyPIClient
 
 _T = TypeVar("_T")
-_BLOCK = 1 << 20
 _PAUSES_S = (0.3, 1.0, 2.0)
+_SILENCE_S = 30.0  # that a server may take to answer, and between two pieces of an answer
+_LISTING_S = 300.0  # that the list of a project's files may take
+_SLOW = (60.0, 1024)  # seconds after which a file must have come with so many bytes per second
+_STOP_S = 0.1  # after which a stop is noticed
 
 
 def fetch_sources(
@@ -46,6 +56,7 @@ def fetch_sources(
     if not force and all(is_fetched(dirs, source) for source in sources):
         return tuple(Installed(name=source.folder) for source in sources)
     make_folder(Path(dirs.code))
+    stop = threading.Event()
     where = indexes(options.pip if options.pip is not None else pip_settings(environ), environ)
 
     def outcome(source: Source) -> Installed:
@@ -53,32 +64,46 @@ def fetch_sources(
         if is_new:
             report(f"{source.folder}: fetching")
             try:
-                fetch(source, dirs, where, environ, force=force)
+                fetch(source, dirs, where, environ, stop, report, force=force)
             except EnvironmentFailed as error:
                 report(f"{source.folder}: failed: {error}")
                 return Installed(name=source.folder, why=str(error))
             report(f"{source.folder}: ready")
         return Installed(name=source.folder, is_new=is_new)
 
-    return thread_map(outcome, sources, jobs=options.jobs)
+    return thread_map(outcome, sources, jobs=options.jobs, stop=stop.set)
 
 
-def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], *, force: bool) -> None:
-    """Fetch the program unless it is there. Raises EnvironmentFailed."""
+def fetch(
+    source: Source,
+    dirs: Dirs,
+    where: Indexes,
+    environ: Mapping[str, str],
+    stop: threading.Event,
+    report: Report,
+    *,
+    force: bool,
+) -> None:
+    """Fetch the program unless it is there. Raises EnvironmentFailed, soon after `stop` is set too."""
     code, folder = Path(dirs.code), source_folder(dirs, source)
-    with hold_lock(code / f".{source.folder}.lock"):
+    waiting = iter([f"{source.folder}: waiting: another process fetches or uses it"])
+
+    def waits() -> bool:
+        for line in waiting:  # once
+            report(line)
+        return not stop.is_set()
+
+    with hold_lock(code / f".{source.folder}.lock", waits):
         if is_fetched(dirs, source) and not force:  # by another process, while we waited
             return
         try:
-            with tempfile.TemporaryDirectory(
-                prefix=f".{source.folder}.", dir=code, ignore_cleanup_errors=True
-            ) as building:
+            with _scratch_folder(code / f".{source.folder}.building") as building:
                 fresh = Path(building, source.folder)
                 match source:
                     case PyPI():
-                        unpack_release(cached_archive(source, where, environ), source.file, fresh)
+                        unpack_release(cached_archive(source, where, environ, stop), source.file, fresh)
                     case Git():
-                        _clone(source, fresh, environ)
+                        _clone(source, fresh, environ, stop)
                 # The old marker goes before the old folder, the new one comes after the new folder: whatever stops us in
                 # between, no marker ever stands beside another program than its own.
                 source_marker(dirs, source).unlink(missing_ok=True)
@@ -92,16 +117,30 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
             raise EnvironmentFailed(f"{folder}: {(error.strerror or str(error)).lower()}") from error
 
 
-def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
+@contextlib.contextmanager
+def _scratch_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder for the time of the context, under a lock: what a process that was killed left in it goes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str], stop: threading.Event) -> Path:
     """Return the release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
     home = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
     cache = make_folder(home / "milabench" / "archives")
     kept = cache / source.sha256
-    if kept.is_file() and sha256_of(kept) == source.sha256:
-        return kept
-    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=cache) as building:
+    with (
+        hold_lock(cache / f"{source.sha256}.lock", lambda: not stop.is_set()),
+        _scratch_folder(cache / f"{source.sha256}.fetching") as building,
+    ):
+        if kept.is_file() and sha256_of(kept) == source.sha256:
+            return kept
         fresh = Path(building, "archive")
-        _download(source, where, environ, fresh)
+        _download(source, where, fresh, stop)
         digest = sha256_of(fresh)
         if digest != source.sha256:
             raise EnvironmentFailed(
@@ -141,39 +180,41 @@ def _unzip(archive_file: Path, into: Path) -> None:
         zipped.extractall(into)
 
 
-def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Path) -> None:
+def _download(source: PyPI, where: Indexes, into: Path, stop: threading.Event) -> None:
     import httpx2
 
     label = f"{source.project} {source.version} ({source.file})"
     silent = []
     with _client(where) as client:
-        for index, link in _links(source.project, where, client):
+        for index, link in _links(source.project, where, client, stop):
             if isinstance(link, Exception):
-                silent.append(mask(index))
+                silent.append(f"{mask(index)} cannot be reached: {_reason(link)}")
             elif link.filename == source.file:
                 try:
-                    _patiently(partial(_copy, link, client, into))
+                    _patiently(partial(_copy, link, client, into), stop)
                 except (httpx2.HTTPError, OSError) as error:
-                    raise EnvironmentFailed(f"{label}: fetching it from {link.redacted} failed: {error}") from None
+                    raise EnvironmentFailed(
+                        f"{label}: fetching it from {link.redacted} failed: {_reason(error)}"
+                    ) from None
                 return
     if where.is_offline:
         raise EnvironmentFailed(f"{label}: not in the cache, and UV_OFFLINE forbids fetching it")
     if silent:
-        raise EnvironmentFailed(f"{label}: not in the cache, and {', '.join(silent)} cannot be reached")
+        raise EnvironmentFailed(f"{label}: not in the cache, and {'; '.join(silent)}")
     searched = ", ".join(mask(location) for location in (*where.urls, *where.find_links)) or "no index at all"
     raise EnvironmentFailed(f"{label}: no such file on the configured indexes ({searched})")
 
 
-def release_files(project: str, where: Indexes) -> tuple[tuple[str, str], ...]:
+def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[tuple[str, str], ...]:
     """Return the names and sha256 of all files of a project that the indexes list, in their order.
 
     Files without a hash are left out. Raises EnvironmentFailed when an index cannot be reached.
     """
     files = []
     with _client(where) as client:
-        for index, link in _links(project, where, client):
+        for index, link in _links(project, where, client, stop):
             if isinstance(link, Exception):
-                raise EnvironmentFailed(f"{mask(index)}: cannot be reached: {link}")
+                raise EnvironmentFailed(f"{mask(index)}: cannot be reached: {_reason(link)}")
             if sha256 := _sha256(link):
                 files.append((link.filename, sha256))
     return tuple(files)
@@ -185,7 +226,7 @@ def release(project: str, version: str, *, environ: Mapping[str, str], pip: Mapp
     Raises EnvironmentFailed when no index lists such a file.
     """
     where = indexes(pip if pip is not None else pip_settings(environ), environ)
-    files = dict(release_files(project, where))
+    files = dict(release_files(project, where, threading.Event()))
     stem = f"{project.lower().replace('-', '_')}-{version}"
     for name in (f"{stem}.tar.gz", f"{project}-{version}.tar.gz", f"{stem}-py3-none-any.whl"):
         if name in files:
@@ -202,13 +243,17 @@ def _client(where: Indexes) -> PyPIClient:
     except OSError as error:
         raise EnvironmentFailed(f"{where.cert}: the certificates cannot be read: {error.strerror}") from None
     client = PyPIClient(
-        trusted_hosts=where.trusted_hosts, verify=context, timeout=30.0, proxy=where.proxy, follow_redirects=True
+        trusted_hosts=where.trusted_hosts, verify=context, timeout=_SILENCE_S, proxy=where.proxy, follow_redirects=True
     )
+    # The library takes an index that fails for one without the file.
+    client.event_hooks = {"response": [lambda answer: answer.raise_for_status() if answer.is_server_error else None]}
     client.auth = MultiDomainBasicAuth(prompting=False, index_urls=list(where.urls))
     return client
 
 
-def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[str, Link | Exception]]:
+def _links(
+    project: str, where: Indexes, client: PyPIClient, stop: threading.Event
+) -> Iterator[tuple[str, Link | Exception]]:
     """Yield the links each index lists for a project, or its error: one failing index does not hide the others."""
     import httpx2
     from unearth import PackageFinder
@@ -225,7 +270,7 @@ def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[s
             trusted_hosts=where.trusted_hosts,
         )
         try:
-            for package in _patiently(partial(_listed, finder, project)):
+            for package in _patiently(partial(_listed, finder, project), stop, _LISTING_S):
                 yield location, package.link
         except (httpx2.HTTPError, OSError, ValueError) as error:
             yield location, error
@@ -235,16 +280,45 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
     return list(finder.find_all_packages(project, allow_yanked=True))
 
 
-def _patiently(ask: Callable[[], _T]) -> _T:
-    """Retry the request when the network fails for a moment."""
+def _patiently(ask: Callable[[], _T], stop: threading.Event, within_s: float | None = None) -> _T:
+    """Return what the request returns; retry when the network fails for a moment.
+
+    Raises EnvironmentFailed when `stop` is set, TimeoutError when a request has not ended in time.
+    """
     import httpx2
 
     for pause_s in _PAUSES_S:
         try:
-            return ask()
+            return _abandonable(ask, stop, within_s)
         except httpx2.TransportError:
-            time.sleep(pause_s)
-    return ask()
+            stop.wait(pause_s)
+    return _abandonable(ask, stop, within_s)
+
+
+def _abandonable(ask: Callable[[], _T], stop: threading.Event, within_s: float | None) -> _T:
+    """Return what the call returns, made in a thread of its own: nothing can end one that waits for a silent server."""
+    answer: Future[_T] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    began = time.monotonic()
+    while not wait([answer], _STOP_S).done:
+        if stop.is_set():
+            raise EnvironmentFailed("interrupted")
+        if within_s is not None and time.monotonic() - began > within_s:
+            raise TimeoutError(f"no end within {within_s:g} s")
+    return answer.result()
+
+
+def _reason(error: Exception) -> str:
+    """Return why a request failed, on one line without credentials."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return mask((text.splitlines() or [type(error).__name__])[0])
 
 
 def _sha256(link: Link) -> str | None:
@@ -260,36 +334,75 @@ def _copy(link: Link, client: PyPIClient, into: Path) -> None:
     if link.is_file:
         shutil.copyfile(link.file_path, into)
         return
+    seconds, rate = _SLOW
+    began, size = time.monotonic(), 0
     with client.stream("GET", link.url_without_fragment, follow_redirects=True) as answer, into.open("wb") as file:
         answer.raise_for_status()
-        for block in answer.iter_bytes(_BLOCK):
+        for block in answer.iter_bytes():  # not in larger blocks: one that comes in drops would never be full
             file.write(block)
+            size += len(block)
+            if (spent := time.monotonic() - began) > seconds and size < rate * spent:
+                raise TimeoutError(f"it came with less than {rate} bytes per second")
 
 
-def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
+def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: threading.Event) -> None:
     git = shutil.which("git", path=environ.get("PATH"))
     if git is None:
         raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
     # GIT_DIR, which git sets for its hooks, would point every command at another repository; a prompt would hang.
     env = {**{name: v for name, v in environ.items() if not name.startswith("GIT_DIR")}, "GIT_TERMINAL_PROMPT": "0"}
+    url = _without_credentials(source.url, env)
+    seconds, rate = _SLOW
+    patience = {"GIT_HTTP_LOW_SPEED_TIME": f"{seconds:g}", "GIT_HTTP_LOW_SPEED_LIMIT": str(rate)}
 
     def run(*argv: str) -> str | None:
-        process = subprocess.run(
-            [git, *argv], env=env, cwd=into, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-        return (
-            None if process.returncode == 0 else (process.stderr.strip().splitlines() or ["git printed no error"])[-1]
-        )
+        # A group of its own: git starts programs that connect, and they end with it.
+        with subprocess.Popen(
+            [git, *argv],
+            env={**patience, **env},
+            cwd=into,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=0,
+        ) as process:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    errors = process.communicate(timeout=_STOP_S)[1]
+                    break
+                if stop.is_set():
+                    os.killpg(process.pid, signal.SIGKILL)
+        if stop.is_set():
+            raise EnvironmentFailed("interrupted")
+        return None if process.returncode == 0 else (errors.strip().splitlines() or ["git printed no error"])[-1]
 
     into.mkdir()
     run("init", "--quiet")
     # Most servers give a single commit by its hash; for one that does not, everything is fetched.
     revision = "FETCH_HEAD"
-    if run("fetch", "--quiet", "--depth", "1", source.url, source.rev):
+    if run("fetch", "--quiet", "--depth", "1", url, source.rev):
         revision = source.rev
-        problem = run("fetch", "--quiet", "--tags", source.url, "+refs/heads/*:refs/remotes/origin/*")
+        problem = run("fetch", "--quiet", "--tags", url, "+refs/heads/*:refs/remotes/origin/*")
         if problem:
             raise EnvironmentFailed(f"{mask(source.url)}: cannot be fetched: {mask(problem)}")
     problem = run("checkout", "--quiet", "--detach", revision)
     if problem:
         raise EnvironmentFailed(f"{mask(source.url)}: has no revision {source.rev}: {mask(problem)}")
+
+
+def _without_credentials(url: str, env: dict[str, str]) -> str:
+    """Return an http URL without user and password, which git finds in `env`: others see its arguments, by `ps`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.username is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    count = int(env.get("GIT_CONFIG_COUNT") or 0)
+    env |= {
+        "GIT_CONFIG_COUNT": str(count + 1),
+        f"GIT_CONFIG_KEY_{count}": f"http.{parts.scheme}://{host}/.extraHeader",
+        f"GIT_CONFIG_VALUE_{count}": f"Authorization: Basic {base64.b64encode(user.encode()).decode()}",
+    }
+    return urlunsplit(parts._replace(netloc=host))

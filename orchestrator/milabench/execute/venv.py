@@ -18,20 +18,24 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from milabench.devices.regular_file import open_descriptor
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
 from milabench.execute.interrupts import thread_map
-from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
-from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
+from milabench.execute.inventory import COMPLETE, altered_files, is_complete, is_linked, store_folder, venv_link
+from milabench.execute.package_indexes import pip_env, pip_settings, uv_env, uv_options
 from milabench.plan.context import Dirs
 from milabench.plan.requirements import render_requirements
 from milabench.plan.venvs import VenvSpec
+from milabench.redaction import mask
 
 PROBE_S = 3.0
 WAIT_S = 0.2
@@ -141,7 +145,7 @@ def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[
 
     `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed when it says no.
     """
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = open_descriptor(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         while True:
             try:
@@ -209,7 +213,7 @@ class _Work:
         """Return whether to keep waiting for another process that builds this environment; report the wait once."""
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
-            self.report(f"{spec.group}: waiting: another process is building it")
+            self.report(f"{spec.group}: waiting: another process builds or uses it")
         return not self._is_stopped
 
     def report(self, line: str) -> None:
@@ -313,7 +317,7 @@ class _Build:
         wheels = make_folder(Path(self._work.dirs.cache, "wheels"))
         home = wheels / f"benchmate-{self._spec.benchmate[:16]}"
         with hold_lock(wheels / f"{home.name}.lock"):
-            if not home.is_dir():
+            if not _holds_instruments(home, Path(self._options.benchmate)):
                 building = wheels / f".{home.name}.building"
                 shutil.rmtree(building, ignore_errors=True)
                 # A copy: build backends write beside what they build, and the source tree may be read-only.
@@ -321,6 +325,7 @@ class _Build:
                 left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist")
                 shutil.copytree(self._options.benchmate, source, ignore=left_out)
                 self._run(self._installer.build(str(source), str(building / "wheel")))
+                shutil.rmtree(home, ignore_errors=True)
                 (building / "wheel").rename(home)
                 shutil.rmtree(building)
         wheel = next(home.glob("*.whl"), None)
@@ -329,6 +334,13 @@ class _Build:
         return wheel
 
     def _verify(self) -> tuple[str, ...]:
+        # uv checks what it downloads, not what lies unpacked in its cache, to which its environments are linked.
+        if altered := next(altered_files(self._folder), ""):
+            package = altered.partition(" ")[0].replace("_", "-")
+            clean = f"uv cache clean {package}" if self._installer.name == "uv" else f"pip cache remove {package}"
+            raise EnvironmentFailed(
+                f"{altered}: is not as it was published; `{clean}` drops it from the cache, install again"
+            )
         code, output = self._ended((f"{self._folder}/bin/python", "-I", "-c", "import benchmate"))
         if code != 0:
             last = (output.strip().splitlines() or ["no output"])[-1]
@@ -421,6 +433,18 @@ class _Build:
                 child.kill()
             with child:  # closes its pipe, waits for it
                 self._work.forget(child)
+
+
+def _holds_instruments(home: Path, project: Path) -> bool:
+    """Return whether the wheel in a folder has exactly the files of the project, as they are there."""
+    source = project / "src"
+    files = {file.relative_to(source).as_posix(): file for file in source.rglob("*.py")}
+    try:
+        with zipfile.ZipFile(next(home.glob("*.whl"))) as wheel:
+            code = {name for name in wheel.namelist() if name.endswith((".py", ".pth", ".so"))}
+            return code == set(files) and all(wheel.read(name) == files[name].read_bytes() for name in code)
+    except (StopIteration, OSError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 def link_to(link: Path, folder: Path) -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run
-
-# `HF_TOKEN=...` in a command line that was recorded: the name may stay, the value may not.
-_VARIABLE = re.compile(rb"\b([A-Z][A-Z0-9_]*)=([^\s\"'\\]+)")
-
-IsSecret = Callable[[str], bool]
-"""Whether a variable of this name holds a secret."""
+from milabench.redaction import mask_assignments, mask_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +56,7 @@ class Imported:
     masked: int = 0
 
 
-def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> Imported:
+def write_foreign_run(arrival: ForeignRun, base: Path) -> Imported:
     """Make the run directory; the values of secret variables are masked. Raises RecordError when it cannot be written."""
     benches = len({step.bench for step in arrival.steps})
     # By content, not by name: a run that was moved or renamed is the same run.
@@ -70,7 +65,7 @@ def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> I
         return Imported(path=existing, is_new=False, benchmarks=benches)
     writer = create_run(base, arrival.name, arrival.when, clock=arrival.when.timestamp)
     try:
-        masked = _write(writer, arrival, is_secret)
+        masked = _write(writer, arrival)
     except OSError as error:
         raise RecordError(f"{writer.path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
@@ -93,7 +88,7 @@ def at(seconds: float | None) -> datetime:
         return datetime.fromtimestamp(0.0, tz=UTC)
 
 
-def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
+def _write(writer: RunWriter, arrival: ForeignRun) -> int:
     writer.write_manifest(
         {
             "phase": "run",
@@ -113,12 +108,12 @@ def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
     entries: list[dict[str, Any]] = [{"step": step.id, "state": "planned"} for step in arrival.steps]
     count = 0
     for step in arrival.steps:
-        content = step.records if isinstance(step.records, bytes) else step.records.read_bytes()
-        records, masked = mask_secrets(content, is_secret)
+        content = step.records if isinstance(step.records, bytes) else read_regular(step.records)
+        records, masked = _masked(content)
         writer.append(step.id, records)
         count += masked
         for ending, path in step.outputs.items():
-            text, masked = mask_secrets(path.read_bytes(), is_secret)
+            text, masked = _masked(read_regular(path))
             (writer.path / f"{step.id}.{ending}").write_bytes(text)
             count += masked
         entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail}
@@ -129,18 +124,11 @@ def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
     return count
 
 
-def mask_secrets(content: bytes, is_secret: IsSecret) -> tuple[bytes, int]:
+def _masked(content: bytes) -> tuple[bytes, int]:
     """Return the text with the values of secret variables as `***`, and their number."""
-    masked = 0
-
-    def replaced(match: re.Match[bytes]) -> bytes:
-        nonlocal masked
-        if not is_secret(match[1].decode()):
-            return match[0]
-        masked += 1
-        return match[1] + b"=***"
-
-    return _VARIABLE.sub(replaced, content), masked
+    # Every byte is a character of Latin-1, and comes back as it was.
+    text, masked = mask_assignments(content.decode("latin-1"))
+    return mask_bytes(text.encode("latin-1")), masked
 
 
 def _imported_before(base: Path, digest: str) -> Path | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from milabench.analysis.step_results import StepResult, planned_steps, step_result
 from milabench.analysis.summary import described_system
+from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events.rundir import Run, encoded, open_run
 from milabench.events.values import as_mapping, finite_number
@@ -63,7 +64,7 @@ def _read_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
         version=next((v for pack in measured if (v := _version(pack.meta))), FORMAT),
         system=_system(described_system({}, measured), results),
         steps=[_step(run, result) for result in results],
-        digest=digest_of_pieces((path.name, path.read_bytes()) for path in folder.glob("*.data")),
+        digest=digest_of_pieces((path.name, read_regular(path)) for path in folder.glob("*.data")),
     )
     return foreign, notes
 

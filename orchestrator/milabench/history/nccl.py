@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events import wire
 from milabench.events.model import Data, End, Event, Message, Meta, Start
@@ -32,9 +33,7 @@ _NUMBERS = {
 def _read_json(path: Path) -> Mapping[str, Any]:
     """Read the JSON of a file. Raises RecordError, with line and column, when nccl-tests did not write it."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RecordError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB")
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path, MAX_BYTES))
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     except json.JSONDecodeError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.errors import EnvironmentFailed, RecordError
+from milabench.shown import visible
 
 Row = tuple[Any, ...]
 
@@ -78,7 +79,16 @@ def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRow
     )
     metrics = [row for bench in summary.benchmarks for row in _metrics(identity, bench)]
     results = tuple(_result(identity, bench) for bench in summary.benchmarks)
-    return RunRows(run=identity, digest=digest, tables={"runs": (run,), "results": results, "metrics": tuple(metrics)})
+    tables = {"runs": (run,), "results": results, "metrics": tuple(metrics)}
+    # What a database or a Parquet file could not hold as text is a sign in it.
+    return RunRows(
+        run=identity,
+        digest=digest,
+        tables={
+            name: tuple(tuple(visible(value) if isinstance(value, str) else value for value in row) for row in rows)
+            for name, rows in tables.items()
+        },
+    )
 
 
 def _created(name: str) -> str:

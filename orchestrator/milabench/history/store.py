@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
+from milabench.devices.regular_file import open_regular
 from milabench.errors import EnvironmentFailed, NothingSelected, RecordError, Unreachable, UsageError
 from milabench.history.rows import TABLES, Row, RunRows
 
@@ -116,6 +117,8 @@ def _open_file(path: Path, is_writing: bool) -> Store:
     if not is_writing and not path.is_file():
         raise NothingSelected(f"{path}: no results store; `milabench db add RUN... --db {path}` creates one")
     try:
+        if path.exists():
+            open_regular(path).close()
         if is_writing:
             path.parent.mkdir(parents=True, exist_ok=True)
         uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
@@ -131,7 +134,7 @@ def _open_file(path: Path, is_writing: bool) -> Store:
     except sqlite3.Error as error:
         raise RecordError(f"{path}: not a results store: {_first_line(error)}") from None
     except OSError as error:
-        raise RecordError(f"{path}: cannot be created: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be opened: {(error.strerror or str(error)).lower()}") from None
     return Store(connection, str(path), "?", sqlite3.Error)
 
 

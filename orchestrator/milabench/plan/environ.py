@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
@@ -10,27 +9,6 @@ from milabench.devices.registry import vendor_of
 from milabench.facts.model import Device
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import Placement
-
-# Names of variables whose values are kept out of every record.
-SECRET = re.compile(
-    r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASS|PGPASSWORD|APIKEY|KEY|PAT|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE
-)
-# Records keep the command line that a run was started with.
-_OVERRIDDEN_VARIABLE = re.compile(r"((?:--[^=]*=)?[^=]*\.env\.([^=]*))=")
-
-
-def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names among `env` that hold secrets, by what they are called."""
-    return tuple(sorted(name for name in env if SECRET.search(name)))
-
-
-def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line of ours with the values left out that its overrides give to secret variables.
-
-    `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses its value.
-    """
-    given = ((word, _OVERRIDDEN_VARIABLE.match(word)) for word in words)
-    return tuple(f"{match[1]}=(secret)" if match and SECRET.search(match[2]) else word for word, match in given)
 
 
 def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,9 @@ import json
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
+
+from milabench.redaction import MASK, mask_settings
 
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
@@ -65,7 +67,8 @@ class Step:
     def _public(self) -> dict[str, Any]:
         # Secrets are shown and kept nowhere: plans go into records, and those to other people.
         env = {name: value for name, value in self.env.items() if name not in self.secret_env}
-        return {**{key.name: getattr(self, key.name) for key in fields(self)}, "env": env}
+        public = {**{key.name: getattr(self, key.name) for key in fields(self)}, "env": env}
+        return cast("dict[str, Any]", mask_settings(public))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +157,17 @@ def _step_lines(step: Step) -> list[str]:
     if step.max_silence_s is not None:
         limits.append(f"{step.max_silence_s:g} s of silence")
     devices = ",".join(map(str, step.devices))
-    env = " ".join(
-        f"{name}={'(secret)' if name in step.secret_env else shlex.quote(value)}"
-        for name, value in sorted(step.env.items())
-    )
+    shown = step.to_json()
+    env = {**shown["env"], **dict.fromkeys(step.secret_env, MASK)}
     return [
         f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",
         *([f"  in the container {step.container}"] if step.container is not None else []),
-        f"  cd {shlex.quote(step.cwd)}",
-        f"  {shlex.join(step.argv)}",
-        f"  {env}",
+        f"  cd {shlex.quote(shown['cwd'])}",
+        f"  {_shell_line(shown['argv'])}",
+        f"  {' '.join(f'{name}={_shell_line([value])}' for name, value in sorted(env.items()))}",
     ]
+
+
+def _shell_line(words: Sequence[str]) -> str:
+    """Return words as for a shell, what is masked in them readable."""
+    return " ".join(word if word == MASK else shlex.quote(word) for word in words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -107,16 +108,31 @@ def pin_command(
     )
 
 
+def inputs_digest(requirements: str, constraints: str = "") -> str:
+    """Return the SHA-256 of what a benchmark's lock is made from: two texts, whatever their comments, spaces and order."""
+    locks = [parse_requirements(text) for text in (requirements, constraints)]
+    lines = ["\n".join(sorted((*lock.options, *(pin.line for pin in lock.pins)))) for lock in locks]
+    return hashlib.sha256("\0".join(lines).encode()).hexdigest()
+
+
 def lock_text(
-    compiled: str, spec: PinSpec, files: Mapping[str, Sequence[tuple[str, str]]], *, unverified: str = ""
+    compiled: str,
+    spec: PinSpec,
+    files: Mapping[str, Sequence[tuple[str, str]]],
+    *,
+    inputs: str = "",
+    unverified: str = "",
 ) -> str:
     """Return the lock file, from what uv compiled.
 
     `files` maps a package to the files that all indexes list, each with its sha256: every one of the pinned version
-    is accepted, not only those of the index that happened to be the best match here. `unverified` says why nobody has
+    is accepted, not only those of the index that happened to be the best match here. `inputs` is the digest of what was
+    compiled, which `install` compares. `unverified` says why nobody has
     installed from this lock. No path and no index address gets into it.
     """
     header = {"python": spec.python, "platform": PLATFORM, "variant": spec.variant, "made by": MADE_BY}
+    if inputs:
+        header["inputs"] = inputs
     if unverified:
         header["unverified"] = unverified
     pins = [_with_all_hashes(pin, files.get(pin.name, ())) for pin in parse_requirements(compiled).pins]

@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark
-from milabench.plan.environ import program_environment, secret_names
+from milabench.plan.environ import program_environment
 from milabench.plan.model import Plan, SkippedBench, Step, digest
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import AUTO_BATCH, render_benchmark
 from milabench.plan.step import bench_config
+from milabench.redaction import secret_names
 
 ALREADY = "already prepared"
 MARKERS = ".prepared"

@@ -13,12 +13,13 @@ from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Device
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
-from milabench.plan.environ import placed_environment, program_environment, secret_names
+from milabench.plan.environ import placed_environment, program_environment
 from milabench.plan.launchers import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
 from milabench.plan.method import RANKS, Placement, is_client_server, method_of, placements
 from milabench.plan.model import Step
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import RenderedBenchmark, render_benchmark
+from milabench.redaction import secret_names
 
 # Of a profile, what the instruments need to know.
 _MEASURED = ("warmup_steps", "warmup_s", "window_steps", "window_s")

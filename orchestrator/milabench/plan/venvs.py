@@ -18,6 +18,7 @@ from milabench.plan.requirements import (
     merge_locks,
     parse_requirements,
 )
+from milabench.redaction import mask_urls
 
 # Raise it when the way in which environments are built changes so that old ones must not be taken for new ones.
 BUILDER = 1
@@ -265,6 +266,6 @@ class InstallPlan:
 def source_json(source: Source) -> dict[str, str]:
     """Return a source in words; `folder` is where it lies under base/code."""
     if isinstance(source, Git):
-        return {"git": source.url, "rev": source.rev, "folder": source.folder}
+        return {"git": mask_urls(source.url), "rev": source.rev, "folder": source.folder}
     origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
     return {**origin, "folder": source.folder}

@@ -14,6 +14,7 @@ from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text
 from milabench.report.model import ordered
+from milabench.shown import csv_cell
 
 _SAME_AS_JSON = (
     *("bench", "outcome", "ngpu", "processes", "perf", "units", "direction"),
@@ -37,7 +38,7 @@ def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, fields, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 

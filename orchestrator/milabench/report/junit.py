@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
@@ -12,16 +11,14 @@ from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text, model
-
-# XML 1.0 can hold none of these, escaped or not.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from milabench.shown import visible
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return a test suite for each run: benchmarks that did not pass and invalid numbers are failures."""
     suites = []
     for summary in summaries:
-        suite = ET.Element("testsuite", name=_clean(summary.run), timestamp=_clean(summary.created))
+        suite = ET.Element("testsuite", name=visible(summary.run), timestamp=visible(summary.created))
         for bench in model.ordered(summary.benchmarks):
             _bench(suite, summary, bench)
         suites.append(suite)
@@ -33,7 +30,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     suites = []
     for index in comparison.indices:
         position, name = comparison.column(index), comparison_text.index_name(index)
-        suite = ET.Element("testsuite", name=_clean(f"{name} compared with {comparison.systems[0].name}"))
+        suite = ET.Element("testsuite", name=visible(f"{name} compared with {comparison.systems[0].name}"))
         for row in comparison.rows:
             _row(suite, row, row.sides[position + 1], row.contrasts[position])
         case = _case(suite, "index", index.system)
@@ -47,7 +44,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
 
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return a suite with a test case for each criterion; an undecided one is an error: it was not shown to hold."""
-    suite = ET.Element("testsuite", name=_clean(acceptance.title or "acceptance"))
+    suite = ET.Element("testsuite", name=visible(acceptance.title or "acceptance"))
     for check in acceptance.checks:
         case = _case(suite, check.criterion, check.bench or "run")
         missing = f"; missing: {check.missing}" if check.missing else ""
@@ -90,15 +87,15 @@ def _row(suite: ET.Element, row: ComparisonRow, side: SystemResult, contrast: Co
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:
-    return ET.SubElement(suite, "testcase", name=_clean(name), classname=_clean(group))
+    return ET.SubElement(suite, "testcase", name=visible(name), classname=visible(group))
 
 
 def _add_result(case: ET.Element, kind: str, message: str, text: str) -> None:
-    ET.SubElement(case, kind, message=_clean(message)).text = _clean(text)
+    ET.SubElement(case, kind, message=visible(message)).text = visible(text)
 
 
 def _add_output(case: ET.Element, lines: Iterable[str]) -> None:
-    ET.SubElement(case, "system-out").text = _clean("\n".join(line for line in lines if line))
+    ET.SubElement(case, "system-out").text = visible("\n".join(line for line in lines if line))
 
 
 def _document(suites: Sequence[ET.Element]) -> str:
@@ -110,7 +107,3 @@ def _document(suites: Sequence[ET.Element]) -> str:
             element.set(name, str(len(element.findall(f".//testcase{result}"))))
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
-
-
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("", text)

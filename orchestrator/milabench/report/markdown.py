@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import assert_never
 
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
+from milabench.shown import visible_line
+
+# The end of a link's text; other brackets are those of intervals.
+_LINK = re.compile(r"\](?=[(\[:])")
 
 
 def document_markdown(document: Document) -> str:
     """Return the blocks with an empty line between them."""
-    return "\n\n".join("\n".join(_lines(block)) for block in document) + "\n"
+    return "\n\n".join("\n".join(map(visible_line, _lines(block))) for block in document) + "\n"
 
 
 def _lines(block: Block) -> Iterable[str]:
@@ -19,7 +24,7 @@ def _lines(block: Block) -> Iterable[str]:
         case Title():
             return [f"# {_escaped(block.text)}"]
         case Properties():
-            return [f"- **{name}**: {_escaped(text)}" for name, text in block.pairs]
+            return [f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in block.pairs]
         case Statement():
             return [f"**{_escaped(block.text)}**"]
         case Value():
@@ -39,7 +44,7 @@ def _heading(title: str) -> list[str]:
 
 
 def _entry_lines(entry: Entry) -> list[str]:
-    details = (f"  - {label}: `{text}`" for label, text in entry.details)
+    details = (f"  - {label}: {_code(text)}" for label, text in entry.details)
     return [f"- **{_escaped(entry.name)}**: {_escaped(entry.text)}", *details]
 
 
@@ -51,10 +56,20 @@ def _table_lines(table: Table) -> list[str]:
 
 def _escaped(text: str) -> str:
     """Return the text on one line, with nothing in it that Markdown would read as its own."""
-    # The backslash first, or it would escape those of the others.
-    for sign in "\\`*_|<>":
+    # The backslash first, or it would escape those of the others; & would make a character of its name.
+    for sign in "\\`*_|<>&~":
         text = text.replace(sign, f"\\{sign}")
+    text = _LINK.sub(r"\\]", text)
     return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    """Return the text to be copied: nothing in it is Markdown, and it holds no run of backticks as long as those around it."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    if not longest:
+        return f"`{text}`"
+    fence = "`" * (longest + 1)
+    return f"{fence} {text} {fence}"
 
 
 _RENDERER = DocumentRenderer(write=document_markdown)

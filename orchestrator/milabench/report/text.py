@@ -8,6 +8,7 @@ from typing import assert_never
 
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
+from milabench.shown import visible_line
 
 WIDTH = 120
 
@@ -18,7 +19,10 @@ def document_text(document: Document) -> str:
     previous: Block | None = None
     for block in document:
         is_headline = isinstance(previous, Title) and previous.label != "" and isinstance(block, Properties)
-        lines += [*([""] if previous is not None and not is_headline else []), *_lines(block, document)]
+        lines += [
+            *([""] if previous is not None and not is_headline else []),
+            *map(visible_line, _lines(block, document)),
+        ]
         previous = block
     return "\n".join(lines) + "\n"
 
@@ -68,7 +72,7 @@ def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: 
         return " | ".join(padded).rstrip()
 
     rule = "-+-".join("-" * width for width in widths)
-    return [line(headings), rule, *map(line, rows)]
+    return [visible_line(text) for text in (line(headings), rule, *map(line, rows))]
 
 
 _RENDERER = DocumentRenderer(write=document_text)

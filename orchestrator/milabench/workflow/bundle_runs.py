@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from milabench.bundle.create import SUMMARY, Manifest, RunParts, create_bundle
+from milabench.devices.regular_file import read_regular
 from milabench.events.rundir import Run
 from milabench.report import markdown
 from milabench.version import __version__
@@ -46,8 +47,8 @@ def locks_of(run: Run) -> tuple[dict[str, bytes], tuple[str, ...]]:
     for group, digest in sorted(digests.items()) if isinstance(digests, dict) else ():
         folder = store / f"{group}-{str(digest)[:16]}"
         try:
-            locks[f"{group}/requirements.txt"] = (folder / _RENDERED).read_bytes()
-            locks[f"{group}/environment.json"] = (folder / _COMPLETE).read_bytes()
+            locks[f"{group}/requirements.txt"] = read_regular(folder / _RENDERED)
+            locks[f"{group}/environment.json"] = read_regular(folder / _COMPLETE)
         except OSError:
             notes.append(f"{run.name}: the environment {group} ({str(digest)[:16]}) is gone: no lock file of it")
     return locks, tuple(notes)

@@ -139,7 +139,7 @@ def read_single_context(
 
 
 def instruments() -> Instruments | None:
-    """Return what measures a command that has no environment: the instruments' sources in this checkout, if it is one."""
+    """Return what measures a command that has no environment: the instruments' sources, if they are here."""
     from milabench.plan.context import Instruments
 
     folder = ROOT / "benchmate" / "src"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from milabench.errors import UsageError
 from milabench.execute.interrupts import interrupts
+from milabench.execute.locks import hold_in_use
 from milabench.plan.model import Step
 from milabench.workflow.context import read_context, read_single_context
 from milabench.workflow.options import Extent, Session, SuiteOptions
@@ -61,7 +62,7 @@ def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
             argv = (os.environ.get("SHELL") or "/bin/sh",)
             session.info(f"# {argv[0]}; leave it with exit")
         # As a shell does, it waits for the command: Ctrl-C is the command's, and this process ends after it.
-        with interrupts().deferred():
+        with interrupts().deferred(), hold_in_use({f"{Path(step.venv).resolve()}.lock": step.venv}):
             try:
                 process = subprocess.Popen(argv, env=env, cwd=step.cwd)
             except FileNotFoundError:

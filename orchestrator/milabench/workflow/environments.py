@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from milabench.bench.api import Source
 from milabench.bench.load import missing_files
+from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, EnvironmentFailed, Problem
 from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of
 from milabench.plan.context import COMMAND
@@ -148,6 +149,12 @@ def warn_of_unknown_requirements(context: CommandContext) -> None:
             )
 
 
+def requirements_source(folder: Path, variant: str) -> Path:
+    """Return the file that a benchmark's lock for a variant is made from: requirements.<variant>.in, else requirements.in."""
+    own = folder / f"requirements.{variant}.in"
+    return own if own.is_file() else folder / "requirements.in"
+
+
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     """Return a benchmark's requirement file for a variant; None when there is none."""
     path = folder / requirements_name(variant)
@@ -168,7 +175,7 @@ def read_requirements(path: Path) -> RequirementFile:
 
     shown = display_path(path)
     try:
-        return RequirementFile(name=shown, text=path.read_text(encoding="utf-8"))
+        return RequirementFile(name=shown, text=read_regular(path).decode())
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
 

@@ -18,22 +18,23 @@ from typing import TYPE_CHECKING, Any, assert_never
 from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
-from milabench.events.model import Config, Line, Meta
-from milabench.events.rundir import RunWriter, create_run, open_run, read_batches, stems
+from milabench.events.model import Config, Meta
+from milabench.events.rundir import RunWriter, create_run, open_run, stems
 from milabench.events.wire import decode, encode
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
-from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
+from milabench.execute.locks import Orchestrator, hold_in_use, hold_run, this_orchestrator
 from milabench.execute.remote_host import remote_node
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.ssh import Address
 from milabench.execute.start_barrier import BarrierEvent
-from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
+from milabench.redaction import mask_argument, mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
+from milabench.workflow.environments import sources
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.node_query import node_addresses
 from milabench.workflow.shown_steps import ShownSteps
@@ -135,7 +136,11 @@ def continue_plan(
     if handover is not None:
         handover.hold(writer.path)
     session, addresses = context.session, addresses_used(plan, context)
-    with interrupts().deferred(), contextlib.closing(session.reporter.open_display()) as display:
+    with (
+        interrupts().deferred(),
+        hold_in_use(installed_locks(whole or plan, context)),
+        contextlib.closing(session.reporter.open_display()) as display,
+    ):
         # The other nodes too, so that processes left by a crash can be found there.
         used = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
         with writing(writer.path):
@@ -174,14 +179,23 @@ def continue_plan(
             preamble=lambda step: _preamble(step, context, description),
             retry=retry,
             extend_plan=more,
-            missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
+            missing_data=checks.missing_metrics,
         )
 
         def work() -> Coroutine[Any, Any, ExecutionResult]:
             return _execute(plan, nodes, writer, Fanout(sinks, warn=session.warn), settings)
 
-        result = session.hosts.run(work) if hosts else run_deferring_signals(work)
+        result = session.hosts.run(work, handles_signals=True) if hosts else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
+
+
+def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
+    """Return the locks of the environments and programs that a plan uses on this machine, each with its name."""
+    local = {node.name for node in context.nodes if node.local}
+    venvs = dict.fromkeys(step.venv for step in plan.steps if step.venv and step.node in local)
+    locks = {f"{Path(venv).resolve()}.lock": venv for venv in venvs}
+    folders = [source.folder for source in sources(context)] if local else []
+    return locks | {f"{context.dirs.code}/.{folder}.lock": f"code/{folder}" for folder in folders}
 
 
 def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
@@ -209,40 +223,30 @@ def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str,
 async def _execute(
     plan: Plan, nodes: Mapping[str, AgentNode], writer: RunWriter, progress: OnProgress, settings: ExecutionSettings
 ) -> ExecutionResult:
-    """Start the agents, execute, and end the agents whatever happened."""
+    """Start the agents, execute, and end the agents whatever happened.
+
+    A signal before the execution or after it, which is none of its own, ends the waiting for nodes.
+    """
+    loop = asyncio.get_running_loop()
+
+    def give_up() -> None:
+        for node in nodes.values():
+            node.give_up(at_once=True)
 
     async def start(node: AgentNode) -> None:
         with contextlib.suppress(Unreachable):  # an error at its start becomes the outcome of its first step
             await node.open()
 
-    try:
-        opening = asyncio.gather(*map(start, nodes.values()))
-        await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
-        if plan.phase == "run":
-            import_readers_in_background()
-        await opening
-        return await execute(plan, nodes, writer, progress, settings)
-    finally:
-        await asyncio.gather(*(node.close() for node in nodes.values()))
-
-
-def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
-    """Return which of the metrics that a step's configuration extracts from its output are absent; empty when none are.
-
-    Records that cannot be read are reported by their writer, not here.
-    """
-    # Reading a whole log again costs time between two steps: only where something must be found in it.
-    if not config.get("metrics"):
-        return ""
-    from milabench.analysis.log_metrics import LogFold, metrics_of
-
-    fold = LogFold(metrics_of(config))
-    with contextlib.suppress(RecordError):
-        for event in read_batches(records, ""):
-            if isinstance(event, Line):
-                fold.observe(event.text, event.pipe)
-        return "; ".join(series.problem for series in fold.series() if series.problem)
-    return ""
+    with interrupts().noticed_by(lambda: loop.call_soon_threadsafe(give_up)):
+        try:
+            opening = asyncio.gather(*map(start, nodes.values()))
+            await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
+            if plan.phase == "run":
+                import_readers_in_background()
+            await opening
+            return await execute(plan, nodes, writer, progress, settings)
+        finally:
+            await asyncio.gather(*(node.close() for node in nodes.values()))
 
 
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
@@ -330,7 +334,7 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
         "lost_accelerators": list(node.details.get("lost") or ()),
         "packages": dict(description.packages.get(step.venv, {})),
     }
-    return encode(Config(step=step.id, data=step.config)) + encode(Meta(step=step.id, data=meta))
+    return encode(Config(step=step.id, data=mask_settings(step.config))) + encode(Meta(step=step.id, data=meta))
 
 
 def _write_manifest(
@@ -342,7 +346,7 @@ def _write_manifest(
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
         # A manifest is copied and shown to others.
-        "argv": ["milabench", *without_secrets(sys.argv[1:])],
+        "argv": ["milabench", *map(mask_argument, sys.argv[1:])],
         "cwd": str(Path.cwd()),
         "suite": dict(description.suite),
         "suite_file": str(context.suite_file),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 
-# The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
-ROOT = Path(__file__).resolve().parents[3]
+_PACKAGE = Path(__file__).resolve().parents[1]
+_CHECKOUT = _PACKAGE.parents[1]
+IS_CHECKOUT = (_CHECKOUT / "benchmate" / "pyproject.toml").is_file()
+ROOT = _CHECKOUT if IS_CHECKOUT else _PACKAGE / "shipped"
+"""The folder of config/, benchmarks/, constraints/ and benchmate/: the checkout's, else what the wheel brought."""
 
 
-def checkout_suite(name: str, hint: str) -> Path:
-    """Return a suite of the checkout. Raises ConfigError, with the hint, where only the package is installed."""
-    path = ROOT / "config" / name
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; {hint}")
-    return path
+def shipped_suite(name: str) -> Path:
+    """Return the path of a suite that comes with milabench."""
+    return ROOT / "config" / f"{name}.yaml"
 
 
 def display_path(path: Path) -> str:
@@ -29,22 +30,40 @@ def base_folder(base: Path | None) -> Path:
 
 
 def suite_file(config_file: Path | None) -> Path:
-    """Return the suite to read: the given one, else config/standard.yaml, here or of the checkout."""
-    if config_file is not None:
+    """Return the suite to read: the given file or shipped suite, else config/standard.yaml, here or the shipped one.
+
+    Raises UsageError for a name that is both.
+    """
+    if config_file is None:
+        here = Path("config", "standard.yaml").absolute()
+        return here if here.is_file() else shipped_suite("standard")
+    if config_file.suffix or len(config_file.parts) != 1 or not (shipped := shipped_suite(config_file.name)).is_file():
         return config_file
-    for folder in (Path.cwd(), ROOT):
-        if (standard := folder / "config" / "standard.yaml").is_file():
-            return standard
-    raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
+    if config_file.exists():
+        raise UsageError(
+            f"{config_file} is a file here and a shipped suite; give {config_file.absolute()} or {shipped}"
+        )
+    return shipped
 
 
 def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str = "") -> bytes:
-    """Return the content of a file. Raises `error`, with the hint, when it cannot be read."""
+    """Return the content of a file that a user named, a pipe of the shell's too. Raises `error`, with the hint."""
     try:
-        return path.read_bytes()
+        return read_regular(path, is_pipe_allowed=True)
     except OSError as why:
-        end = f"; {hint}" if hint else ""
-        raise error(f"{path}: cannot be read: {(why.strerror or str(why)).lower()}{end}") from None
+        raise _unreadable(path, why, error, hint) from None
+
+
+def _unreadable(path: Path, why: OSError, error: type[MilabenchError], hint: str = "") -> MilabenchError:
+    return error(f"{path}: cannot be read: {(why.strerror or str(why)).lower()}{f'; {hint}' if hint else ''}")
+
+
+def require_file(path: Path, error: type[MilabenchError]) -> None:
+    """Raise `error` for what is not a regular file that can be read."""
+    try:
+        open_regular(path).close()
+    except OSError as why:
+        raise _unreadable(path, why, error) from None
 
 
 def write_file(path: Path, text: str) -> None:

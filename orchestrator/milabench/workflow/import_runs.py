@@ -13,8 +13,7 @@ from milabench.bundle import archive
 from milabench.errors import RecordError
 from milabench.history.importer import Imported, write_foreign_run
 from milabench.history.registry import read_foreign_runs
-from milabench.plan.environ import SECRET
-from milabench.workflow.files import base_folder
+from milabench.workflow.files import base_folder, require_file
 
 
 def import_runs(
@@ -31,7 +30,7 @@ def import_runs(
             notes += left_out
             for run in runs:
                 renamed = replace(run, name=run_name) if run_name else run
-                imported.append(write_foreign_run(renamed, base_folder(base), lambda name: bool(SECRET.search(name))))
+                imported.append(write_foreign_run(renamed, base_folder(base)))
     return imported, notes
 
 
@@ -40,6 +39,8 @@ def unpacked(source: Path) -> Iterator[Path]:
     """Yield the source itself, or a temporary folder with what a zip file holds. Raises RecordError."""
     if not source.exists():
         raise RecordError(f"{source}: no such file or folder")
+    if not source.is_dir():
+        require_file(source, RecordError)
     if source.is_dir() or not zipfile.is_zipfile(source):
         if source.suffix == ".zip":
             raise RecordError(f"{source}: is not a zip file")

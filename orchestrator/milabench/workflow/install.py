@@ -31,15 +31,23 @@ from milabench.plan.venvs import InstallPlan
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.preflight import require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
 
 
 def install(
-    options: SuiteOptions, session: Session, *, force: bool = False, update: bool = False, jobs: int = 1
+    options: SuiteOptions,
+    session: Session,
+    *,
+    force: bool = False,
+    update: bool = False,
+    frozen: bool = False,
+    jobs: int = 1,
 ) -> None:
     """Install what is missing; with `force` everything, with `update` what is not pinned; `jobs` at a time.
 
-    Raises EnvironmentFailed with a line for each thing that failed, ConfigError and Unreachable.
+    Raises EnvironmentFailed with a line for each thing that failed, or whose lock is stale unless `frozen`, ConfigError
+    and Unreachable.
     """
     context = read_context(options, session)
     require_healthy(context)
@@ -55,6 +63,8 @@ def install(
     if options.use_current_env:
         check_active_environment(context, unforced)
         return
+    if not frozen:
+        require_current_locks(context)
     plan = environments.decide_install(context)
     # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
@@ -248,6 +258,5 @@ def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, 
 
 def pin_input(bench: str, folder: Path, variant: str) -> PinInput:
     """Return a benchmark's lock for a variant and its source: requirements.<variant>.in where it exists."""
-    own = folder / f"requirements.{variant}.in"
-    requirements = own if own.is_file() else folder / "requirements.in"
+    requirements = environments.requirements_source(folder, variant)
     return PinInput(bench=bench, requirements=str(requirements), lock=str(folder / f"requirements.{variant}.txt"))

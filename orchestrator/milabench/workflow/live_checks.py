@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from milabench.errors import RecordError
 from milabench.events.rundir import attempt_stem, open_run, read_batches
-from milabench.plan.model import Plan
+from milabench.plan.model import Plan, Step
 
 if TYPE_CHECKING:
     from milabench.analysis.measure import Measurement
@@ -22,6 +28,7 @@ READERS = (
     *("milabench.analysis.rate_so_far", "milabench.report.model"),
 )
 SWITCH_S = 0.0005
+TURN_S = 0.05  # of reading, after which others have a turn
 
 
 class LiveChecks:
@@ -32,6 +39,7 @@ class LiveChecks:
         self._checks: ChecksOf | None = None
         self._path = path
         self._findings: list[str] = []
+        self._read: dict[tuple[str, int], tuple[Measurement, list[str]]] = {}  # until they are shown
         self.on_plan(plan)
 
     def on_plan(self, plan: Plan) -> None:
@@ -41,25 +49,51 @@ class LiveChecks:
 
     def measured(self, step: str, attempt: int) -> Measurement | None:
         """Return what an attempt at a step measured, and check it; None for records that cannot be read."""
-        from milabench.analysis.measure import measure
+        if (step, attempt) not in self._read:
+            with contextlib.suppress(RecordError):  # the summary at the end of the run reports unreadable records
+                deque(self._reading(step, attempt), maxlen=0)
+        measured, findings = self._read.pop((step, attempt), (None, []))
+        self._findings += findings
+        return measured
+
+    async def missing_metrics(self, step: Step, attempt: int) -> str:
+        """Return which of the metrics that a step's configuration extracts from its output are absent; empty when none are.
+
+        A log may have gigabytes: the loop goes on meanwhile. Records that cannot be read are reported by their writer.
+        """
+        # Reading them now costs time between two steps: only where something must be found in them.
+        if not step.config.get("metrics"):
+            return ""
+        turn = time.monotonic()
+        with contextlib.suppress(RecordError):
+            for _ in self._reading(step.id, attempt):
+                if time.monotonic() - turn > TURN_S:
+                    await asyncio.sleep(0)
+                    turn = time.monotonic()
+            measured, _ = self._read[step.id, attempt]
+            return "; ".join(series.problem for series in measured.logs if series.problem)
+        return ""
+
+    def _reading(self, step: str, attempt: int) -> Iterator[None]:
+        """Read the records of an attempt, event by event; `_read` holds afterwards what was measured, and the findings."""
+        from milabench.analysis.measure import MeasurementFold
         from milabench.analysis.step_results import tee
         from milabench.workflow.run_checks import checks_of
 
-        try:
-            if self._checks is None:
-                self._checks = checks_of(open_run(self._path))
-            checks = self._checks(step)
-            records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
-            measured = measure(step, tee(read_batches(records, step), checks))
-            verdicts = [check.verdict() for check in checks]
-        except RecordError:
-            return None  # the summary at the end of the run reports unreadable records
-        self._findings += [
+        if self._checks is None:
+            self._checks = checks_of(open_run(self._path))
+        checks, fold = self._checks(step), MeasurementFold()
+        records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
+        for event in tee(read_batches(records, step), checks):
+            fold.observe(event)
+            yield
+        findings = [
             f"{step}: {verdict.check}: {verdict.verdict}: {verdict.message}"
-            for verdict in verdicts
-            if verdict.verdict != "pass"
+            for check in checks
+            if (verdict := check.verdict()).verdict != "pass"
         ]
-        return measured
+        # Of millions of observations only the totals are needed.
+        self._read[step, attempt] = replace(fold.result(step), series=()), findings
 
     def findings(self) -> list[str]:
         """Return what the checks found since this was last called."""

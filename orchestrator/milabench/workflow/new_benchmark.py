@@ -1,4 +1,4 @@
-"""Creates a benchmark from the template."""
+"""Creates a benchmark from the template, and copies of what is shipped."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from milabench.errors import UsageError
 from milabench.workflow.files import ROOT
 
 TEMPLATE = ROOT / "benchmarks" / "_template"
+SHIPPED = ("config", "benchmarks", "constraints")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*")
 
 
@@ -29,3 +30,21 @@ def create_benchmark(name: str, into: Path) -> Path:
     except OSError as error:
         raise UsageError(f"{folder}: cannot be created: {error.strerror}") from None
     return folder
+
+
+def copy_shipped(into: Path) -> list[Path]:
+    """Copy the shipped suites, benchmarks and constraints below a folder; return the copies.
+
+    Raises UsageError, before anything is copied where something is in the way.
+    """
+    copies = [into / name for name in SHIPPED]
+    for copy in copies:
+        if copy.exists() or copy.is_symlink():
+            raise UsageError(f"{copy} exists; choose another folder, or remove it first")
+    for name, copy in zip(SHIPPED, copies, strict=True):
+        try:
+            shutil.copytree(ROOT / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        except (OSError, shutil.Error) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise UsageError(f"{copy}: cannot be created: {why.lower()}") from None
+    return copies

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
@@ -13,9 +13,9 @@ from milabench.config.schema import Suite
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
-from milabench.plan.environ import secret_names
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
+from milabench.redaction import mask_settings, secret_names
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import decide_install, environment_records
 from milabench.workflow.options import Extent, Session, SuiteOptions
@@ -296,4 +296,4 @@ def suite_values(context: CommandContext) -> dict[str, Any]:
     for value in values.values():
         # Secrets reach the steps, by their environment, and no record.
         value["env"] = {name: text for name, text in value["env"].items() if name not in secret_names(value["env"])}
-    return values
+    return cast("dict[str, Any]", mask_settings(values))

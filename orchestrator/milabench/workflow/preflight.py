@@ -8,11 +8,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
-from milabench.execute.inventory import is_fetched, is_linked
+from milabench.execute.inventory import altered_instruments, is_fetched, is_linked, store_folder
 from milabench.facts.model import Node
 from milabench.plan.context import ResolvedBenchmark, benchmark_on
 from milabench.plan.method import nodes_of
@@ -21,6 +23,7 @@ from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepa
 from milabench.plan.run import describe_system
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext
+from milabench.workflow.files import display_path
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import interpreters, is_needed_here, remote_paths_exist, require_healthy
 
@@ -44,9 +47,10 @@ def _missing_local(context: CommandContext) -> list[str]:
     dirs = context.dirs
     missing = [f"code/{source.folder}" for source in environments.sources(context) if not is_fetched(dirs, source)]
     if context.plan_context.current_env is None:
-        missing += [
-            f"venv/{venv.group}" for venv in environments.decide_install(context).venvs if not is_linked(dirs, venv)
-        ]
+        for venv in environments.decide_install(context).venvs:
+            if not is_linked(dirs, venv):
+                changed = altered_instruments(store_folder(dirs, venv))
+                missing.append(f"venv/{venv.group}" + (f" ({changed} was changed)" if changed else ""))
         return missing
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
@@ -72,6 +76,34 @@ def _names(pending: Plan, context: CommandContext, plan: Plan) -> tuple[str, ...
 def require_installed(context: CommandContext) -> None:
     """Raise EnvironmentFailed, with the command to give, unless every environment exists."""
     _require_none("not installed", missing_environments(context), "install", context)
+
+
+def require_current_locks(context: CommandContext) -> None:
+    """Raise EnvironmentFailed for the selected benchmarks whose lock was made from other requirements or constraints.
+
+    A lock that does not tell what it was made from, written by hand or by an older milabench, is believed.
+    """
+    from milabench.plan.pin import inputs_digest
+    from milabench.plan.requirements import parse_requirements
+
+    stale: dict[str, str] = {}
+    for bench in context.benches:
+        variant, folder = bench.config.install_variant, Path(bench.folder)
+        lock, source = environments.requirement_file(folder, variant), environments.requirements_source(folder, variant)
+        made_from = parse_requirements(lock.text).header.get("inputs") if lock is not None else None
+        if lock is None or made_from is None or not source.is_file():
+            continue
+        limits = environments.constraints_for(context, variant)
+        if made_from != inputs_digest(
+            environments.read_requirements(source).text, "" if limits is None else limits.text
+        ):
+            changed = display_path(source) if limits is None else f"{display_path(source)} or {limits.name}"
+            stale[bench.config.name] = f"{lock.name}: was not made from {changed} as it is now"
+    if stale:
+        pin = command_line("pin", replace(context.options, select=",".join(stale), exclude=None))
+        raise EnvironmentFailed(
+            "\nerror: ".join([*stale.values(), f"run `{pin}`, or install it as it is with --frozen"])
+        )
 
 
 def _require_none(what: str, missing: Sequence[str], verb: str, context: CommandContext) -> None:
@@ -166,7 +198,7 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
         if not script.is_file():
             raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
         # All of its folder: prepare.py may import its neighbours.
-        files = {path.name: path.read_bytes() for path in script.parent.glob("*.py")}
+        files = {path.name: read_regular(path) for path in script.parent.glob("*.py")}
         storages: set[str] = set()
         for rank, node in nodes_of(bench.config, context.plan_context.facts):
             if node.storage in storages:  # one node of each file system prepares

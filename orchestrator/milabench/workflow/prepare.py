@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milabench.devices.regular_file import open_regular
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.events.rundir import open_run
 from milabench.execute.locks import hold_base
@@ -17,6 +18,7 @@ from milabench.workflow.preflight import pending_preparations, preparation_steps
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 
 TAIL_LINES = 15
+TAIL_BYTES = 64 * 1024
 
 
 def prepare(context: CommandContext, *, force: bool = False) -> int:
@@ -28,12 +30,15 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
     require_installed(context)
     copy_folders(context)
     plan = pending_preparations(context, force=force, upload=True)
-    if not plan.steps:
-        done = sum(skip.why == ALREADY for skip in plan.skipped)
-        context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
-        return DONE
-    with hold_base(Path(context.dirs.base), "prepare", say=context.session.note):
-        return execute_preparations(plan, context)
+    if plan.steps:
+        with hold_base(Path(context.dirs.base), "prepare", say=context.session.note) as has_waited:
+            if has_waited:  # for a command that may have prepared the same
+                plan = pending_preparations(context, force=force)
+            if plan.steps:
+                return execute_preparations(plan, context)
+    done = sum(skip.why == ALREADY for skip in plan.skipped)
+    context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
+    return DONE
 
 
 def execute_preparations(plan: Plan, context: CommandContext) -> int:
@@ -62,5 +67,7 @@ def log_tail(run: Path, step: str) -> str:
     path = open_run(run).log(step)
     if path is None:
         return f" (no output; records in {run})"
-    lines = path.read_text(errors="backslashreplace").splitlines()
+    with open_regular(path) as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        lines = file.read(TAIL_BYTES).decode("utf-8", "backslashreplace").splitlines()
     return "".join(f"\n  | {line}" for line in lines[-TAIL_LINES:]) + f"\n  (whole output: {path})"

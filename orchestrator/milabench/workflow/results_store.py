@@ -10,6 +10,7 @@ from typing import Any
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.bundle.create import relative_logs
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import MANIFEST, Run
 from milabench.events.wire import parse_object
@@ -105,10 +106,10 @@ def run_identity(run: Run) -> str:
     digest = hashlib.sha256()
     try:
         if run.manifest:
-            digest.update((run.path / MANIFEST).read_bytes())
+            digest.update(read_regular(run.path / MANIFEST))
         else:
             for path in sorted(run.path.glob("*.data")):
-                with path.open("rb") as file:
+                with open_regular(path) as file:
                     # Enough to tell two runs apart; a file of records may have gigabytes.
                     digest.update(path.name.encode() + file.read(65536))
     except OSError as error:

@@ -19,10 +19,10 @@ from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, RecordError
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import End, Line, Start
 from milabench.events.replay import replay
-from milabench.events.rundir import JOURNAL, Run, open_run
+from milabench.events.rundir import JOURNAL, Run, open_run, parse_entry
 from milabench.events.tail import Appended
 from milabench.events.values import as_mapping, whole
-from milabench.events.wire import encode, parse_object
+from milabench.events.wire import encode
 from milabench.execute.detach import LOG
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, holder_of
@@ -129,7 +129,7 @@ class RunView:
             with contextlib.suppress(
                 ValueError
             ):  # truncated by a crash; the entry after it says where the run was resumed
-                entry = parse_object(line)
+                entry = parse_entry(line)
                 self._clock.reach(entry.get("t"))
                 self._show(entry)
         self._clock.go_on()

@@ -15,6 +15,7 @@ from milabench.errors import RecordError
 from milabench.events.rundir import Run
 from milabench.plan.context import COMMAND
 from milabench.plan.model import Plan
+from milabench.redaction import MASK, mask_argument
 from milabench.workflow.context import CommandContext, settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
 
@@ -29,7 +30,7 @@ def save_options(context: CommandContext) -> dict[str, Any]:
         saved[name] = None if path is None else os.path.abspath(path)  # noqa: PTH100  links stay as they are
     saved["base"] = context.dirs.base
     # JSON has no tuples: what is read back must equal what was written.
-    saved["overrides"] = list(options.overrides)
+    saved["overrides"] = [mask_argument(override) for override in options.overrides]
     return {
         "options": {
             **saved,
@@ -56,6 +57,12 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
         for name in ("config_file", "system_file", "base"):
             values[name] = None if values[name] is None else Path(values[name])
         values["overrides"] = tuple(values["overrides"])
+        if any(MASK in override for override in values["overrides"]):
+            # Without the value another command would be run.
+            raise RecordError(
+                f"{run.path}: cannot resume: a secret was given by --override, and records keep none; start a new run, with"
+                " the secret in a variable and ${oc.env:VARIABLE} in the override"
+            )
         ab = saved.get("ab")
         # Variables that milabench does not read (PATH, proxies, tokens) may be other ones today; they are not in the records.
         now = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}

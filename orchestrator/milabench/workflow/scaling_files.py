@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from milabench.config.schema import SystemConfig
+from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
 from milabench.plan.sizing import Observation, Scaling, Sizer, device_slug, parse_scaling, scaling_text, sizer_options
-from milabench.workflow.files import ROOT, display_path
+from milabench.workflow.files import IS_CHECKOUT, ROOT, display_path
 
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
@@ -29,17 +30,18 @@ def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
 
 
 def scaling_file(facts: SystemFacts) -> Path:
-    """Return `config/scaling/<device>.yaml`, here or of the checkout; that of the checkout where neither exists."""
+    """Return `config/scaling/<device>.yaml`, here or shipped; where neither exists the one to make, in the checkout or here."""
     devices = facts.main.devices
     name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
     here = Path.cwd() / "config" / "scaling" / name
-    return here if here.is_file() else ROOT / "config" / "scaling" / name
+    shipped = ROOT / "config" / "scaling" / name
+    return here if here.is_file() or not (IS_CHECKOUT or shipped.is_file()) else shipped
 
 
 def read_scaling(path: Path) -> Scaling:
     """Read the file; where it does not exist, nothing is observed. Raises ConfigError when it cannot be understood."""
     try:
-        return parse_scaling(path.read_bytes(), display_path(path))
+        return parse_scaling(read_regular(path), display_path(path))
     except FileNotFoundError:
         return Scaling()
     except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from milabench.errors import NothingSelected
 from milabench.events.attempts import attempts
 from milabench.events.model import End, Line
-from milabench.events.rundir import Run, open_run
+from milabench.events.rundir import Run, bytes_of, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode
 from milabench.execute.locks import holder_of
@@ -40,14 +40,17 @@ def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) ->
     while True:
         # Before reading: what was written until then is read.
         is_over = is_over or not follow or not is_active(run, step, attempt)
+        before = records.offset
         for line in records.lines():
             try:
                 event = decode(line, step)
             except ValueError:
                 continue
             if isinstance(event, Line):
-                yield event.text.encode("utf-8", "surrogateescape")
+                yield bytes_of(event.text)
             is_over = is_over or isinstance(event, End)
+        if records.offset > before:
+            continue
         if is_over:
             return
         time.sleep(LOOK_EVERY_S)

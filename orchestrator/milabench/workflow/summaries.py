@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
+from milabench.events.wire import dump
 
 if TYPE_CHECKING:
     from milabench.analysis.step_results import CourseOf
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS = 3
+ANALYSIS = 4
 _ENDINGS = (".data", ".stdout", ".stderr")
 _NAMES = ("manifest.json", "journal.jsonl")
 
@@ -94,9 +96,15 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
     """
     from milabench.events.rundir import RunWriter
 
-    sources = {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path)}
+    value = summary.to_json()
+    sources = {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path), "summary": _digest_of(value)}
     with contextlib.closing(RunWriter(path)) as writer:
-        writer.write_summary({**summary.to_json(), "made_of": sources})
+        writer.write_summary({**value, "made_of": sources})
+
+
+def _digest_of(summary: Mapping[str, Any]) -> str:
+    """Return a digest of the summary itself: one that was altered is made again, not believed."""
+    return hashlib.sha256(dump(summary)).hexdigest()
 
 
 def stat_digest(path: Path) -> str:
@@ -113,7 +121,7 @@ def content_digest(path: Path) -> str:
     # Only read where sizes or times differ: after a copy or an unpacked archive the contents are still the same.
     whole = hashlib.sha256()
     for entry in sorted(_files(path), key=lambda entry: entry.name):
-        with Path(entry.path).open("rb") as file:
+        with open_regular(entry.path) as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         whole.update(f"{entry.name}\0{content}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
@@ -130,15 +138,17 @@ def _stored(run: Run) -> Summary | None:
     if not run.is_ended:
         return None
     try:
-        value = msgspec.json.decode((run.path / SUMMARY).read_bytes(), type=dict[str, Any])
-        sources = value.get("made_of")
+        value = msgspec.json.decode(read_regular(run.path / SUMMARY), type=dict[str, Any])
+        sources = value.pop("made_of", None)
         if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
+            return None
+        if sources.get("summary") != _digest_of(value):
             return None
         if sources.get("stat") != stat_digest(run.path) and sources.get("content") != content_digest(run.path):
             return None
         _relocate(run, value)
         return summary_from_json(value, run.manifest)
-    except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError, RecordError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError, RecordError):
         return None
 
 

@@ -14,7 +14,7 @@ from milabench.events.model import Data
 from milabench.events.replay import replay
 from milabench.events.rundir import find_run
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.workflow.files import base_folder, checkout_suite
+from milabench.workflow.files import base_folder, shipped_suite
 from milabench.workflow.install import install
 from milabench.workflow.options import AuditRequest, Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
@@ -37,7 +37,7 @@ def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Sessio
 
     Raises what `install` and `run` raise.
     """
-    suite = checkout_suite("small_systems.yaml", "timing-audit measures with a checkout of the project, as `run` does")
+    suite = shipped_suite("small_systems")
     options = SuiteOptions(
         config_file=suite, select=BENCHMARK, base=request.base, use_current_env=request.use_current_env, ask_nodes=True
     )

@@ -23,7 +23,7 @@ from .written import ends, journal, runs, suite
 @contextlib.contextmanager
 def disk(folder: Path, size: str) -> Iterator[Path]:
     """A small disk of its own; skips where none can be made."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("a disk can only be made by root")
     made = subprocess.run(

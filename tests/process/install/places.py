@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import sys
 import zipfile
@@ -17,7 +18,7 @@ from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
 
 # A build backend that needs nothing, so that building needs no network either.
 BACKEND = """
-import pathlib, zipfile
+import base64, hashlib, pathlib, zipfile
 METADATA = "Metadata-Version: 2.1\\nName: benchmate\\nVersion: 0.1\\nRequires-Dist: voir\\n"
 WHEEL = "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
 def build_wheel(into, config_settings=None, metadata_directory=None):
@@ -27,9 +28,17 @@ def build_wheel(into, config_settings=None, metadata_directory=None):
         info = "benchmate-0.1.dist-info"
         wheel.writestr(f"{info}/METADATA", METADATA)
         wheel.writestr(f"{info}/WHEEL", WHEEL)
-        wheel.writestr(f"{info}/RECORD", "")
+        digest = base64.urlsafe_b64encode(hashlib.sha256(wheel.read("benchmate/__init__.py")).digest()).decode().rstrip("=")
+        size = wheel.getinfo("benchmate/__init__.py").file_size
+        wheel.writestr(f"{info}/RECORD", f"benchmate/__init__.py,sha256={digest},{size}\\n")
     return name
 """
+
+
+def recorded(text: str) -> str:
+    """Digest and size of a file, as a wheel's RECORD lists them."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+    return f"sha256={digest},{len(text.encode())}"
 
 
 def wheel(folder: Path, name: str, version: str, *, needs: tuple[str, ...] = (), content: str = "") -> str:
@@ -44,7 +53,7 @@ def wheel(folder: Path, name: str, version: str, *, needs: tuple[str, ...] = (),
         f"{info}/METADATA": metadata,
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(f"{member},,\n" for member in (*members, f"{info}/RECORD"))
+    record = "".join(f"{member},{recorded(text)}\n" for member, text in members.items()) + f"{info}/RECORD,,\n"
     path = folder / f"{module}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as packed:
         for member, text in {**members, f"{info}/RECORD": record}.items():

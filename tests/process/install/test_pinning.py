@@ -8,7 +8,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import installed_packages, unmet_requirements
 from milabench.execute.pinning import Pinned, pin_locks
 from milabench.execute.venv import Installed, benchmate_requirements
-from milabench.plan.pin import PinInput, pin_specs
+from milabench.plan.pin import PinInput, inputs_digest, pin_specs
 from milabench.plan.requirements import RequirementFile, parse_requirements
 from tests.process.install.places import Place
 
@@ -41,7 +41,13 @@ def test_a_lock_holds_the_benchmark_the_instruments_and_no_path(place: Place, tm
     pin(place, tmp_path, {"a": "tool\n"}, constraints="tool<2\n")
     text = (tmp_path / "a.cpu.txt").read_text()
     lock = parse_requirements(text)
-    assert lock.header == {"python": "3.11", "platform": "linux x86_64", "variant": "cpu", "made by": "milabench pin"}
+    assert lock.header == {
+        "python": "3.11",
+        "platform": "linux x86_64",
+        "variant": "cpu",
+        "made by": "milabench pin",
+        "inputs": inputs_digest("tool\n", "tool<2\n"),
+    }
     assert [each.line for each in lock.pins] == ["tool==1", "voir==1"]
     assert lock.is_hashed
     assert str(tmp_path) not in text

@@ -4,6 +4,7 @@ import hashlib
 import io
 import subprocess
 import tarfile
+import threading
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute import sources
+from milabench.execute.locks import hold_in_use
 from milabench.execute.sources import fetch_sources, is_fetched, source_folder
 from milabench.execute.venv import Installed, InstallOptions, raise_failures
 from tests.process.install.places import Index, Place
+from tests.processes import until
 
 
 def fetch(
@@ -142,6 +145,19 @@ def test_what_an_interrupted_fetch_left_is_replaced(place: Place) -> None:
     (folder / "half").touch()
     fetch(place, source)
     assert tree(folder) == {"a": b"1"}
+
+
+def test_a_program_that_a_run_uses_is_not_replaced_before_it_ends(place: Place) -> None:
+    source = sdist(place, {"tool-1/a": "1"})
+    fetch(place, source)
+    lock = f"{place.dirs.code}/.{source.folder}.lock"
+    with hold_in_use({lock: source.folder}):
+        again = threading.Thread(target=lambda: fetch(place, source, force=True))
+        again.start()
+        until(lambda: "tool-1: waiting: another process fetches or uses it" in place.said, "its word")
+        (source_folder(place.dirs, source) / "still-there").touch()
+    again.join()
+    assert tree(source_folder(place.dirs, source)) == {"a": b"1"}
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from milabench.analysis.ab_run import launches
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
+from milabench.errors import RecordError
 from milabench.report import markdown, text
 from tests.recorded_run import Recorded, rates, record
 
@@ -88,16 +89,23 @@ def test_an_ab_run_has_no_score_and_its_reports_name_the_suites(tmp_path: Path) 
         assert "SLOWER" in page
 
 
-def test_a_manifest_of_any_shape_is_read(tmp_path: Path) -> None:
-    for odd in (
+@pytest.mark.parametrize(
+    "odd",
+    [
         {"ab": 3},
         {"ab": {"pairs": [1]}},
-        {"ab": {"pairs": {"x": None}}},
+        {"ab": {"pairs": {"x": 3}}},
         {"aim": 3, "replicates": [1]},
         {"aim": {"precision": "x"}, "replicates": {"x": 3, "y": {"planned": []}}},
-    ):
-        found = summarise(record(tmp_path, *side("A", 1), manifest=odd))
-        text.render([found])
+    ],
+)
+def test_a_manifest_of_another_shape_is_refused(tmp_path: Path, odd: dict[str, Any]) -> None:
+    with pytest.raises(RecordError, match=r"was altered: (ab|aim)\b.* is .*, not "):
+        record(tmp_path, *side("A", 1), manifest=odd)
+
+
+def test_a_pair_without_sides_is_shown_as_one_without_a_number(tmp_path: Path) -> None:
+    text.render([summarise(record(tmp_path, *side("A", 1), manifest={"ab": {"pairs": {"x": None}}}))])
 
 
 def test_a_report_says_how_often_each_was_run_and_why(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
+import signal
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import REDUCTIONS, LogFold, LogMetric, LogSeries, metrics_of, number_in
+from milabench.analysis.search_limits import TICK_S, search_watch
 from milabench.config.schema import REDUCTIONS as OF_SUITES
 
 LOG = """\
@@ -248,3 +253,97 @@ def test_what_a_recorded_configuration_asks_for_is_read_and_nonsense_passed_over
     )
     assert metrics_of(config) == (expected,)
     assert metrics_of({}) == ()
+
+
+FOREVER = r"(a+)+$"
+ENDLESS = 35 * "a" + "b\n"  # so many steps that no machine comes to their end
+
+
+def test_a_pattern_that_takes_too_long_on_a_line_is_given_up_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("milabench.analysis.log_metrics.LINE_S", 0.1)
+    fold = LogFold([metric(r"ok (\d+)"), metric(FOREVER), metric(r"^o\w (\d+)")])
+    for text, pipe in (("ok 1\n", "stdout"), ("ok 2\n", "stderr"), (f"ok 3 {ENDLESS}", "stdout"), (ENDLESS, "stdout")):
+        fold.observe(text, pipe)
+    first, given_up, last = fold.series()
+    assert list(first.values) == list(last.values) == [1, 2, 3]
+    assert given_up.value is None
+    assert "'(a+)+$' took more than 0.1 s on line 2 of stdout;" in given_up.problem
+
+
+def test_lines_that_take_less_than_the_limit_each_have_one_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.analysis.log_metrics.LOG_S", 0.3)
+    monkeypatch.setattr("milabench.analysis.log_metrics.LINE_S", 100.0)
+    fold = LogFold([metric(FOREVER, "count"), metric(r"ok (\d+)")])
+    for number in itertools.count():
+        fold.observe(20 * "a" + f" ok {number}\n")
+        given_up, other = fold.series()
+        if given_up.failure:
+            break
+    assert f"took more than 0.3 s on the lines up to line {number + 1};" in given_up.problem
+    assert list(other.values) == list(range(number + 1))
+
+
+def test_what_one_log_took_does_not_count_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.analysis.log_metrics.LINE_S", 0.1)
+    slow, quick = LogFold([metric(FOREVER)]), LogFold([metric(r"(\d+)")])
+    slow.observe(ENDLESS)
+    quick.observe("1\n")
+    assert slow.series()[0].failure
+    assert quick.series()[0].value == 1
+    assert (search_watch().searching, signal.getitimer(signal.ITIMER_VIRTUAL)[0] <= TICK_S) == (None, True)
+
+
+def test_an_interrupt_in_the_midst_of_a_match_leaves_no_tick_for_what_follows() -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    fold = LogFold([metric(FOREVER)])
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(Interrupted):
+            fold.observe(ENDLESS)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert search_watch().searching is None
+
+
+def test_a_line_of_any_length_is_searched_in_pieces() -> None:
+    fold = LogFold([metric("y(.)", "count")])
+    fold.observe("x" * (3 << 20) + "y7\n")
+    assert fold.series()[0].value == 1
+
+
+def test_a_thread_has_its_log_searched_by_a_child_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = [metric(r"ok (\d+)", "mean"), metric(FOREVER), metric(r"not (there)")]
+    lines = [("ok 1\n", "stdout"), ("\udcff ok", "stderr"), (" 4\n", "stderr"), (ENDLESS, "stdout"), ("ok 7", "stdout")]
+
+    def searched() -> tuple[LogSeries, ...]:
+        fold = log_fold(metrics)
+        for text, pipe in lines:
+            fold.observe(text, pipe)
+        return fold.series()
+
+    with ThreadPoolExecutor() as pool:
+        by_child = pool.submit(searched).result()
+    assert [series.value for series in by_child] == [4.0, None, None]
+    assert by_child == searched()
+
+
+def test_a_child_that_ends_is_a_failure_of_every_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.analysis.log_child._PROGRAM", "raise SystemExit(3)")
+    child = LogChild([metric("a")])
+    for _ in range(10_000):
+        child.observe("some text\n")
+    (series,) = child.series()
+    assert series.problem == "metric m: 'a' was not searched for: the process that does this ended with code 3"
+
+
+def test_a_recorded_pattern_that_cannot_be_compiled_is_passed_over() -> None:
+    for pattern in ("(", "(" * 5000, "a{99999999999}"):
+        assert metrics_of({"metrics": {"m": {"pattern": pattern}}}) == ()

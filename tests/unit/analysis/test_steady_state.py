@@ -98,6 +98,29 @@ def test_slow_steps_at_regular_places_are_part_of_a_steady_state() -> None:
     assert (steadiness(values).is_steady(), steadiness(values).settled_at) == (True, 0)
 
 
+def epochs(chance: random.Random, step: float, last_step: float, n: int) -> list[float]:
+    """Steps of n epochs of 25; the last of each holds what its end costs."""
+    lengths = [step] * 24 + [last_step]
+    return [length * (1 + 0.02 * chance.gauss(0, 1)) for _ in range(n) for length in lengths]
+
+
+def test_where_the_ends_of_epochs_hold_the_time_the_steps_between_them_do_not_decide() -> None:
+    chance = random.Random(23)
+    judged = steadiness([*epochs(chance, 1.05, 200, 20), *epochs(chance, 1, 200, 40)])
+    assert (judged.is_steady(), judged.settled_at) == (True, 0)
+
+
+def test_ends_of_epochs_that_take_longer_from_the_middle_on_are_no_steady_state() -> None:
+    chance = random.Random(21)
+    assert not steadiness([*epochs(chance, 1, 100, 40), *epochs(chance, 1, 120, 20)]).is_steady()
+
+
+def test_epochs_whose_ends_were_longer_at_first_are_a_warm_up_of_whole_epochs() -> None:
+    chance = random.Random(22)
+    judged = steadiness([*epochs(chance, 1, 150, 30), *epochs(chance, 1, 100, 90)])
+    assert (judged.is_steady(), judged.settled_at) == (True, 30 * 25 + 24)
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 50, [1.0, 2.0] * 4, [0.0] * 30])
 def test_what_cannot_be_judged_is_steady(values: list[float]) -> None:
     judged = steadiness(values)

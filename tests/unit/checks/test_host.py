@@ -123,10 +123,16 @@ def test_a_monitor_that_ended_within_the_window_leaves_it_unknown_whose_the_rest
     said = judged(*readings(10, own=1.0))
     assert (said.verdict, said.message) == ("warn", "the processors were not read in the whole window")
     assert ContendedCheck(StepContext(step="s")).reason_for(said) == "sensor-lost"
-    assert judged().numbers == {"readings": 0}
+
+
+def test_a_long_window_without_a_reading_is_not_taken_for_a_quiet_host() -> None:
+    said = judged()
+    assert (said.verdict, said.message, said.numbers) == ("warn", "nobody read the processors", {"readings": 0})
+    assert ContendedCheck(StepContext(step="s")).reason_for(said) == "sensor-lost"
+    assert judged(stop=START + 4).verdict == "pass"
 
 
 @pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])
 def test_odd_readings_are_no_readings(odd: Any) -> None:
     events = [Data(step="s", data={"process": {"cpu_s": 1, "host": odd}, "time": 1000.0 + s}) for s in range(40)]
-    assert judged(*events).verdict == "pass"
+    assert judged(*events).numbers == {"readings": 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner, Result
 from milabench.cli import compare, report
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, open_run
-from milabench.workflow.summaries import summary_of
+from milabench.workflow.summaries import stat_digest, store_summary, summary_of
 from tests.recorded_run import Recorded, rates, record
 
 Invoke = Callable[..., Result]
@@ -257,10 +258,8 @@ def test_bad_costs_are_refused(tmp_path: Path, invoke: Invoke, content: str, say
 def test_a_summary_is_kept_and_used_while_it_is_of_these_records(tmp_path: Path) -> None:
     run = made(tmp_path, "a")
     whole = summary_of(run)
-    kept = run.path / "summary.json"
-    marked = json.loads(kept.read_text())
-    marked["benchmarks"][0]["perf"] = 7.0
-    kept.write_text(json.dumps(marked))
+    marked = replace(whole, benchmarks=(replace(whole.benchmarks[0], perf=7.0),))
+    store_summary(run.path, marked, stat_digest(run.path))
     assert summary_of(run).benchmarks[0].perf == 7.0
     # A copy has other times and the same contents.
     for path in run.path.glob("*.data"):
@@ -271,6 +270,17 @@ def test_a_summary_is_kept_and_used_while_it_is_of_these_records(tmp_path: Path)
     again = summary_of(open_run(run.path))
     assert again.benchmarks[0].perf == whole.benchmarks[0].perf
     assert "late" in again.benchmarks[0].messages
+
+
+def test_a_kept_summary_that_was_altered_is_made_again(tmp_path: Path) -> None:
+    run = made(tmp_path, "a")
+    whole = summary_of(run)
+    kept = run.path / "summary.json"
+    altered = json.loads(kept.read_text())
+    altered["benchmarks"][0]["perf"] = 7.0
+    kept.write_text(json.dumps(altered))
+    assert summary_of(run) == whole
+    assert json.loads(kept.read_text())["benchmarks"][0]["perf"] == whole.benchmarks[0].perf
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"schema":1}', b'{"made_of":{"analysis":1}}', b"\xff"])

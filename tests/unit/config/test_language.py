@@ -284,7 +284,7 @@ def test_the_same_file_twice_in_a_chain_of_includes_is_told_with_the_chain(files
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: no such file or directory; is the path right"):
         read_suite([tmp_path / "nowhere.yaml"])
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="cannot be read: is a directory"):
         read_suite([tmp_path])
 
 

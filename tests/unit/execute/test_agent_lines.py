@@ -7,15 +7,18 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.execute.agent.streams import LineDecoder
+from milabench.execute.agent.streams import LINE_BYTES, LineDecoder
+from milabench.redaction import Masker
+
+SECRET = "s3cr3t-of-mine"
 
 
 def texts(records: bytes) -> list[str]:
     return [json.loads(line)["data"] for line in records.splitlines()]
 
 
-def fed(pieces: list[bytes]) -> list[str]:
-    lines = LineDecoder("stdout")
+def fed(pieces: list[bytes], *secrets: str) -> list[str]:
+    lines = LineDecoder("stdout", Masker(secrets))
     found = [text for piece in pieces for text in texts(lines.feed(piece, 0.0))]
     return found + texts(lines.partial(0.0, last=True))
 
@@ -57,3 +60,36 @@ def test_an_update_that_is_shown_early_stays_an_update() -> None:
     lines.feed(b"\r10%\r20%", 0.0)
     assert texts(lines.partial(0.0)) == ["20%\r"]
     assert texts(lines.feed(b"\r30%\r40%\n", 0.0)) == ["40%\n"]
+
+
+@given(st.lists(st.integers(0, 40), max_size=8), st.booleans())
+def test_a_secret_is_masked_however_it_was_cut(cuts: list[int], is_shown_early: bool) -> None:
+    data = f"before {SECRET} after\n{SECRET}\r{SECRET}".encode()
+    lines, found = LineDecoder("stdout", Masker([SECRET])), []
+    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=True):
+        found += texts(lines.feed(data[start:end], 0.0))
+        if is_shown_early:
+            found += texts(lines.partial(0.0))
+    said = "".join(found + texts(lines.partial(0.0, last=True)))
+    assert SECRET[:-1] not in said
+    assert said.startswith("before *** after\n")
+
+
+def test_what_may_begin_a_secret_is_shown_when_it_turns_out_to_be_none() -> None:
+    lines = LineDecoder("stderr", Masker([SECRET]))
+    lines.feed(b"Loading s3cr", 0.0)
+    assert texts(lines.partial(0.0)) == ["Loading "]
+    assert texts(lines.partial(0.0)) == []
+    assert texts(lines.feed(b"umbs\n", 0.0)) == ["s3crumbs\n"]
+
+
+def test_no_secret_lies_across_the_pieces_of_a_line_without_end() -> None:
+    for before in (LINE_BYTES - 5, LINE_BYTES - 14, LINE_BYTES + 1):
+        said = fed([b"x" * before + SECRET[:9].encode(), SECRET[9:].encode() + b"y" * LINE_BYTES + b"\n"], SECRET)
+        assert "".join(said) == "x" * before + "***" + "y" * LINE_BYTES + "\n"
+
+
+def test_a_key_of_several_lines_is_masked_in_each() -> None:
+    assert fed([b"a\nfirst-line-of-it\nsecond-li", b"ne-of-it\nb"], "first-line-of-it\nsecond-line-of-it\n") == [
+        *("a\n", "***\n", "***\n", "b")
+    ]

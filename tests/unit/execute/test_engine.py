@@ -182,6 +182,52 @@ def test_an_interrupt_ends_what_runs_and_cancels_the_rest() -> None:
     assert [thing for thing in seen if isinstance(thing, Notice)]
 
 
+async def lacking(checked: Step, attempt: int) -> str:
+    return f"{checked.id} lacks what attempt {attempt} should hold" if checked.id == "a" else ""
+
+
+def test_a_step_that_passed_and_lacks_data_has_failed() -> None:
+    done, _ = carry_out(step("a"), step("b"), step("c", "false"), settings=ExecutionSettings(missing_data=lacking))
+    assert done.outcomes["a"] == Outcome("failed", "a lacks what attempt 1 should hold", "no-data")
+    assert (done.outcomes["b"].name, done.outcomes["c"].why) == ("passed", "exit")
+
+
+def test_others_go_on_while_the_data_of_a_step_is_looked_at() -> None:
+    async def run() -> None:
+        b_has_ended = asyncio.Event()
+
+        async def check(checked: Step, _: int) -> str:
+            await (b_has_ended.wait() if checked.id == "a" else asyncio.sleep(0))
+            return ""
+
+        def progress(thing: Progress) -> None:
+            if isinstance(thing, Ended) and thing.step == "b":
+                b_has_ended.set()
+
+        plan = Plan(phase="run", steps=(step("a", group="g"), step("b", group="g")))
+        engine = Engine(plan, {"local": FakeNode()}, Records(), progress, ExecutionSettings(missing_data=check))
+        assert (await asyncio.wait_for(engine.run(), 30)).all_passed
+
+    asyncio.run(run())
+
+
+def test_an_interrupt_ends_the_look_at_a_steps_data_and_cancels_the_step() -> None:
+    async def run() -> ExecutionResult:
+        async def check(_: Step, __: int) -> str:
+            engine.interrupt()
+            await asyncio.sleep(3600)
+            return ""
+
+        plan = Plan(phase="run", steps=(step("a"), step("b")))
+        settings = ExecutionSettings(missing_data=check)
+        engine = Engine(plan, {"local": FakeNode()}, Records(), lambda _: None, settings)
+        return await asyncio.wait_for(engine.run(), 30)
+
+    done = asyncio.run(run())
+    assert outcomes(done) == {"a": "cancelled", "b": "cancelled"}
+    assert done.is_cut
+
+
 def test_a_second_interrupt_kills() -> None:
     node = FakeNode()
 

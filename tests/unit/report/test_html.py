@@ -346,7 +346,7 @@ def test_text_is_escaped_and_markup_is_not_again() -> None:
 
 
 def test_what_a_page_cannot_hold_is_replaced() -> None:
-    assert el("p", "a\x00\ud800b\x1b[31m") == "<p>a\ufffd\ufffdb\ufffd[31m</p>"
+    assert el("p", "a\x00\ud800b\x1b[31m") == "<p>a\u2400\ufffdb\u241b[31m</p>"
 
 
 def test_an_attribute_of_nothing_is_left_out() -> None:

@@ -210,6 +210,10 @@ def _become_case(name: str, result: int, output: int, run_forked: RunForked) -> 
         # What the program set when it was imported was meant for a program, not for a case that is over its limit.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         code = run_forked(name, result)
+        # As a fresh interpreter does before it exits: a thread that goes on is seen by the runner, which waits for the end.
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
         sys.stdout.flush()
         sys.stderr.flush()
     finally:

@@ -14,6 +14,7 @@ from benchmate.cases.options import RunBudget
 from benchmate.cases.registry import Case, Skip, State, takes_state
 from benchmate.clock import wait_for_devices
 from benchmate.frameworks import initialized_devices
+from benchmate.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from benchmate.cases.results import CasePayload  # the runner's: with statistics, which a case need not import
@@ -144,10 +145,9 @@ def _synchronise() -> None:
 
 def _failure(error: BaseException, stage: str) -> CasePayload:
     traceback.print_exception(error)
-    is_memory = type(error).__name__ in ("MemoryError", "OutOfMemoryError")
     text = " ".join(str(error).split())
     return {
         "outcome": "failed",
-        "why": "out-of-memory" if is_memory else "exit",
+        "why": "out-of-memory" if is_out_of_memory(error) else "exit",
         "detail": f"{stage}: {type(error).__name__}{': ' if text else ''}{text}",
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict, cast
 
 from benchmate.cases.registry import Case
+from benchmate.memory import OUT_OF_MEMORY
 from benchmate.result_channel import CHANNEL_CLOSED
 from benchmate.supervisor import ProcessExit
 
@@ -186,7 +187,8 @@ def _explain_exit(ended: ProcessExit, timeout_s: float) -> tuple[str, str]:
         return "no-data", "the case closed the pipe of its result"
     if ended.code == 0:
         return "no-data", "exited with code 0, but without a result"
-    return "exit", f"{ended.how}{': ' if last_line else ''}{last_line}"
+    why = "out-of-memory" if OUT_OF_MEMORY.search(last_line) else "exit"
+    return why, f"{ended.how}{': ' if last_line else ''}{last_line}"
 
 
 def aggregate_results(results: Iterable[CaseResult]) -> list[Aggregate]:

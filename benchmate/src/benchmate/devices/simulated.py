@@ -13,10 +13,10 @@ import json
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from benchmate.devices.api import Device, DeviceLostError, NotAvailableError, SensorBackend, throttle_reasons
+from benchmate.devices.vendors.regular_file import MIB, read_regular
 from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 
 VARIABLE = "MILABENCH_SIMULATED_DEVICES"
@@ -33,7 +33,7 @@ class SimulatedVendor(SensorBackend):
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         try:
-            script = json.loads(Path(path).read_bytes())
+            script = json.loads(read_regular(path, 64 * MIB))
             described = list(script["devices"])
             if script.get("count") is not None:
                 described = [

@@ -11,6 +11,7 @@ import importlib
 _ITERATORS = ["ConfigIterator", "DefaultConfigIterator", "RangeConfigIterator", "DummyConfigIterator"]
 _MACROS = ["full_range", "IterableList", "ListProduct", "TableProduct"]
 _REGISTER = ["register_operator", "register_operators", "register_config_iterator", "register_data_generator"]
+_MAKE = ["create_bench_config", "create_op_args", "create_op_info", "create_type"]
 _NAMES = {
     "benchmark": ["Benchmark", "BenchmarkConfig", "make_default_benchmark"],
     "config_iterators": [*_ITERATORS, *_MACROS],
@@ -18,8 +19,8 @@ _NAMES = {
     "arguments": ["DefaultDataGenerator"],
     "registry": [*_REGISTER, "op_map", "config_iterator_map", "data_generator_map"],
     "executor": ["OpExecutor"],
-    "options": ["ExecutionPass", "Options", "get_benchmark_options"],
-    "config_file": ["create_bench_config", "create_op_args", "create_op_info", "create_type", "make_op_config"],
+    "options": ["ExecutionPass", "OpExecutionMode", "Options", "get_benchmark_options"],
+    "config_file": [*_MAKE, "OperatorConfig", "make_op_config"],
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list of the same names)

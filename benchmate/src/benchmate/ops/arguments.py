@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmate.ops.base import DType, Generator, JsonMapping, JsonObject, Keywords, OperatorFailed, OpsError, Tensor
-from benchmate.ops.config_iterators import has_macros
+from benchmate.ops.config_iterators import META, has_macros
 from benchmate.ops.device import free_bytes
 from benchmate.ops.interface import DataGenerator
 from benchmate.ops.registry import spelling_hint
@@ -79,7 +79,15 @@ def require_list(value: object, where: str, text: str = "a list") -> list[Any]:
     return value
 
 
-def check_arguments(spec: object, where: str, *, is_ranged: bool = False) -> None:
+Warn = Callable[[str], object]
+"""Called with what is odd in a specification and passed on all the same."""
+
+
+def _ignore(_: str) -> None:
+    """Say nothing: what is odd was said when the configuration was read."""
+
+
+def check_arguments(spec: object, where: str, *, is_ranged: bool = False, warn: Warn = _ignore) -> None:
     """Check one build or input specification. Raises OpsError that names the value which is wrong."""
     spec = require_object(spec, where, "an object with 'args' and 'kwargs'")
     args = require_list(spec.get("args", []), f"{where}.args")
@@ -87,36 +95,37 @@ def check_arguments(spec: object, where: str, *, is_ranged: bool = False) -> Non
     if not is_ranged and has_macros(spec):
         raise OpsError(f'{where}: has a macro; it needs "RangeConfigIterator" as iterator')
     for number, argument in enumerate(args):
-        _check_argument(argument, f"{where}.args[{number}]")
+        _check_argument(argument, f"{where}.args[{number}]", warn)
     for name, argument in kwargs.items():
-        _check_argument(argument, f"{where}.kwargs.{name}")
+        _check_argument(argument, f"{where}.kwargs.{name}", warn)
 
 
-def _check_argument(spec: object, where: str) -> None:
+def _check_argument(spec: object, where: str, warn: Warn) -> None:
     spec = require_object(spec, where, "an object with 'type'")
     kind = spec.get("type")
     if kind not in TYPES:
         hint = spelling_hint(str(kind), TYPES) or f"; there are {', '.join(TYPES)}"
         raise OpsError(f"{where}.type: unknown type {kind!r}{hint}")
-    require_list(spec.get("__copy__") or [], f"{where}.__copy__")
+    for macro in META:
+        require_list(spec.get(macro) or [], f"{where}.{macro}")
     for macro in ("__range__", "__list__"):
-        for attribute in require_list(spec.get(macro) or [], f"{where}.{macro}", "a list of names"):
-            if not isinstance(attribute, str) or not isinstance(spec.get(attribute), list):
+        for attribute in map(str, spec.get(macro) or ()):
+            if not isinstance(spec.get(attribute), list):
                 raise OpsError(f"{where}.{attribute}: expected a list, because {macro} names it")
     if kind == "tensor":
         _check_tensor(spec, where)
     elif kind in LISTS:
         items = require_list(spec.get("value"), f"{where}.value", "a list of arguments")
         for number, item in enumerate(items):
-            _check_argument(item, f"{where}.value[{number}]")
+            _check_argument(item, f"{where}.value[{number}]", warn)
     elif kind == "dtype":
         for name in _values(spec, "value"):
             _check_dtype(name, f"{where}.value")
     elif kind in NUMBERS:
-        _check_number(spec, NUMBERS[kind], where)
+        _check_number(spec, NUMBERS[kind], where, warn)
     elif kind in VALUES:
-        # A string may be left out: it is empty then.
-        _check_value({"value": "", **spec} if kind == "str" else spec, VALUES[kind], where)
+        # A string may be left out: it is empty then; a device: it is that of the run.
+        _check_value(spec if kind == "bool" else {"value": "", **spec}, VALUES[kind], where)
 
 
 def _check_value(spec: JsonMapping, expected: Expected, where: str) -> None:
@@ -127,7 +136,7 @@ def _check_value(spec: JsonMapping, expected: Expected, where: str) -> None:
             raise OpsError(f"{where}.value: expected {expected.text}, got {value!r}")
 
 
-def _check_number(spec: JsonMapping, expected: Expected, where: str) -> None:
+def _check_number(spec: JsonMapping, expected: Expected, where: str, warn: Warn) -> None:
     bounds = spec.get("value_range")
     if "value" not in spec and bounds is None:
         raise OpsError(f"{where}: {spec['type']} needs 'value' or 'value_range'")
@@ -136,7 +145,11 @@ def _check_number(spec: JsonMapping, expected: Expected, where: str) -> None:
     if "value" in (spec.get("__range__") or ()):
         _check_range(spec["value"], expected, f"{where}.value")
     elif "value" in spec:
-        _check_value(spec, expected, where)
+        # The original hands any number to the operator, and its own configurations have such.
+        odd = [value for value in _values(spec, "value") if NUMBER.fits(value) and not expected.fits(value)]
+        for value in odd:
+            warn(f"{where}.value: expected {expected.text}, got {value!r}, which is passed on as it is")
+        _check_value(spec, NUMBER if odd else expected, where)
 
 
 def _check_tensor(spec: JsonMapping, where: str) -> None:
@@ -145,20 +158,23 @@ def _check_tensor(spec: JsonMapping, where: str) -> None:
             raise OpsError(f"{where}: tensor needs '{key}'")
     for name in _values(spec, "dtype"):
         _check_dtype(name, f"{where}.dtype")
+    for rule in spec.get("__copy__") or ():
+        _check_copy(rule, where)
     shapes = spec["shape"] if "shape" in (spec.get("__list__") or ()) else [spec["shape"]]
     for shape in shapes:
-        for number, size in enumerate(require_list(shape, f"{where}.shape", "a list of sizes")):
+        sizes = require_list(shape, f"{where}.shape", "a list of sizes")
+        # What a copy fills in after expansion may hold any number before, by custom -1.
+        copied = {rule["shape"][0] % max(1, len(sizes)) for rule in spec.get("__copy__") or () if "shape" in rule}
+        for number, size in enumerate(sizes):
             if isinstance(size, list) and "shape" in (spec.get("__range__") or ()):
                 _check_range(size, WHOLE_NUMBER, f"{where}.shape[{number}]")
-            elif not WHOLE_NUMBER.fits(size) or size < 0:
+            elif not WHOLE_NUMBER.fits(size) or (size < 0 and number not in copied):
                 raise OpsError(f"{where}.shape[{number}]: expected a size, got {size!r}")
     requires_grad = spec.get("requires_grad")
     if requires_grad is not None and not isinstance(requires_grad, bool):
         raise OpsError(f"{where}.requires_grad: expected true or false, got {requires_grad!r}")
     if spec.get("value_range") is not None:
         _check_bounds(spec["value_range"], NUMBER, where)
-    for rule in spec.get("__copy__") or ():
-        _check_copy(rule, where)
 
 
 def _check_copy(rule: object, where: str) -> None:
@@ -257,7 +273,9 @@ class DefaultDataGenerator(DataGenerator):
         if kind in ("device", "dtype"):
             import torch
 
-            return torch.device(spec["value"]) if kind == "device" else getattr(torch, DTYPES[spec["value"]])
+            return (
+                torch.device(spec.get("value", device)) if kind == "device" else getattr(torch, DTYPES[spec["value"]])
+            )
         return spec.get("value", "")
 
     def _number(self, spec: JsonMapping, path: str) -> object:

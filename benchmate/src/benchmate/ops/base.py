@@ -8,23 +8,34 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmate.errors import BenchmateError
 
 __all__ = ["Arguments", "Call", "JsonMapping", "JsonObject", "Keywords"]
-__all__ += ["DType", "Event", "FunctionSchema", "Generator", "OpOverload", "Storage", "Tensor", "Work"]
+__all__ += [
+    "DType",
+    "Event",
+    "FunctionSchema",
+    "Generator",
+    "OpOverload",
+    "OpOverloadPacket",
+    "Storage",
+    "Tensor",
+    "Work",
+]
 if TYPE_CHECKING:
     from torch import FunctionSchema, Generator, Tensor
     from torch import UntypedStorage as Storage
     from torch import dtype as DType  # noqa: N812
-    from torch._ops import OpOverload
+    from torch._ops import OpOverload, OpOverloadPacket
     from torch.cuda import Event
     from torch.distributed import Work
 else:
     # Annotations, the only place where these stand, are never evaluated: any object will do to be imported.
-    FunctionSchema = Generator = Tensor = Storage = DType = OpOverload = Event = Work = object
+    FunctionSchema = Generator = Tensor = Storage = DType = OpOverload = OpOverloadPacket = Event = Work = object
 
 Call = Callable[[], object]
 """A call with its arguments bound: what is timed."""
@@ -48,6 +59,29 @@ class OperatorFailed(BenchmateError):
 
 class OperatorSkipped(BenchmateError):
     """An operator that this machine cannot have (a package, an accelerator, a second process); the message is the reason."""
+
+
+class UnknownOperator(OperatorSkipped):
+    """An operator whose name means nothing: the others of its configuration run all the same."""
+
+
+def quiet_torch() -> None:
+    """Keep what torch says of itself, when it is imported and later, out of a command's output.
+
+    That numpy is not installed, that its observer begins, that its profiler ends: nothing that the user could act on.
+    """
+    warnings.filterwarnings("ignore", module=r"torch\.")
+    for variable, level in (("TORCH_CPP_LOG_LEVEL", "ERROR"), ("KINETO_LOG_LEVEL", "6")):
+        os.environ.setdefault(variable, level)
+
+
+def import_torch() -> None:
+    """Import torch, quietly. Raises OpsError where it cannot be imported."""
+    quiet_torch()
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
 
 
 # What a terminal acts on, what turns a line around, and halves of characters, which no file can be written with.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmate.ops import config_file, records
-from benchmate.ops.base import JsonMapping, JsonObject, OperatorSkipped, OpsError
+from benchmate.ops.base import JsonMapping, JsonObject, OperatorSkipped, OpsError, UnknownOperator
 from benchmate.ops.builtin import operator
 from benchmate.ops.config_file import OperatorInput, OperatorSpec, iterate_inputs
 from benchmate.ops.device import torch_device
@@ -35,7 +35,7 @@ class BenchmarkConfig:
     """A configuration to run with `run_options`, a mapping with the original's keys or Options."""
 
     def __init__(self, run_options: Options | JsonMapping) -> None:
-        self.run_options = as_options(run_options)
+        self.run_options, self.options = run_options, as_options(run_options)
         self.bench_config: tuple[OperatorSpec, ...] = ()
 
     def load(self, config: JsonMapping) -> BenchmarkConfig:
@@ -55,20 +55,26 @@ class BenchmarkConfig:
 
 
 class Benchmark:
-    """Runs a configuration; `counts` says afterwards how many inputs passed, failed and were skipped."""
+    """Runs a configuration; `counts` says afterwards how many inputs passed, failed and were skipped.
+
+    `unknown` are the operators among the skipped whose names mean nothing.
+    """
 
     def __init__(self, config: BenchmarkConfig, on_input: InputCallback | None = None) -> None:
-        self.options, self.specs = config.run_options, config.bench_config
+        self.bench_config, self.run_options = config, config.run_options
+        self.options, self.specs = config.options, config.bench_config
         self.on_input = on_input
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self.unknown: list[str] = []
         self._is_resumed = self.options.resume_id is None
         self._is_stopped = False
 
     def run(self) -> dict[str, int]:
-        """Run it all and write records to `out_stream`. Raises OpsError, before anything runs, for what is not known."""
+        """Run it all and write records to `out_stream`. Raises OpsError, before anything runs, where nothing can."""
         options = self.options
         check_resume_ids(self.specs, options)
         operators = resolved(self.specs)
+        self.unknown = [spec.name for spec, op in operators if isinstance(op, UnknownOperator)]
         seed_torch(options)
         floor = measurement_floor(torch_device(options.device)) if options.format == "rich" else None
         self._write(records.setup_record(options, floor))
@@ -122,15 +128,21 @@ make_default_benchmark = Benchmark  # its name in the original
 
 
 def resolved(specs: Sequence[OperatorSpec]) -> list[tuple[OperatorSpec, OperatorInterface | OperatorSkipped]]:
-    """Return each operator of a configuration, or why this machine cannot have it. Raises OpsError for an unknown name."""
+    """Return each operator of a configuration, or why this machine cannot have it. Raises OpsError where no name is known."""
 
     def resolve(spec: OperatorSpec) -> OperatorInterface | OperatorSkipped:
         try:
             return operator(spec.name)
         except OperatorSkipped as skipped:
             return skipped
+        except OpsError as error:
+            return UnknownOperator(str(error))
 
-    return [(spec, resolve(spec)) for spec in specs]
+    operators = [(spec, resolve(spec)) for spec in specs]
+    unknown = [str(op) for _, op in operators if isinstance(op, UnknownOperator)]
+    if unknown and len(unknown) == len(operators):
+        raise OpsError(unknown[0])
+    return operators
 
 
 def check_resume_ids(specs: Sequence[OperatorSpec], options: Options) -> None:
@@ -148,13 +160,19 @@ def seed_torch(options: Options) -> None:
     import torch
 
     torch.manual_seed(options.seed)
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    if options.cpu_threads is not None:
+        torch.set_num_threads(options.cpu_threads)
+
+
+def init_pytorch(run_options: Options | JsonMapping) -> None:
+    """Seed torch and set its threads for a program that uses the library; the name is the original's."""
+    seed_torch(as_options(run_options))
 
 
 def _log(operator_input: OperatorInput, result: InputResult) -> None:
     if error := result.error:
-        logger.warning("%s: %s: %s: %s", operator_input.run_id, result.status, error["stage"], error["message"])
+        words = [error["stage"], *filter(None, [error.get("why")]), error["message"]]
+        logger.warning("%s: %s: %s", operator_input.run_id, result.status, ": ".join(words))
     for timed in result.results if result.status == "passed" else ():
         with contextlib.suppress(KeyError):
             logger.info("%s: %s", operator_input.run_id, describe_result(timed))

@@ -18,7 +18,7 @@ from typing import TextIO
 import benchmate
 from benchmate.ops import collectives, exec_modes, records, registry, sampling
 from benchmate.ops.arguments import FILLS, LISTS
-from benchmate.ops.base import JsonMapping, OpsError, printable, run_command
+from benchmate.ops.base import JsonMapping, OpsError, import_torch, printable, quiet_torch, run_command
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
 from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
@@ -30,8 +30,9 @@ from benchmate.ops.traces.record import execution_trace
 logger = logging.getLogger("benchmate.ops")
 
 EPILOG = """\
-exit code: 0 all inputs passed or were skipped, 1 an input failed (its record says why), 2 the configuration or an option is
-wrong and nothing ran. Also: python -m benchmate.ops run_batch ..., nsys_analysis ..., trace ... (each has its --help), alias.
+exit code: 0 all inputs passed or were skipped, 1 an input failed (its record says why) or the name of an operator is unknown
+(it was skipped), 2 the configuration or an option is wrong, or no operator is known, and nothing ran.
+Also: python -m benchmate.ops run_batch ..., nsys_analysis ..., trace ... (each has its --help), alias.
 """
 
 
@@ -47,6 +48,7 @@ def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if args.version:
         print(benchmate.__version__)
         return 0
+    quiet_torch()
     _plug_in(args.imports)
     if args.list_ops:
         return _list_ops()
@@ -65,10 +67,7 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
     check_resume_ids(specs, options)
     if options.is_graphed and not options.device.startswith("cuda"):
         logger.warning("--cuda-graph: there are none on %s; timed without", options.device)
-    try:
-        import torch  # noqa: F401  (reported once, here, instead of by whatever would need it first)
-    except ImportError as error:
-        raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
+    import_torch()
     torch_device(options.device)
     resolved(specs)
     path = records.output_path(options.out_file_prefix, args.append)
@@ -80,13 +79,15 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
     with stream:
         config = BenchmarkConfig(dataclasses.replace(options, out_stream=stream))
         config.bench_config = specs
+        benchmark = Benchmark(config)
         with torch_profilers(args, path, options.device, stream):
-            counts = Benchmark(config).run()
+            counts = benchmark.run()
     collectives.leave()
     if _is_first_rank():
         summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-        print(f"{summary or 'nothing to run'}; records in {path}")
-    return 1 if counts["failed"] else 0
+        unknown = f"; unknown: {', '.join(benchmark.unknown)}" if benchmark.unknown else ""
+        print(f"{summary or 'nothing to run'}{unknown}; records in {path}")
+    return 1 if counts["failed"] or benchmark.unknown else 0
 
 
 def options_from_args(args: argparse.Namespace) -> Options:
@@ -187,7 +188,7 @@ def _add_own_options(group: argparse._ArgumentGroup) -> None:
     flag("--list-ops", help="print the operators, iterators and generators that are registered")
     flag("--expand", help="print every input that would run, with id and hash, and their number")
     add("--format", choices=FORMATS, help="format of the records (original; rich in our modes)")
-    number("--threads", help="threads of one operator on the CPU (torch's own choice)")
+    number("--threads", help="threads of one operator on the CPU (1; torch's own choice in the format rich)")
     number("--seed", default=0, help="seed of everything drawn at random (0)")
     add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
     precision = "half width of the confidence interval to stop at (0.005)"
@@ -209,11 +210,11 @@ def _plug_in(modules: Sequence[str]) -> None:
 
 
 def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
-    """Raise OpsError for a name that can be no operator's, before torch is imported."""
-    for spec in specs:
-        if not is_plausible(spec.name):
-            hint = registry.spelling_hint(spec.name, registry.op_map) or "; --list-ops names those that are registered"
-            raise OpsError(f"unknown operator '{spec.name}'{hint}")
+    """Raise OpsError where no name can be an operator's, before torch is imported."""
+    if specs and not any(is_plausible(spec.name) for spec in specs):
+        name = specs[0].name
+        hint = registry.spelling_hint(name, registry.op_map) or "; --list-ops names those that are registered"
+        raise OpsError(f"unknown operator '{name}'{hint}")
 
 
 def _list_ops() -> int:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from benchmate.devices.vendors.regular_file import MIB, read_regular
 from benchmate.ops import arguments, builtin, registry
 from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.config_iterators import ConfigIterator, Identified
 
+logger = logging.getLogger("benchmate.ops")
+
 ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
 ITERATORS = ("build_iterator", "input_iterator")
 GENERATORS = ("build_data_generator", "input_data_generator")
+
+MAX_CONFIGURATION = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,7 @@ class OperatorInput:
 def read_operators(path: str) -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration file. Raises OpsError with file, line and column, or the path of the value."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular(path, MAX_CONFIGURATION, is_pipe_allowed=True).decode()
     except OSError as error:
         raise OpsError(f"{path}: {error.strerror}; -c takes a JSON configuration") from error
     except UnicodeDecodeError as error:
@@ -100,10 +105,10 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
         data = json.loads(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError as error:
         raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
+    except RecursionError:
+        raise OpsError(f"{source}: not a configuration: its JSON is nested too deeply") from None
     except _DuplicateKey as error:
         raise OpsError(f"{source}: key {str(error)!r} stands twice in one object; the first would be lost") from None
-    except RecursionError:
-        raise OpsError(f"{source}: its JSON is nested too deeply") from None
     except ValueError:  # Python's limit
         raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
     return parse_operators(data, source)
@@ -182,7 +187,8 @@ def _check_config(config: object, operator: JsonMapping, where: str) -> None:
         if iterator not in ITERATED:
             continue
         for number, spec in enumerate(config.get(key) or ()):
-            check_arguments(spec, f"{where}.{key}[{number}]", is_ranged=iterator == ITERATED[1])
+            is_ranged = iterator == ITERATED[1]
+            check_arguments(spec, f"{where}.{key}[{number}]", is_ranged=is_ranged, warn=logger.warning)
 
 
 def create_bench_config(name: str) -> JsonObject:
@@ -204,12 +210,14 @@ def create_op_args(args: Sequence[object], kwargs: JsonMapping) -> JsonObject:
 def create_type(kind: str, *values: Any) -> JsonObject:
     """Return one argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
 
-    `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Raises OpsError for a kind that is
-    not known.
+    `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Without values they are None, to be
+    filled in. Raises OpsError for a kind that is not known.
     """
     if kind.endswith("_range") and kind[:-6] in arguments.NUMBERS:
-        low, high = values[0] if len(values) == 1 else values
-        return {"type": kind[:-6], "value_range": [low, high]}
+        low_high = list(values[0] if len(values) == 1 else values) or None
+        return {"type": kind[:-6], "value_range": low_high}
+    if kind == "tensor" and not values:
+        return {"type": "tensor", "dtype": "float", "shape": None}
     if kind == "tensor":
         shape, dtype = (*values, "float")[:2]
         if isinstance(shape, str):
@@ -220,7 +228,7 @@ def create_type(kind: str, *values: Any) -> JsonObject:
         return spec
     if kind not in arguments.TYPES:
         raise OpsError(f"create_type: unknown kind '{kind}'")
-    return {"type": kind} if kind == "none" else {"type": kind, "value": values[0]}
+    return {"type": kind} if kind == "none" else {"type": kind, "value": values[0] if values else None}
 
 
 class OperatorConfig:

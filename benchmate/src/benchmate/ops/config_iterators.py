@@ -20,17 +20,21 @@ META = ("__range__", "__list__", "__copy__")
 Choices = Callable[[], Iterator[object]]
 
 
-def full_range(first: float, last: float, step: float = 1) -> Iterator[float]:
-    """Yield numbers from `first` to `last`, both included where the step reaches it; a negative step counts down.
+class full_range:  # noqa: N801  (the name, and that it is called like a function, are the original's)
+    """Numbers from `first` to `last`, both included where the step reaches it; a negative step counts down.
 
-    Integers stay integers. Raises ValueError for a step of zero.
+    Integers stay integers. It can be iterated again and again. Raises ValueError for a step of zero.
     """
-    if step == 0:
-        raise ValueError("a range has a step other than 0")
-    # The small share of a step forgives what binary fractions lose: 0.1 to 0.5 by 0.1 has five numbers.
-    count = math.floor((last - first) / step + 1e-9) + 1
-    for index in range(count):
-        yield first + index * step
+
+    def __init__(self, first: float, last: float, step: float = 1) -> None:
+        if step == 0:
+            raise ValueError("a range has a step other than 0")
+        self.first, self.last, self.step = first, last, step
+
+    def __iter__(self) -> Iterator[float]:
+        # The small share of a step forgives what binary fractions lose: 0.1 to 0.5 by 0.1 has five numbers.
+        count = math.floor((self.last - self.first) / self.step + 1e-9) + 1
+        return (self.first + index * self.step for index in range(count))
 
 
 class IterableList:
@@ -107,10 +111,10 @@ def _attribute(spec: JsonMapping, key: str, is_range: bool, is_list: bool) -> Ch
     if not is_range:
         return _constant(value)
     if kind == "tensor" and key == "shape":
-        sizes = [functools.partial(full_range, *size) if isinstance(size, list) else _constant(size) for size in value]
+        sizes = [_choices(full_range(*size)) if isinstance(size, list) else _constant(size) for size in value]
         return lambda: map(list, _product(sizes))
     if kind in ("int", "long", "float", "double") and key == "value":
-        return functools.partial(full_range, *value)
+        return _choices(full_range(*value))
     return lambda: iter(value)
 
 

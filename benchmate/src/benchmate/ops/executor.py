@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
+from benchmate.memory import is_out_of_memory
 from benchmate.ops import base, exec_modes, registry, roofline
 from benchmate.ops.arguments import DefaultDataGenerator
 from benchmate.ops.config_file import OperatorInput, OperatorSpec
@@ -247,8 +248,7 @@ class InputRunner:
 def _describe_error(error: BaseException, stage: str) -> dict[str, str]:
     message = str(error) if isinstance(error, (base.OperatorFailed, base.OperatorSkipped)) else base.first_line(error)
     description = {"type": type(error).__name__, "message": message, "stage": stage}
-    text = str(error).lower()
-    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
+    if is_out_of_memory(error):
         description["why"] = "out-of-memory"
     return description
 

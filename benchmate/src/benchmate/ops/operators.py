@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,8 +16,10 @@ from benchmate.ops.base import (
     OperatorFailed,
     OperatorSkipped,
     OpOverload,
+    OpOverloadPacket,
     OpsError,
     Tensor,
+    first_line,
 )
 from benchmate.ops.interface import BoundOp, OperatorInterface, Passes, forward_only, function_passes, tensors_in
 from benchmate.ops.registry import spelling_hint
@@ -172,6 +175,32 @@ def parse_schema(text: str) -> FunctionSchema:
         raise OperatorFailed(f"not a schema: {text!r}: {str(error).strip().splitlines()[0]}") from None
 
 
+# Packages whose import registers the operators of a namespace.
+PACKAGES = {"fbgemm": "fbgemm_gpu", "torchaudio": "torchaudio", "torchvision": "torchvision"}
+
+
+def find_packet(name: str) -> OpOverloadPacket:
+    """Return the operator of the dispatcher, all overloads of it, of a name `namespace::name`.
+
+    Raises OperatorSkipped where its package cannot be imported, OpsError where there is none of that name.
+    """
+    import torch
+
+    namespace, _, short = name.partition("::")
+    if namespace in PACKAGES:
+        try:
+            importlib.import_module(PACKAGES[namespace])
+        except Exception as error:  # a missing package, a library built for another torch, a driver that is not there
+            reason = f"{PACKAGES[namespace]} cannot be imported: {type(error).__name__}: {first_line(error)}"
+            raise OperatorSkipped(reason) from error
+    operators = getattr(torch.ops, namespace)
+    packet: OpOverloadPacket | None = getattr(operators, short, None) if short else None
+    if packet is None:
+        hint = spelling_hint(short, dir(operators))
+        raise OpsError(f"unknown operator '{name}': torch {torch.__version__} has none of that name{hint}")
+    return packet
+
+
 class AtenOp(CallableOp):
     """`namespace::name` or `namespace::name.overload`; a build argument holds the schema of the overload.
 
@@ -180,15 +209,9 @@ class AtenOp(CallableOp):
     """
 
     def __init__(self, name: str) -> None:
-        import torch
-
         self.name, _, overload = name.partition(".")
         self._schema: FunctionSchema | None = None
-        namespace, _, short = self.name.partition("::")
-        packet = getattr(getattr(torch.ops, namespace), short, None) if short else None
-        if packet is None:
-            hint = spelling_hint(short, dir(getattr(torch.ops, namespace)))
-            raise OpsError(f"unknown operator '{name}': torch {torch.__version__} has none of that name{hint}")
+        packet = find_packet(self.name)
         if overload and overload not in packet.overloads():
             raise OpsError(f"unknown overload '{name}'; there are {', '.join(packet.overloads())}")
         super().__init__(packet)

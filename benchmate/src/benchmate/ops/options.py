@@ -23,6 +23,14 @@ class ExecutionPass(enum.Enum):
     BACKWARD = "backward"  # forward and backward
 
 
+class OpExecutionMode(enum.Enum):
+    """The modes of the original, by the names that its programs use."""
+
+    DISCRETE = "discrete"
+    CONTINUOUS = "continuous"
+    CONTINUOUS_EVENTS = "continuous_events"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProfilerOptions:
     """How NSight Compute or NSight Systems is started: the program, a file with more of its options, and the passes under it."""
@@ -64,6 +72,11 @@ class Options:
     out_stream: TextIO | None = None
 
     @property
+    def cpu_threads(self) -> int | None:
+        """Threads of one operator on the CPU: in the original's format one, as there; None leaves torch its own choice."""
+        return 1 if self.threads is None and self.format == "original" else self.threads
+
+    @property
     def has_backward(self) -> bool:
         return self.pass_type is ExecutionPass.BACKWARD
 
@@ -76,6 +89,7 @@ class Options:
         """Return the options as the record of a run holds them."""
         values = {option.name: getattr(self, option.name) for option in dataclasses.fields(self)}
         values |= {"pass_type": self.pass_type.value, "modes": ",".join(self.modes), "cmd_args": dict(self.cmd_args)}
+        values |= {"threads": self.cpu_threads}
         values |= {"ncu": self.ncu.is_on, "nsys": self.nsys.is_on, "rule": dataclasses.asdict(self.rule)}
         return {ORIGINAL_NAMES.get(name, name): values[name] for name in values if name not in NOT_RECORDED}
 
@@ -94,7 +108,7 @@ ORIGINAL_NAMES = {
     "fill": "data",
 }
 ORIGINAL_OPTIONS = ["device", "pass_type", "modes", "warmup", "iteration", "is_cache_kept", "out_file_prefix"]
-ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id"]
+ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id", "run_batch_size", "batch_cuda_device", "batch_cmd"]
 
 
 def parse_modes(text: str) -> tuple[str, ...]:
@@ -113,7 +127,7 @@ def parse_modes(text: str) -> tuple[str, ...]:
 def get_benchmark_options() -> dict[str, Any]:
     """Return the defaults as the mapping that a program changes and hands to `BenchmarkConfig`; its keys are the original's."""
     defaults = {ORIGINAL_NAMES.get(name, name): getattr(Options(), name) for name in ORIGINAL_OPTIONS}
-    return {**defaults, "op_exec_mode": "discrete"}
+    return {**defaults, "op_exec_mode": OpExecutionMode.DISCRETE}
 
 
 def as_options(run_options: Options | JsonMapping) -> Options:

@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker, shared_memory
-from pathlib import Path
 
+from benchmate.devices.vendors.regular_file import MIB, read_regular
 from benchmate.ops.base import JsonObject
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.device import MEASURED
@@ -100,7 +100,7 @@ def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: Pr
 
 def profiler_argv(name: str, profiler: ProfilerOptions, output: str, batch_command: str, memory: str) -> list[str]:
     """Return the words that start the profiler on a batch."""
-    extra = shlex.split(Path(profiler.args_file).read_text(encoding="utf-8")) if profiler.args_file else []
+    extra = shlex.split(read_regular(profiler.args_file, MIB).decode()) if profiler.args_file else []
     child = shlex.split(batch_command) if batch_command else [sys.executable, "-m", "benchmate.ops", "run_batch"]
     if name == "ncu":
         # The measured calls only: their range, with no domain. The original's `--app-replay-buffer file` is for a mode of

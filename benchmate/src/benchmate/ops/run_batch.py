@@ -7,8 +7,8 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, run_command
 from benchmate.ops.benchmark import resolved, seed_torch
 from benchmate.ops.config_file import OperatorInput, parse_operators
@@ -56,7 +56,7 @@ def run_inputs(batch: JsonMapping) -> int:
 
 def _read(memory: str | None, path: str | None) -> JsonObject:
     try:
-        text = read_shared_memory(memory) if memory is not None else Path(path or "").read_bytes()
+        text = read_shared_memory(memory) if memory is not None else read_regular(path or "")
     except OSError as error:
         raise OpsError(f"{memory or path}: {error.strerror}") from error
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import benchmate
-from benchmate.ops.base import JsonMapping, JsonObject, OpsError
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError, import_torch
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, describe_result
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.device import default_device
@@ -24,19 +24,23 @@ def main(folder: str | Path) -> int:
     """Run what the suite says under `ops`; a file's name is relative to `folder`. Return the exit code."""
     session = current()
     try:
+        import_torch()
         config = configured(session.config.values, Path(folder))
-        counts = Benchmark(config, _report_input).run()
+        benchmark = Benchmark(config, _report_input)
+        counts = benchmark.run()
     except OpsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     session.finish()
-    return 1 if counts["failed"] else 0
+    return 1 if counts["failed"] or benchmark.unknown else 0
 
 
 def _report_input(operator_input: OperatorInput, result: InputResult) -> None:
     run_id = operator_input.run_id
     if result.status != "passed":
-        benchmate.message(f"{run_id}: {result.status}: {(result.error or {}).get('message')}")
+        error = result.error or {}
+        text = f"{run_id}: {result.status}: {error.get('message')}"
+        benchmate.fail(error["why"], text) if "why" in error else benchmate.message(text)
         return
     correctness = result.details.get("correctness", {})
     if correctness.get("status") == "wrong":

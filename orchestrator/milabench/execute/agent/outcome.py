@@ -12,7 +12,10 @@ from .protocol import DECISIVE_REASONS, TAIL_CHARACTERS
 
 # Exit codes of docker and podman for their own failures, and for a command in the image that cannot be invoked.
 ENGINE_FAILED = (125, 126)
-OUT_OF_MEMORY = re.compile(r"OutOfMemory|CUDA out of memory|HIP out of memory|\bMemoryError\b")
+# torch says the first three of its devices and the fourth of the host; JAX the fifth; numpy's errors end in the last.
+OUT_OF_MEMORY = re.compile(
+    r"OutOfMemory|CUDA out of memory|HIP out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError\b"
+)
 KILLED = re.compile(
     r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b"
 )  # printed about a child by shells and launchers

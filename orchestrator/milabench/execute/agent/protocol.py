@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
+from ...redaction import Masker
 from .event_loop import READ_BYTES
 
 VERSION = 1
@@ -63,9 +64,13 @@ class Outbox:
 
 
 class StepFrames:
-    """The frames of one step, gathered so that many small records travel as one frame; their order is kept."""
+    """The frames of one step, gathered so that many small records travel as one frame; their order is kept.
 
-    def __init__(self, outbox: Outbox, step: str, schedule_gathering: Callable[[], None]) -> None:
+    What is `emit`ted holds no secret any more; records and messages of the agent's own are masked here.
+    """
+
+    def __init__(self, outbox: Outbox, step: str, masker: Masker, schedule_gathering: Callable[[], None]) -> None:
+        self.masker = masker
         self._outbox = outbox
         self._step = step
         self.schedule_gathering = schedule_gathering
@@ -91,7 +96,7 @@ class StepFrames:
         text = json.dumps(
             {"event": event, "data": data, "pipe": None, "t": round(time.time(), 6)}, separators=(",", ":")
         )
-        self.emit("rec", text.encode() + b"\n")
+        self.emit("rec", self.masker.mask_bytes(text.encode()) + b"\n")
 
     def message(self, text: str) -> None:
         """Queue a message for whoever reads the records."""
@@ -100,7 +105,7 @@ class StepFrames:
     def send_now(self, kind: str, payload: bytes = b"{}") -> None:
         """Send a frame at once, after everything that is queued."""
         self.flush()
-        self._outbox.send(kind, payload, self._step)
+        self._outbox.send(kind, self.masker.mask_bytes(payload), self._step)
 
     def flush(self) -> None:
         """Send what is queued."""

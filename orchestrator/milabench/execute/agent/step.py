@@ -11,6 +11,7 @@ import time
 from typing import Any, Dict, List, Optional, Protocol, Set
 
 from ...devices.locks import DeviceLocks
+from ...redaction import Masker, values_in_environment
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
 from .orphans import container_name
@@ -91,9 +92,13 @@ class RunningStep:
         self.connections: List[ObservationConnection] = []
         self.is_over = False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
-        self.frames = StepFrames(host.outbox, self.id, host.schedule_gathering)
+        # The control plane's secrets that this step is given, and those of this machine.
+        given = [(request.get("env") or {}).get(name) or "" for name in request.get("secret_env") or ()]
+        secrets = [*(request.get("secrets") or ()), *given, *values_in_environment(os.environ)]
+        self.frames = StepFrames(host.outbox, self.id, Masker(secrets), host.schedule_gathering)
         self._timers = NamedTimers(self.loop)
-        self.service = Service(request["ready"], self._timers, self._note_ready) if request.get("ready") else None
+        ready = request.get("ready")
+        self.service = Service(ready, self._timers, self._note_ready, self._fail_not_ready) if ready else None
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request
         self._outputs: List[Output] = []
@@ -194,7 +199,7 @@ class RunningStep:
         if self._request.get("max_silence_s") is not None:
             self._timers.start("silence", float(self._request["max_silence_s"]), self._check_silence)
         if self.service is not None:
-            self._timers.start("ready", self.service.timeout_s, self._fail_not_ready)
+            self._timers.start("ready", self.service.timeout_s, self._time_out_not_ready)
             self.service.wait()
 
     def _time_out(self, seconds: float) -> None:
@@ -224,9 +229,11 @@ class RunningStep:
             self.frames.message("it is ready")
             self.frames.send_now("ready")
 
-    def _fail_not_ready(self) -> None:
+    def _time_out_not_ready(self) -> None:
         assert self.service is not None
-        detail = "not ready within %g s: %s" % (self.service.timeout_s, self.service.missing())
+        self._fail_not_ready("not ready within %g s: %s" % (self.service.timeout_s, self.service.missing()))
+
+    def _fail_not_ready(self, detail: str) -> None:
         self.end(StepOutcome("failed", "timeout", detail))
 
     # -- reading

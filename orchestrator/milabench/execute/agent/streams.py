@@ -11,6 +11,7 @@ import time
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Dict, List, Optional, Protocol, Tuple
 
+from ...redaction import Masker
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer
 from .outcome import StepLedger
 from .protocol import REASONS, TAIL_CHARACTERS, StepFrames
@@ -147,7 +148,7 @@ class Output(Source):
     """The standard output or error of a step."""
 
     def __init__(self, owner: StreamOwner, fd: int, name: str) -> None:
-        self.lines = LineDecoder(name)
+        self.lines = LineDecoder(name, owner.frames.masker)
         self._partial: Optional[Timer] = None
         super().__init__(owner, fd, name)
 
@@ -226,6 +227,7 @@ class ObservationConnection(Source):
 
     def _accept(self, whole: bytes) -> None:
         """Stamp and forward whole lines. The usual case, nothing but records, is a few scans by the C library."""
+        whole = self.owner.frames.masker.mask_bytes(whole)
         if FINAL_RECORD in whole and not self.is_monitor and not self._is_finished:
             self._is_finished = True
             self.owner.ledger.finished += 1
@@ -315,13 +317,14 @@ WORD = re.compile(r"\w")
 
 
 class LineDecoder:
-    """Turns the bytes of one output pipe into `line` records.
+    """Turns the bytes of one output pipe into `line` records, without secrets.
 
     Updates that overwrite each other with a carriage return are one line, the last of them.
     """
 
-    def __init__(self, pipe: str) -> None:
+    def __init__(self, pipe: str, masker: Optional[Masker] = None) -> None:
         self._pipe = pipe
+        self._masker = masker or Masker()
         self.pending = b""  # text without an end yet
         self._updating = False
         self.count = 0
@@ -329,7 +332,8 @@ class LineDecoder:
 
     def feed(self, data: bytes, now: float) -> bytes:
         """Return the records of the lines that `data` completes."""
-        parts = (self.pending + data).split(b"\n")
+        # Before anything is cut, so that no secret lies across a cut: it may come in several writes.
+        parts = self._masker.mask_bytes(self.pending + data).split(b"\n")
         pending = parts.pop()
         out = []
         for part in parts:
@@ -340,17 +344,25 @@ class LineDecoder:
             self._updating = True
             pending = _last_update(pending) + (b"\r" if pending.endswith(b"\r") else b"")
         if len(pending) > LINE_BYTES:
-            *whole, pending = _pieces(pending)
+            kept = len(pending) - self._masker.held_back(pending)
+            *whole, last = _pieces(pending[:kept])
             out += [self._records(piece, now) for piece in whole]
+            pending = last + pending[kept:]
         self.pending = pending
         return b"".join(out)
 
     def partial(self, now: float, last: bool = False) -> bytes:
         """Return the record of the text that has no end yet; `last` when nothing will follow."""
-        text, self.pending = (self.pending, b"") if last else _complete_characters(self.pending)
+        text, self.pending = (self.pending, b"") if last else self._showable(self.pending)
         if self._updating and not last:
             text = text.rstrip(b"\r") + b"\r"
         return self._records(text, now) if text.strip(b"\r") else b""
+
+    def _showable(self, text: bytes) -> Tuple[bytes, bytes]:
+        """Split before what may be the beginning of a character or of a secret."""
+        kept = len(text) - self._masker.held_back(text)
+        shown, rest = _complete_characters(text[:kept])
+        return shown, rest + text[kept:]
 
     def _records(self, data: bytes, now: float) -> bytes:
         out = []

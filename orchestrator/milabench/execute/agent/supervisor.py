@@ -161,9 +161,9 @@ class Agent:
 
     def _take_signals(self, _: int) -> None:
         numbers = self._wakeup_reader.recv(4096)
-        if any(number in numbers for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
-            name = signal_name(next(number for number in numbers if number != signal.SIGCHLD))
-            self.leave("the agent got %s" % name)
+        ending = [number for number in numbers if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+        if ending:
+            self.leave("the agent got %s" % signal_name(ending[0]))
         if signal.SIGCHLD in numbers:
             self._reap()
 

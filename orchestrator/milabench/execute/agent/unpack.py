@@ -1,7 +1,8 @@
 """Unpack the agent on another machine, and become it.
 
 The control plane gives this text to a Python there (execute/agent_bootstrap.py), before there is a package to import: it stands
-alone. Its arguments: the digest of the files of the agent, an environment entry NAME=value or nothing, the words for the agent.
+alone. Its arguments: with what each line begins that it says, so that nobody else's can be taken for one; the digest of the
+files of the agent; an environment entry NAME=value or nothing; the words for the agent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def say(text: str) -> None:
     """Report our progress to the control plane."""
-    os.write(1, ("milabench-boot " + text + "\n").encode("utf-8", "replace"))
+    os.write(1, ("%s %s\n" % (sys.argv[2], text)).encode("utf-8", "replace"))
 
 
 def digest_of(files: Iterable[Tuple[str, bytes]]) -> str:
@@ -135,7 +136,7 @@ def find_or_receive(digest: str) -> str:
 
 def main() -> None:
     """Become the agent."""
-    digest, entry, words = sys.argv[2], sys.argv[3], sys.argv[4:]
+    digest, entry, words = sys.argv[3], sys.argv[4], sys.argv[5:]
     program = os.path.join(find_or_receive(digest), "milabench", "execute", "agent", "__main__.py")
     if entry:
         name, _, value = entry.partition("=")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from milabench.report.document import Table
+from milabench.shown import visible
 
 _EMPTY = frozenset({"meta", "link", "input", "br", "hr"})  # without an end in HTML
 _SHAPES = frozenset({"path", "line", "rect", "circle", "use"})  # of SVG: closed where they begin
-_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 Child = object
 """An element, text, a number, None for nothing, or several of these."""
@@ -23,11 +22,11 @@ class Markup(str):
 
 
 def escaped_text(value: object) -> Markup:
-    """Return a value as escaped text; characters that a page cannot hold become the replacement character."""
+    """Return a value as escaped text, with a sign for what a page cannot hold."""
     if isinstance(value, Markup):
         return value
     # Quotes too: attributes are escaped by the same function.
-    return Markup(escape(_NOT_TEXT.sub("\ufffd", str(value)), quote=True))
+    return Markup(escape(visible(str(value)), quote=True))
 
 
 def el(tag: str, /, *children: Child, **attributes: object) -> Markup:

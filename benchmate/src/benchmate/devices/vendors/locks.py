@@ -12,6 +12,8 @@ import socket
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from .regular_file import open_descriptor
+
 
 class DeviceLocks:
     """The locks that this program holds. `folder` is where the lock files are; None, or empty: the machine's."""
@@ -69,13 +71,13 @@ class DeviceLocks:
 
     def _open(self, name: str) -> int:
         path = os.path.join(self._folder(), re.sub(r"[^A-Za-z0-9_.+-]", "_", name) + ".lock")
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_NOFOLLOW
         # Not O_CREAT alone: for another user's file in a sticky folder the kernel refuses it (fs.protected_regular).
         with contextlib.suppress(FileExistsError):
-            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            fd = open_descriptor(path, flags | os.O_CREAT | os.O_EXCL)
             os.fchmod(fd, 0o666)  # what the umask took away
             return fd
-        return os.open(path, flags)
+        return open_descriptor(path, flags)
 
     def _folder(self) -> str:
         for folder in self._folders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
@@ -14,11 +15,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.base import OperatorFailed, OpsError, printable, run_command
+from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable, run_command
+from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
-exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
+exit code: 0 done, also where a replay leaves out what the trace does not describe, and says so; 1 an operator of a replay failed,
+or nothing was recorded; 2 a file or an option is wrong and nothing ran.
 """
 
 
@@ -83,10 +86,19 @@ def summarise(args: argparse.Namespace) -> int:
 
 def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
+    from benchmate.ops.traces.plan import static_obstacle
+    from benchmate.ops.traces.replay_calls import machine_obstacle
     from benchmate.ops.traces.schema import read_trace
     from benchmate.ops.traces.summary import to_configuration
 
-    operators, left_out = to_configuration(read_trace(args.file), args.device)
+    trace = read_trace(args.file)
+    obstacle = machine_obstacle
+    try:
+        import_torch()
+    except OpsError as error:
+        print(f"{error}: what that one lacks is not left out", file=sys.stderr)
+        obstacle = static_obstacle
+    operators, left_out = to_configuration(trace, args.device, obstacle)
     if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
     content = json.dumps(operators, indent=1) + "\n"
@@ -132,30 +144,41 @@ def predict(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """Replay a trace and print the report."""
-    from benchmate.ops.traces.replay_report import build_report, format_report, read_profile
+    from benchmate.ops.traces.replay_report import (
+        build_report,
+        format_left_out,
+        format_report,
+        read_profile,
+    )
     from benchmate.ops.traces.schema import read_trace
 
     for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
         if value is not None and value < least:
             raise OpsError(f"{flag}: expected at least {least}, got {value}")
-    path = rank_file(args.file)
-    trace = read_trace(path)
-    beside = profile_path(Path(path))
-    profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
-    events = read_profile(profile) if profile is not None else None
-    try:
+    is_first = int(os.environ.get("RANK", "0")) == 0
+    with Progress(sys.stderr, "replay") if is_first else contextlib.nullcontext() as progress:
+        say = progress.say if progress is not None else str
+        path = rank_file(args.file)
+        say(f"reading {path}")
+        trace = read_trace(path)
+        beside = profile_path(Path(path))
+        profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
+        events = read_profile(profile) if profile is not None else None
+        say("importing torch")
+        import_torch()
         import torch
-    except ImportError as error:
-        raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
-    from benchmate.ops.traces.replay import Replay
 
-    if args.threads is not None:
-        torch.set_num_threads(args.threads)
-    result = Replay(trace, args.device, args.seed).run(args.warmup, args.iteration)
+        from benchmate.ops.traces.replay import Replay
+
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        result = Replay(trace, args.device, args.seed, say).run(args.warmup, args.iteration)
     report = build_report(trace, result, events, args.device)
     # One report for all ranks, unless another one has a failure to tell.
-    if int(os.environ.get("RANK", "0")) == 0 or result.failed:
+    if is_first or result.failed:
         print(json.dumps(report) if args.json else format_report(report, args.top), flush=True)
+        if text := format_left_out(report["coverage"]):
+            print(text, file=sys.stderr)
     return 1 if result.failed else 0
 
 
@@ -204,7 +227,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command("to-config", "Make a configuration of a trace's operators, each with how often it was called.")
     add("file", metavar="FILE")
     add("-o", "--output", metavar="FILE", help="the configuration (standard output)")
-    add("-d", "--device", help="in place of the devices among the arguments")
+    add("-d", "--device", help="of the devices among the arguments (that of the run)")
     add = command("predict", "Predict the time of a step from the records of such a configuration.")
     add("file", metavar="RECORDS")
     add("--trace", metavar="FILE", help="the trace, to compare with its step")

@@ -74,7 +74,7 @@ class Plan:
 
 def static_obstacle(node: Node) -> str | None:
     """Return the obstacle that a node alone shows, without a torch that could try it; None where it shows none."""
-    if node.attributes.get("kernel_backend") == "triton":
+    if node.is_kernel:
         return "a compiled kernel whose code is not in the trace"
     if node.name == "aten::record_stream":
         return "bookkeeping of the allocator"
@@ -133,6 +133,8 @@ def _outermost(
             if not graph.has_operators(number):
                 skipped.append((node, reason or "replaced by what it called, which is nothing"))
                 continue
+        elif node.is_compiled_region and not any(inner.is_kernel for inner in graph.within(number)):
+            skipped.append((node, "compiled: what it ran besides operators is not in the trace"))
         left.extend(reversed(graph.children.get(number, ())))
     return sorted(calls, key=lambda node: node.id), skipped
 

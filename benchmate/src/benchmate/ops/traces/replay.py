@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from benchmate.memory import is_out_of_memory
 from benchmate.ops.base import Call, Event, OperatorFailed, OpsError, Storage, Tensor, Work, first_line
 from benchmate.ops.device import torch_device
 from benchmate.ops.sampling import gc_paused
@@ -49,11 +50,16 @@ Around = Callable[[_Ready, Call], object]
 """Make a call, and measure or guard what happens around it."""
 
 
+Say = Callable[[str], object]
+"""Called with what a replay is about to do."""
+
+
 class Replay:
     """A trace on a device of this machine. Raises OpsError when the device or the ranks are not there."""
 
-    def __init__(self, trace: Trace, device: str, seed: int = 0) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, device: str, seed: int = 0, say: Say = str) -> None:
+        self.trace, self._say = trace, say
+        say("following its memory")
         self.graph = build_graph(trace)
         self.device = torch_device(device)
         self.device_of = map_devices(trace, device)
@@ -70,29 +76,35 @@ class Replay:
         # Some operators prepare a backward pass only where one may follow. No tensor here requires a gradient.
         has_backward = any("Backward" in node.name for node in self.trace.nodes)
         with torch.set_grad_enabled(has_backward), gc_paused():
-            self._find_plan()
+            try:
+                self._find_plan()
+            except RuntimeError as error:
+                raise OperatorFailed(f"{self.trace.path}: {_describe(error)}") from error
             try:
                 result = self._measure(warmup, steps)
             except RuntimeError as error:
                 raise OperatorFailed(
-                    f"{self.trace.path}: what passed when it was tried failed in a later step: {first_line(error)}"
+                    f"{self.trace.path}: what passed when it was tried failed in a later step: {_describe(error)}"
                 ) from error
         # Not after an error: the other ranks may be gone, and nobody would come to the barrier.
         self.groups.leave()
         return result
 
     def _measure(self, warmup: int, steps: int) -> ReplayResult:
-        for _ in range(warmup):
+        for number in range(warmup):
+            self._say(f"step {number + 1} of {warmup} before timing")
             self._step()
         result = ReplayResult(plan=self._plan, graph=self.graph, failed=dict(self._failed))
-        for _ in range(steps):
+        for number in range(steps):
+            self._say(f"timed step {number + 1} of {steps}")
             self.device.synchronize()
             begin = time.perf_counter_ns()
             self._step()
             self.device.synchronize()
             result.steps_s.append((time.perf_counter_ns() - begin) / 1e9)
         time_calls = self._time_calls_by_events if self.device.has_events else self._time_calls
-        for _ in range(steps):
+        for number in range(steps):
+            self._say(f"step {number + 1} of {steps} timed call by call")
             for node, seconds in time_calls().items():
                 result.calls_s.setdefault(node, []).append(seconds)
         result.substituted = len(self._memory.substitutes)
@@ -101,7 +113,8 @@ class Replay:
     def _find_plan(self) -> None:
         """Plan, try each call once, and plan again around those that fail, until none does."""
         last = ""
-        for _ in range(MAX_PLANS):
+        for number in range(MAX_PLANS):
+            self._say(f"plan {number + 1}")
             selection = select_calls(self.trace, self.graph, self._obstacle)
             if not selection.calls:
                 why = "".join(f": {node.name}: {reason}" for node, reason in selection.skipped[:1])
@@ -119,6 +132,7 @@ class Replay:
             ]
             self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
             self._ready = [self._prepare(call) for call in self._plan.calls]
+            self._say(f"trying the {len(self._ready)} calls of plan {number + 1}")
             failures = self._try_calls()
             # A rank that planned again alone would leave the others waiting in their collectives.
             if not self.groups.any_rank(bool(failures)):
@@ -167,7 +181,7 @@ class Replay:
                 result = call()
                 self.device.synchronize()
             except Exception as error:  # an operator may raise whatever it likes: that is what is being found out
-                failures[ready.call.node.id] = f"{type(error).__name__}: {first_line(error)}"
+                failures[ready.call.node.id] = _describe(error)
                 return None
             return result
 
@@ -287,6 +301,11 @@ class Replay:
         """Wait for the collectives on some memory."""
         for work in self._works.pop(generation, ()):
             work.wait()
+
+
+def _describe(error: BaseException) -> str:
+    kind = "out-of-memory" if is_out_of_memory(error) else type(error).__name__
+    return f"{kind}: {first_line(error)}"
 
 
 def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:

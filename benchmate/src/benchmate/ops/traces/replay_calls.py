@@ -7,10 +7,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmate.ops.base import Call, DType, Generator, OperatorFailed, OpOverload, OpsError, Storage, Tensor
+from benchmate.ops.base import (
+    Call,
+    DType,
+    Generator,
+    OperatorFailed,
+    OperatorSkipped,
+    OpOverload,
+    OpsError,
+    Storage,
+    Tensor,
+)
 from benchmate.ops.device import free_bytes
-from benchmate.ops.operators import parse_schema
-from benchmate.ops.traces.plan import Plan, Slot, TensorView
+from benchmate.ops.operators import find_packet, parse_schema
+from benchmate.ops.traces.plan import Plan, Slot, TensorView, static_obstacle
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, OpaqueValue, TensorRef, Trace, tensor_refs
 
 DeviceOf = Callable[[str], str]
@@ -75,7 +85,8 @@ class ReplayMemory:
                 return torch.full((count,), low, dtype=dtype, device=device)
             return torch.randint(low, high, (count,), device=device, generator=generator).to(dtype)
         drawn_as = torch.float32 if dtype.itemsize == 1 else dtype
-        return (torch.rand(count, dtype=drawn_as, device=device, generator=generator) * SCALE).to(dtype)
+        # In place: the largest memory of a trace needs no second of its size.
+        return torch.rand(count, dtype=drawn_as, device=device, generator=generator).mul_(SCALE).to(dtype)
 
     def _generator(self, device: str) -> Generator:
         import torch
@@ -119,12 +130,25 @@ def find_overload(schema_text: str) -> OpOverload:
     import torch
 
     schema = parse_schema(schema_text)
-    namespace, _, name = schema.name.partition("::")
     overload_name = schema.overload_name or "default"
     try:
-        return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
-    except (AttributeError, RuntimeError):
+        return getattr(find_packet(schema.name), overload_name)
+    except OperatorSkipped as skipped:
+        raise OperatorFailed(str(skipped)) from None
+    except (AttributeError, RuntimeError, OpsError):
         raise OperatorFailed(f"torch {torch.__version__} has no {schema.name}.{overload_name}") from None
+
+
+def machine_obstacle(node: Node) -> str | None:
+    """Return why an operator cannot be run with the torch and the packages of this machine; None when it can."""
+    if reason := static_obstacle(node):
+        return reason
+    try:
+        if not node.is_collective:
+            find_overload(node.schema)
+    except OperatorFailed as error:
+        return str(error)
+    return None
 
 
 def bind_operator(node: Node, arguments: Sequence[object], device_of: DeviceOf) -> BindSlots:

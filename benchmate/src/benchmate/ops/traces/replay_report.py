@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
+from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
 from benchmate.ops.benchmark import format_seconds
 from benchmate.ops.statistics import Estimate, estimate, quantile
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.replay import ReplayResult
-from benchmate.ops.traces.schema import Node, Trace, tensor_refs
+from benchmate.ops.traces.schema import Node, Trace, gunzip, tensor_refs
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -85,15 +85,15 @@ def _numbers(times: Estimate) -> JsonObject:
 def read_profile(path: str) -> list[JsonMapping]:
     """Return the events of a Chrome trace that torch's profiler wrote. Raises OpsError for another file."""
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(path, is_pipe_allowed=True)
         if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
+            content = gunzip(content, path)
         data = json.loads(content)
     except OSError as error:
         raise OpsError(
             f"{path}: {error.strerror or error}; --profile takes the profiler's trace of the same step"
         ) from error
-    except (EOFError, ValueError) as error:
+    except (EOFError, ValueError, RecursionError, zlib.error) as error:
         raise OpsError(f"{path}: cut off or not JSON: {error}") from None
     events = data.get("traceEvents") if isinstance(data, Mapping) else None
     if not isinstance(events, list):
@@ -186,6 +186,13 @@ def format_report(report: JsonMapping, top: int) -> str:
     if len(rows) > top:
         lines.append(f"... and {len(rows) - top} more; --top {len(rows)} shows them, --json has them all")
     return printable("\n".join(lines))
+
+
+def format_left_out(coverage: JsonMapping) -> str:
+    """Return one line about what was not carried out, of which the time of a step knows nothing; empty when all was."""
+    missing = coverage["skipped"] + coverage["failed"]
+    total = coverage["executed"] + missing
+    return f"not carried out: {missing} of {total}; the time of a step is without them" if missing else ""
 
 
 def _format_fidelity(compared: JsonMapping) -> list[str]:

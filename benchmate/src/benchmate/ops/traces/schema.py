@@ -6,17 +6,20 @@ import functools
 import gzip
 import io
 import json
+import re
 import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from benchmate.devices.vendors.regular_file import MAX_WHOLE, MIB, read_regular
 from benchmate.ops import arguments
 from benchmate.ops.base import JsonMapping, OpsError
 from benchmate.ops.sampling import gc_paused
+
+MAX_RATIO = 200  # unpacked over packed, from 16 MiB on
 
 FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
 NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -38,6 +41,7 @@ DTYPES = {
     "complex<float>": "complex64",
     "complex<double>": "complex128",
 }
+FUSED = re.compile(r"(graph_\d+_)?(triton|cpp)_(\w+_)?fused_")  # torch.compile's names of kernels, as labels
 INTEGERS = (*arguments.INTEGERS, "bool")
 
 
@@ -108,8 +112,18 @@ class Node:
     attributes: JsonMapping = field(default_factory=dict)
 
     @property
+    def is_kernel(self) -> bool:
+        """Whether it is compiled code that was launched as it is: no schema tells how to call it."""
+        return not self.schema and bool(self.attributes.get("kernel_backend") or FUSED.match(self.name))
+
+    @property
     def is_operator(self) -> bool:
-        return bool(self.schema) or self.name == "record_param_comms"
+        return bool(self.schema) or self.name == "record_param_comms" or self.is_kernel
+
+    @property
+    def is_compiled_region(self) -> bool:
+        """Whether it is a region of torch.compile; on a CPU the recorder lists the operators in it, and no kernels."""
+        return self.name.startswith("Torch-Compiled Region") or self.name == "CompiledFunctionBackward"
 
     @property
     def is_collective(self) -> bool:
@@ -152,7 +166,7 @@ def tensor_refs(value: object) -> Iterator[TensorRef]:
 def read_trace(path: str) -> Trace:
     """Read a trace from JSON, compressed by gzip or in a tar archive. Raises OpsError for what is no whole trace."""
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(path, is_pipe_allowed=True)
     except OSError as error:
         raise OpsError(f"{path}: {error.strerror}; expected an execution trace (.json, .json.gz)") from error
     # Millions of small objects, all of which stay: looking for cycles among them takes most of the time.
@@ -195,13 +209,14 @@ def _unpack(content: bytes, path: str) -> bytes:
     # By what it begins with: a name may have lost its ending on the way.
     if content[:2] == b"\x1f\x8b":
         try:
-            content = gzip.decompress(content)
+            content = gunzip(content, path)
         except (EOFError, OSError, zlib.error) as error:
             raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}; copy or record it again") from None
     if content[257:262] == b"ustar":
         try:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 for member in archive:
+                    _require_size(member.size, path)  # a sparse one may have more than the archive
                     file = archive.extractfile(member) if member.name.endswith(".json") else None
                     if file is not None:
                         return file.read()
@@ -209,6 +224,21 @@ def _unpack(content: bytes, path: str) -> bytes:
             raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}; copy it again") from None
         raise OpsError(f"{path}: an archive without a .json in it")
     return content
+
+
+def gunzip(content: bytes, path: str) -> bytes:
+    """Return what gzip packed. Raises OpsError for more than a trace has, EOFError, OSError and zlib.error for damage."""
+    # A trace of repeated operators is packed to a thirtieth of its size.
+    most = min(MAX_WHOLE, max(16 * MIB, MAX_RATIO * len(content)))
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        unpacked = file.read(most + 1)
+    _require_size(len(unpacked), path, most)
+    return unpacked
+
+
+def _require_size(size: int, path: str, most: int = MAX_WHOLE) -> None:
+    if size > most:
+        raise OpsError(f"{path}: unpacks to more than the limit of {most // MIB} MiB")
 
 
 def _load_json(content: bytes, path: str) -> object:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
+from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.collectives import recorded_groups, recorded_ranks
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.index_bounds import index_bounds
-from benchmate.ops.traces.plan import build_plan, select_calls
+from benchmate.ops.traces.plan import Obstacle, build_plan, select_calls, static_obstacle
+from benchmate.ops.traces.replay_calls import map_devices
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, TensorRef, Trace, tensor_refs
 
 Signature = tuple[object, ...]
@@ -118,12 +119,16 @@ KINDS = {bool: "bool", int: "int", float: "float"}
 NAMES = {name: short for short, name in reversed(DTYPES.items())}
 
 
-def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObject, dict[str, int]]:
+def to_configuration(
+    trace: Trace, device: str | None = None, obstacle: Obstacle = static_obstacle
+) -> tuple[JsonObject, dict[str, int]]:
     """Return (configuration, {reason: calls left out}). Each input has `count`, how often the trace calls the operator so.
 
-    The build is the schema of the overload. `device` replaces the devices among the arguments.
+    The build is the schema of the overload. A device among the arguments is that of the run; `device` takes its place where
+    given. `obstacle` tells what the machine that is to run it cannot run.
     """
-    chosen = select_calls(trace, build_graph(trace))
+    device_of = _devices(trace, device)
+    chosen = select_calls(trace, build_graph(trace), obstacle)
     left_out = Counter(reason for _, reason in chosen.skipped)
     counts: Counter[Signature] = Counter()
     first: dict[Signature, Node] = {}
@@ -140,7 +145,7 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
     for key, node in first.items():
         try:
             limits = {id(ref): limit for ref, limit in index_bounds(node)}
-            arguments = [_argument(value, limits, device) for value in node.inputs]
+            arguments = [_argument(value, limits, device_of) for value in node.inputs]
         except OpsError as error:
             left_out[str(error)] += counts[key]
             continue
@@ -153,13 +158,24 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
     return operators, dict(left_out)
 
 
-def _argument(value: object, limits: Mapping[int, int], device: str | None) -> JsonObject:
+def _devices(trace: Trace, device: str | None) -> Callable[[str], JsonObject]:
+    """Return how a device among the arguments of a trace is written."""
+    map_device = map_devices(trace, device or "")
+
+    def described(name: str) -> JsonObject:
+        target = map_device(name)
+        return {"type": "device", "value": target} if target else {"type": "device"}
+
+    return described
+
+
+def _argument(value: object, limits: Mapping[int, int], device_of: Callable[[str], JsonObject]) -> JsonObject:
     if isinstance(value, TensorRef):
         return _tensor(value, limits.get(id(value)))
     if isinstance(value, tuple):
-        return {"type": "genericlist", "value": [_argument(item, limits, device) for item in value]}
+        return {"type": "genericlist", "value": [_argument(item, limits, device_of) for item in value]}
     if isinstance(value, DeviceRef):
-        return {"type": "device", "value": device or value.name}
+        return device_of(value.name)
     if value is None:
         return {"type": "none"}
     return {"type": KINDS.get(type(value), "str"), "value": value}
@@ -184,7 +200,7 @@ def predict_step(path: str) -> JsonObject:
     `missing` counts the calls of inputs that failed. Raises OpsError for a file without such records.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = read_regular(path, is_pipe_allowed=True).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise OpsError(f"{path}: {reason}; expected records of operators") from error

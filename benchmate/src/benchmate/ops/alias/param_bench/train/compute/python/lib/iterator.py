@@ -1,0 +1,3 @@
+"""An old name of benchmate.ops."""
+
+from benchmate.ops import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""An old name of a model of benchmate.ops."""
+
+from benchmate.ops.models import AlexNet  # noqa: F401

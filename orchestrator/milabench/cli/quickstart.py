@@ -1,0 +1,36 @@
+"""`milabench quickstart`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from milabench.cli.options import display_option, suite_options, terminal_session
+from milabench.workflow.options import Extent, ReportRequest, SuiteOptions
+from milabench.workflow.run_suite import RunSettings
+
+
+@click.command("quickstart")
+@suite_options(environment=True, reach=True)
+@display_option
+def command(options: SuiteOptions, display: str) -> int:
+    """Install, prepare, run and report a small suite: a first look in a few minutes. Default suite: quickstart."""
+    from milabench.workflow.context import read_context
+    from milabench.workflow.install import install
+    from milabench.workflow.prepare import prepare
+    from milabench.workflow.report_runs import render_report
+    from milabench.workflow.run_suite import execute_runs, prepare_runs
+
+    options = replace(options, config_file=options.config_file or Path("quickstart"))
+    session = terminal_session(display)
+    click.echo("== milabench install: environments and programs")
+    install(options, session)
+    click.echo("== milabench prepare: data and models")
+    prepare(read_context(options, session), force=False)
+    click.echo("== milabench run: a first look; `--profile default` measures valid numbers")
+    ((run, code),) = execute_runs(prepare_runs(options, Extent(), RunSettings(), session), session)
+    click.echo("== milabench report")
+    click.echo(render_report(ReportRequest(runs=(str(run),)), "text", session), nl=False)
+    return code

@@ -1,0 +1,168 @@
+"""The shapes of a run's manifest, journal and summary: which kinds of values they have where, checked once, where they are read.
+
+What is not listed may be anything. A key may be missing or null unless it is `Required`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.events.values import finite_number, positive
+
+Shape = Any
+"""`str`, `bool`, `int`, `float` (any finite number) or one of the names below; `[shape]` a list; `{key: shape}` a mapping, `{str:
+shape}` one of any keys."""
+
+# A file of the run, which is in the run's folder; a number that can be divided by; one that can be counted or measured.
+FILE, ABOVE_ZERO, NOT_NEGATIVE = "the name of a file", "a number above zero", "a number, zero or more"
+_NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+_SHOWN = 40  # characters of a value that is not as it should be
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """A shape whose key may be neither missing nor null."""
+
+    shape: Shape
+
+
+_NODE = {
+    **dict.fromkeys(("name", "ip", "hostname", "os", "kernel", "python"), str),
+    "cpu": {"model": str, "count": float},
+    "memory_MiB": float,
+    "devices": [{"index": int, "uuid": str, "name": str, "arch": str, "memory_MiB": float}],
+    "details": {},
+}
+_SYSTEM = {"arch": str, "nodes": [_NODE]}
+_STEP = {
+    **dict.fromkeys(("id", "bench"), Required(str)),
+    **dict.fromkeys(("phase", "tag", "group", "node", "hash", "cwd", "venv"), str),
+    "repeat": int,
+    "devices": [int],
+    "one_job": bool,
+    "config": {},
+}
+_PLAN = {
+    **dict.fromkeys(("phase", "hash"), str),
+    "system": _SYSTEM,
+    "steps": [_STEP],
+    "skipped": [{"bench": Required(str), "why": str}],
+}
+_OPTIONS = {**{key: [str] for key in ("overrides", "ab")}, "environ": {str: str}}
+_AIM, _REPLICATES = {str: float}, {str: {str: float}}
+
+MANIFEST: Shape = {
+    **dict.fromkeys(("phase", "name", "created", "version", "cwd", "suite_file", "plan_hash", "profile"), str),
+    "reference": str,
+    "argv": [str],
+    "suite": {str: {}},
+    "system": _SYSTEM,
+    "plan": _PLAN,
+    "files": {str: Required(FILE)},
+    "seed": int,
+    "costs": {},
+    **{key: {str: str} for key in ("locks", "programs", "imported")},
+    "validations": [str],
+    "options": _OPTIONS,
+    "aim": _AIM,
+    "replicates": _REPLICATES,
+    "ab": {"suites": [str], "pairs": {str: {"A": Required(str), "B": Required(str), "same_steps": bool}}},
+}
+JOURNAL: Shape = {
+    "t": float,
+    **dict.fromkeys(("run", "step", "state", "node", "outcome", "why", "detail", "verdict", "group"), str),
+    "attempt": int,
+    "reasons": [str],
+    "steps": {str: str},
+    "clocks": {str: {str: float}},
+    "overhead": {str: float},
+    # Of the orchestrator that started or went on with the run.
+    **dict.fromkeys(("boot", "host", "user", "marker"), str),
+    **dict.fromkeys(("pid", "pid_start"), int),
+    "since": float,
+    "nodes": [{**dict.fromkeys(("name", "host"), Required(str)), "port": int}],
+}
+_METRIC = {
+    "metric": Required(str),
+    "value": Required(float),
+    **dict.fromkeys(("step", "units", "direction", "place", "case", "part"), str),
+    **dict.fromkeys(("rank", "repeat"), int),
+    "params": {},
+    **{key: [str] for key in ("steps", "reasons")},
+}
+# The metric that a launch's throughput is written as.
+RATE: Shape = {
+    "value": Required(ABOVE_ZERO),
+    "repeat": Required(int),
+    **dict.fromkeys(
+        ("observations", "warm_up_steps", "all_steps", "spread_within", "left_out", "steps_rate"), NOT_NEGATIVE
+    ),
+    "totals": [{**dict.fromkeys(("items", "seconds"), Required(NOT_NEGATIVE)), "step_seconds": NOT_NEGATIVE}],
+    **{key: {str: NOT_NEGATIVE} for key in ("pauses", "latency")},
+    "window": dict.fromkeys(("n", "lag1", "p"), float),
+}
+_COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), Required(int))
+_BENCH = {
+    "counts": Required(_COUNTS),
+    **dict.fromkeys(("perf", "score"), ABOVE_ZERO),
+    **dict.fromkeys(("weight", "spread", "spread_within", "spread_devices", "spread_processes"), NOT_NEGATIVE),
+    **dict.fromkeys(("spread_replicates", "overlap", "memory_peak_MiB", "energy_J", "first_step_s"), NOT_NEGATIVE),
+    "ci95": [ABOVE_ZERO],
+    "validations": [{**dict.fromkeys(("step", "check", "verdict", "message"), Required(str)), "numbers": {}}],
+    "metrics": [_METRIC],
+}
+SUMMARY: Shape = {
+    "system": _SYSTEM,
+    "options": _OPTIONS,
+    "accelerators": [{}],
+    "aim": _AIM,
+    "replicates": _REPLICATES,
+    "benchmarks": Required([_BENCH]),
+}
+
+
+def require_shape(value: Any, shape: Shape) -> None:
+    """Raise ValueError, with the place, for a value of another shape: `plan.steps.3.id is [], not a text`."""
+    for place, found, wanted in _misfits(value, shape, ""):
+        shown = repr(found)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        raise ValueError(f"{place or 'it'} is {shown}, not {wanted}")
+
+
+def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield the places of values that do not fit, with the value and what it should be."""
+    if isinstance(shape, Mapping):
+        if not isinstance(value, Mapping):
+            yield place, value, "a mapping"
+            return
+        every = shape.get(str)
+        for key, wanted in shape.items() if every is None else ((key, every) for key in value):
+            inner = value.get(key)
+            is_required = isinstance(wanted, Required)
+            if inner is not None or is_required:
+                below = f"{place}.{key}" if place else str(key)
+                yield from _misfits(inner, wanted.shape if is_required else wanted, below)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            yield place, value, "a list"
+            return
+        for number, item in enumerate(value):
+            yield from _misfits(item, shape[0], f"{place}.{number}")
+    elif not _fits(value, shape):
+        yield place, value, _NAMES.get(shape) or str(shape)
+
+
+def _fits(value: Any, shape: Shape) -> bool:
+    if shape is float:
+        return finite_number(value) is not None
+    if shape is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    if shape == FILE:
+        return isinstance(value, str) and value.isprintable() and "/" not in value and value != ""
+    if shape in (ABOVE_ZERO, NOT_NEGATIVE):
+        return positive(value) is not None or (
+            shape == NOT_NEGATIVE and finite_number(value) is not None and value >= 0
+        )
+    return isinstance(value, shape)

@@ -1,0 +1,342 @@
+"""What is a secret, and its masking: the one place that decides. Standard library only, Python 3.8: the agent uses it too.
+
+A secret is known by the name that it stands under (a variable, a key of a suite, an option), or as what a URL has before its
+host. The value of a known one is masked wherever it occurs, in the forms in which programs write it.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import re
+from functools import lru_cache
+from typing import Any, Iterable, Iterator, List, Mapping, Set, Tuple
+from urllib.parse import quote, quote_plus, unquote
+
+MASK = "***"
+LEAST = 8
+"""Characters of a value that is looked for: a shorter one would hide much that has nothing to do with it."""
+
+# --- by name --------------------------------------------------------------------------------------------------------
+
+_NAME = re.compile(r"[-\w.]+\Z")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET = {
+    *("token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd"),
+    *("credential", "credentials", "auth", "pat", "bearer", "jwt", "apikey", "apikeys", "cookie", "cookies"),
+}
+# Without an underscore: MYTOKEN, DBPASS, AZUREKEY; but for words of the language that end so.
+_ENDING = re.compile(r".(?:token|secret|password|passwd|passphrase|pwd|pass|key)\Z")
+_LANGUAGE = {
+    *("monkey", "donkey", "turkey", "hotkey", "hockey", "jockey", "whiskey", "turnkey", "lesskey", "pubkey"),
+    *("compass", "bypass", "overpass", "underpass", "askpass", "subtoken"),
+}
+# What is said about a secret is none, by the last word of its name ...
+_ABOUT = {
+    *("file", "files", "path", "dir", "directory", "folder", "store", "url", "uri", "endpoint", "host", "port", "home"),
+    *("sock", "socket", "name", "names", "user", "username", "email", "id", "ids", "type", "method", "mode", "env"),
+    *("algorithm", "length", "len", "count", "counts", "size", "limit", "budget", "rate", "ttl", "expiry", "timeout"),
+    *("index", "version", "provider", "helper", "program", "command", "enabled", "required", "tty", "dim", "ratio"),
+    *("ms", "latency", "time", "usage", "prefix", "suffix", "format", "scope", "scopes", "agent", "parallelism"),
+}
+# ... and what a word before it makes another thing: tokens of language models, keys of tables, passes over data.
+_OTHERWISE = {
+    *("max", "min", "num", "n", "total", "new", "per", "next", "first", "last", "prompt", "input", "output", "text"),
+    *("pad", "eos", "bos", "unk", "cls", "sep", "mask", "special", "image", "audio", "stop", "start", "end", "draft"),
+    *("sort", "cache", "primary", "foreign", "partition", "group", "metric", "public", "lookup", "dict", "column"),
+    *("forward", "backward", "single", "multi", "second", "label", "target", "data", "host", "by", "inter"),
+}
+_NONE = {"pwd", "oldpwd", "sshkey", "google_application_credentials"}  # folders and files by their paths
+
+
+@lru_cache(maxsize=1 << 14)
+def is_secret_name(name: str) -> bool:
+    """Return whether what stands under this name is a secret: a variable, a key of a suite, an option."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words or name.lower() in _NONE or not _NAME.match(name):
+        return False
+    if words in (["key"], ["keys"]):  # of anything, but for a variable of the environment
+        return name.isupper()
+    if words[-3:] == ["access", "key", "id"] or words[-2:] == ["connection", "string"]:
+        return True
+    if words[-1] in _ABOUT:
+        return False
+    before = ["", *words]
+    for word, other in zip(words, before):
+        if other not in _OTHERWISE and (word in _SECRET or (_ENDING.search(word) and word not in _LANGUAGE)):
+            return True
+    # `key` only at the end (not in key_value_heads), several only of what they open (not in sort_keys, max_tokens).
+    if words[-1] == "key":
+        return before[-2] not in _OTHERWISE
+    return words[-1] in ("keys", "tokens") and before[-2] in ("api", "access", "auth", "secret", "private", "ssh")
+
+
+def secret_names(env: Mapping[str, Any]) -> Tuple[str, ...]:
+    """Return the names among `env` that hold secrets, by what they are called."""
+    return tuple(sorted(name for name in env if is_secret_name(name)))
+
+
+# --- in texts -------------------------------------------------------------------------------------------------------
+
+# Before the host of a URL: a user with a password, or a token alone. `git@` is the user of every host of repositories, and
+# what has a digest behind it is an image.
+_USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:)")
+_USERINFO_BYTES = re.compile(_USERINFO.pattern.encode())
+# NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it.
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]*)(=|[\\\"']*\s*:\s*[\\\"']*)([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)"
+)
+_OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
+_GIVEN = re.compile(r"((?:--[\w-]+=)?[^={]*?([A-Za-z_][\w-]*)\"?)=")
+_MAY_HOLD = re.compile(r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|://")
+
+
+def mask_urls(text: str) -> str:
+    """Return the text with what its URLs have before their hosts as `***`."""
+    return _USERINFO.sub(f"://{MASK}@", text) if "@" in text and "://" in text else text
+
+
+def _assignments(text: str) -> Iterator[re.Match[str]]:
+    """Yield what assigns to a secret name, by its name, what is between, and the value."""
+    match = _ASSIGNED.search(text)
+    while match is not None:
+        is_secret = is_secret_name(match[1])
+        if is_secret:
+            yield match
+        # The value of another name may itself be an assignment: `"command": "TOKEN=..."`.
+        match = _ASSIGNED.search(text, match.end() if is_secret else match.end(2))
+
+
+def _without(text: str, matches: Iterable[re.Match[str]]) -> str:
+    """Return the text with the values of assignments as `***`."""
+    pieces, end = [], 0
+    for match in matches:
+        pieces += [text[end : match.start(3)], MASK]
+        end = match.end()
+    return "".join([*pieces, text[end:]])
+
+
+def mask_assignments(text: str) -> Tuple[str, int]:
+    """Return the text with the values of what is assigned to secret names as `***`, and their number.
+
+    After a colon only what is quoted counts: `"token": 5` is a number of a record.
+    """
+    if not _MAY_HOLD.search(text):
+        return text, 0
+    matches = [match for match in _assignments(text) if match[2][-1] in "=\"'" and match[3] != MASK]
+    return _without(text, matches), len(matches)
+
+
+def mask_argument(word: str) -> str:
+    """Return an argument of a command line of ours without the values that it gives to secrets, however short.
+
+    `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses all behind its `=`; a mapping what stands in it.
+    """
+    given = _GIVEN.match(word)
+    if given is not None and is_secret_name(given[2]):
+        return f"{given[1]}={MASK}"
+    return mask_urls(_without(word, _assignments(word)))
+
+
+def _values_in_text(text: str) -> Iterator[str]:
+    """Yield the secrets that a text shows by itself: assigned to a secret name, given to such an option, in a URL."""
+    if not _MAY_HOLD.search(text):
+        return
+    for match in _assignments(text):
+        yield match[3]
+        if match[2] == "=":  # in a shell, the rest of the word
+            yield text[match.start(3) :]
+    for match in _OPTION.finditer(text):
+        if is_secret_name(match[1]):
+            yield match[2]
+    for match in _USERINFO.finditer(text):
+        user, _, password = match[1].partition(":")
+        yield unquote(password or user)
+
+
+def values_in(data: Any, name: str = "") -> Iterator[str]:
+    """Yield the secrets in plain data: what stands under secret names, and what texts show by themselves."""
+    if isinstance(data, str):
+        if name and is_secret_name(name):
+            yield data
+        yield from _values_in_text(data)
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from values_in(value, str(key))
+    elif isinstance(data, (list, tuple)):
+        option = ""
+        for item in data:
+            yield from values_in(item, option)
+            option = _option(item)
+
+
+def _option(word: Any) -> str:
+    """Return an option whose value is the next word; empty for anything else."""
+    return word if isinstance(word, str) and word.startswith("-") and "=" not in word else ""
+
+
+def values_in_environment(env: Mapping[str, str]) -> List[str]:
+    """Return the secrets among variables: those of secret names unless they are paths of what exists, those in URLs."""
+    values = [value for name, value in env.items() if is_secret_name(name) and not _is_path(value)]
+    urls = (value for value in env.values() if "://" in value)
+    return [*values, *(value for url in urls for value in _values_in_text(url))]
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith(("/", "~/")) and os.path.exists(os.path.expanduser(value))
+
+
+# --- by value -------------------------------------------------------------------------------------------------------
+
+_ONE_WORD = re.compile(r"[A-Za-z]{1,10}\Z")
+_NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?\Z")
+
+
+def is_searchable(value: str) -> bool:
+    """Return whether a value is looked for in text: not when it is short, a number, or one short word of letters."""
+    return len(value) >= LEAST and not _NUMBER.match(value) and not _ONE_WORD.match(value)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield how a value may stand in a text: as it is, escaped for JSON, Python, HTML and URLs, and in base64."""
+    # A key of several lines is met line by line.
+    for line in {value, *(line.strip() for line in value.splitlines())}:
+        if not is_searchable(line) or "\n" in line:
+            continue
+        yield line
+        yield json.dumps(line)[1:-1]
+        yield json.dumps(json.dumps(line)[1:-1])[1:-1]
+        yield json.dumps(line, ensure_ascii=False)[1:-1]
+        yield repr(line)[1:-1]
+        yield html.escape(line)
+        yield from (quote(line), quote(line, safe=""), quote_plus(line))
+        yield line.replace("'", "'\"'\"'")
+        # In base64 it looks different by what is before it (`user:`): what depends on its neighbours is left out.
+        raw = line.encode("utf-8", "surrogateescape")
+        for offset in range(3):
+            whole = base64.b64encode(bytes(offset) + raw).decode()
+            core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
+            yield from (core, core.replace("+", "-").replace("/", "_"))
+
+
+class Masker:
+    """Replaces known values in what is written."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        forms = {form for value in set(values) for form in _forms(value)}
+        # The longest first: one secret may be part of another.
+        self._forms = sorted(forms, key=len, reverse=True)
+        self._bytes = [form.encode("utf-8", "surrogateescape") for form in self._forms]
+        self._longest = max(map(len, self._bytes), default=0)
+
+    def mask_text(self, text: str) -> str:
+        """Return the text without known values and credentials of URLs."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, MASK)
+        return mask_urls(text)
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        """Return lines of text or JSON without known values and credentials of URLs."""
+        for form in self._bytes:
+            if form in data:
+                data = data.replace(form, MASK.encode())
+        if b"@" in data and b"://" in data:
+            data = _USERINFO_BYTES.sub(b"://%s@" % MASK.encode(), data)
+        return data
+
+    def mask_data(self, value: Any) -> Any:
+        """Return plain data without known values in any text of it."""
+        if isinstance(value, str):
+            return self.mask_text(value)
+        if isinstance(value, Mapping):
+            return {self.mask_data(key): self.mask_data(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            masked = [self.mask_data(item) for item in value]
+            return tuple(masked) if isinstance(value, tuple) else masked
+        return value
+
+    def held_back(self, data: bytes) -> int:
+        """Return how many bytes at the end of unfinished output may be the beginning of a known value."""
+        for start in range(max(0, len(data) - self._longest + 1), len(data)):
+            rest = data[start:]
+            if any(form.startswith(rest) for form in self._bytes):
+                return len(rest)
+        return 0
+
+
+class _Known:
+    """The secrets that this process has met so far, and what masks them."""
+
+    def __init__(self) -> None:
+        self.values: Set[str] = set()
+        self.masker = Masker()
+
+
+_KNOWN = _Known()
+
+
+def learn(values: Iterable[str]) -> None:
+    """Take note of secrets: from here on nothing that this process writes holds them."""
+    new = {value for value in values if value and "${" not in value and MASK not in value} - _KNOWN.values
+    if new:
+        _KNOWN.values = _KNOWN.values | new
+        _KNOWN.masker = Masker(_KNOWN.values)
+
+
+def forget() -> None:
+    """Know no secret again, as in a new process."""
+    _KNOWN.values, _KNOWN.masker = set(), Masker()
+
+
+def mask(text: str) -> str:
+    """Return a text as it may be written; see `Masker.mask_text`."""
+    return _KNOWN.masker.mask_text(text)
+
+
+def mask_bytes(data: bytes) -> bytes:
+    """Return lines of output or JSON as they may be written."""
+    return _KNOWN.masker.mask_bytes(data)
+
+
+def mask_data(value: Any) -> Any:
+    """Return plain data as it may be written."""
+    return _KNOWN.masker.mask_data(value)
+
+
+def mask_settings(value: Any) -> Any:
+    """Return settings (of a suite, a command line) as they may be written: also without what stands under secret names.
+
+    However short that is; and not for other data, whose keys may be anything.
+    """
+    return _without_named(mask_data(value), "")
+
+
+def _without_named(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        return MASK if value and name and is_secret_name(name) else value
+    if isinstance(value, Mapping):
+        return {key: _without_named(item, str(key)) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        masked = [_without_named(item, option) for item, option in zip(value, ["", *map(_option, value)])]
+        return tuple(masked) if isinstance(value, tuple) else masked
+    return value
+
+
+def secrets_within(*data: Any) -> List[str]:
+    """Return the known secrets that occur in some data: what another machine has to know of them."""
+    texts = list(_texts(data))
+    return sorted(value for value in _KNOWN.values if any(value in text for text in texts))
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping):
+        for item in data.values():
+            yield from _texts(item)
+    elif isinstance(data, (list, tuple)):
+        for item in data:
+            yield from _texts(item)

@@ -1,0 +1,61 @@
+"""Foreign text -> text that can be shown: what a terminal obeys, or what changes the order of letters, becomes visible instead.
+
+Names, units, messages and output come from programs, records and other machines. All that reaches a terminal, a report or a
+table passes here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Control characters, C0 and C1 (a CR before a LF ends a line, as on Windows); what changes the direction of text; separators
+# of lines besides the LF; halves of surrogate pairs, which stand for bytes that are not UTF-8, and what is no character.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]|\r(?!\n)"
+)
+_LINE_BREAK = re.compile("[\t\n\r]")
+# The colours of ECMA-48, which change how a text looks and nothing else.
+_COLOUR = re.compile("(\x1b\\[[0-9;:]*m)")
+_PICTURES = 0x2400  # the signs that Unicode has for control characters
+# What a spreadsheet takes for a formula where a cell begins with it.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def visible(text: str) -> str:
+    """Return the text with a sign, of width one, for each character that is not one to be read; line breaks and tabs stay."""
+    return _UNSAFE.sub(_sign, text)
+
+
+def visible_line(text: str) -> str:
+    """Return the same on one line: line breaks and tabs are signs too."""
+    return _LINE_BREAK.sub(_sign, visible(text))
+
+
+def visible_output(text: str) -> str:
+    """Return output of a program as `visible`, with its colours; what would write over a line begins a new one."""
+    pieces = _COLOUR.split(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return "".join(piece if number % 2 else visible(piece) for number, piece in enumerate(pieces))
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value for a table that a spreadsheet may open: no text is a formula, and numbers stay numbers."""
+    if not isinstance(value, str):
+        return value
+    is_formula = value.startswith(_FORMULA) and not _is_number(value)
+    return visible_line(f"'{value}" if is_formula else value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code == 0x7F:
+        return "\u2421"
+    return chr(_PICTURES + code) if code < 0x20 else "\ufffd"

@@ -1,0 +1,78 @@
+"""The distributions: what is built from a checkout, installed into an empty environment, and used in an empty folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ran(*argv: str | Path, cwd: Path, environ: dict[str, str] | None = None) -> str:
+    """Run a command to its end; return what it wrote."""
+    done = subprocess.run(
+        list(map(str, argv)),
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def built(kind: str, project: Path, into: Path) -> Path:
+    """Build the wheel or the sdist of a source tree."""
+    ran(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", into, cwd=project)
+    (made,) = into.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_sdist_builds_the_wheel_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(built("sdist", ROOT, tmp_path / "sdist")) as archive:
+        archive.extractall(tmp_path / "tree", filter="data")
+    (tree,) = (tmp_path / "tree").iterdir()
+    again = built("wheel", tree, tmp_path / "again")
+    assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(wheel).namelist()
+    assert hashlib.sha256(again.read_bytes()).digest() == hashlib.sha256(wheel.read_bytes()).digest()
+
+
+def test_a_wheel_in_an_empty_environment_measures_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    environment, home, folder = (tmp_path / name for name in ("environment", "home", "folder"))
+    home.mkdir(), folder.mkdir()
+    venv.create(environment, with_pip=True)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MILABENCH_", "PYTHON"))}
+    environ |= {"HOME": str(home), "PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
+    ran("pip", "install", "--quiet", wheel, cwd=folder, environ=environ)
+
+    said = ran("milabench", "quickstart", "--select", "digits", "--display", "none", cwd=folder, environ=environ)
+    row = next(line for line in said.splitlines() if line.startswith("digits |"))
+    assert row.split("|")[1].strip() == "0"
+    assert "1 passed" in said
+    assert [path.name for path in folder.iterdir()] == ["results"]
+
+    ran("milabench", "init", "mine", cwd=folder, environ=environ)
+    assert ran("milabench", "list", "--config", "mine/config/quickstart.yaml", cwd=folder, environ=environ).startswith(
+        "name"
+    )
+    created = ran("milabench", "new", "tiny", cwd=folder, environ=environ)
+    suite = next(word for word in created.split() if word.endswith("suite.yaml"))
+    ran("milabench", "plan", "run", "--config", suite, cwd=folder, environ=environ)

@@ -1,0 +1,48 @@
+"""Which suite a command reads: a file, a shipped suite by its name, or the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milabench.errors import UsageError
+from milabench.workflow.files import ROOT, suite_file
+from milabench.workflow.new_benchmark import copy_shipped
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_name_is_a_shipped_suite_and_everything_else_a_file() -> None:
+    assert suite_file(Path("quickstart")) == ROOT / "config" / "quickstart.yaml"
+    assert [suite_file(Path(name)) for name in ("mine", "quickstart.yaml", "config/quickstart")] == [
+        Path("mine"),
+        Path("quickstart.yaml"),
+        Path("config/quickstart"),
+    ]
+
+
+def test_a_name_that_is_also_a_file_is_refused_with_both_paths(folder: Path) -> None:
+    (folder / "quickstart").touch()
+    with pytest.raises(UsageError) as refused:
+        suite_file(Path("quickstart"))
+    both = f"give {folder / 'quickstart'} or {ROOT / 'config' / 'quickstart.yaml'}"
+    assert str(refused.value) == f"quickstart is a file here and a shipped suite; {both}"
+    assert suite_file(folder / "quickstart") == folder / "quickstart"
+
+
+def test_the_default_is_the_standard_suite_here_else_the_shipped_one(folder: Path) -> None:
+    assert suite_file(None) == ROOT / "config" / "standard.yaml"
+    copy_shipped(folder)
+    assert suite_file(None) == folder / "config" / "standard.yaml"
+
+
+def test_copies_of_what_is_shipped_overwrite_nothing(folder: Path) -> None:
+    (folder / "benchmarks").mkdir()
+    with pytest.raises(UsageError, match="benchmarks exists; choose another folder, or remove it first"):
+        copy_shipped(folder)
+    assert not (folder / "config").exists()
