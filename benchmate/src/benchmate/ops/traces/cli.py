@@ -92,15 +92,16 @@ def to_config(args: argparse.Namespace) -> int:
     from benchmate.ops.traces.summary import to_configuration
 
     trace = read_trace(args.file)
-    obstacle = machine_obstacle
+    obstacle, note = machine_obstacle, ""
     try:
         import_torch()
     except OpsError as error:
-        print(f"{error}: what that one lacks is not left out", file=sys.stderr)
-        obstacle = static_obstacle
+        obstacle, note = static_obstacle, f"{error}: what that one lacks is not left out"
     operators, left_out = to_configuration(trace, args.device, obstacle)
     if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
+    if note:
+        print(note, file=sys.stderr)
     content = json.dumps(operators, indent=1) + "\n"
     counts = [
         item["count"] for operator in operators.values() for entry in operator["config"] for item in entry["input"]
