@@ -412,7 +412,7 @@ def packed(draw: Draw[Any], entries: Mapping[str, bytes]) -> bytes:
                 for changed, data in _odd_entries(draw, oddity, info, content):
                     _write(file, changed, data)
             else:
-                file.writestr(info, content)
+                _write(file, info, content)
     data = target.getvalue()
     if draw(st.integers(0, 3)) == 0:
         # Of the directory at the end mostly, where names, sizes and places are.
