@@ -107,7 +107,7 @@ def table(pool: Pool, seconds: float, number: int) -> str:
             *(f"{kind:<12}{inputs:>8}{accepted:>10}{defects:>9}" for kind, inputs, accepted, defects in rows),
             f"{pool.commands.total()} commands, {pool.processes} of them in processes of their own too; seed {number}, "
             f"{seconds:.0f} s",
-            f"slowest {pool.slowest[0]:.1f} s (of {LIMIT_S:g} without waiting for a processor): {pool.slowest[1][:150]}",
+            f"slowest {pool.slowest[0]:.1f} s with a processor (of {LIMIT_S:g}): {pool.slowest[1][:150]}",
             f"largest {pool.largest[0]} MiB (of {MEMORY_MIB}): {pool.largest[1][:150]}",
         ]
     )

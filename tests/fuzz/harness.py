@@ -125,11 +125,12 @@ class Defect:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker says of a command: what is wrong with its end, its exit code, and its peak of memory."""
+    """What is wrong with a command's end, its exit code, its peak of memory, and the seconds that it took."""
 
     defect: str
     code: int = 1
     peak_MiB: int = 0
+    seconds: float = 0.0
 
 
 class Worker:
@@ -150,6 +151,8 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+        assert self.process.stdout is not None
+        self.process.stdout.readline()  # what is imported before the first command is not its time
 
     def run(self, command: tuple[str, ...]) -> Answer:
         """Return how the command ended; a worker that hung is ended."""
@@ -159,21 +162,25 @@ class Worker:
             self.process.stdin.flush()
         except BrokenPipeError:
             return Answer(self._died())
-        if not self._answers():
+        seconds = self._seconds_to_answer()
+        if seconds is None:
             return Answer(self._hung(command))
         line = self.process.stdout.readline()
         if not line:
             return Answer(self._died())
-        return Answer(**json.loads(line))
+        return Answer(**json.loads(line), seconds=seconds)
 
-    def _answers(self) -> bool:
-        """Wait for an answer as long as one may take."""
+    def _seconds_to_answer(self) -> float | None:
+        """Wait for an answer as long as one may take; return the seconds, those without a processor left out."""
         began, waited = time.monotonic(), self._waited_s()
-        while not select.select([self.process.stdout], [], [], 0.25)[0]:
+        while True:
+            has_answer = bool(select.select([self.process.stdout], [], [], 0.25)[0])
             elapsed = time.monotonic() - began
-            if elapsed > WALL_S or elapsed - (self._waited_s() - waited) > self.limit_s:
-                return False
-        return True
+            seconds = elapsed - (self._waited_s() - waited)
+            if has_answer:
+                return seconds
+            if elapsed > WALL_S or seconds > self.limit_s:
+                return None
 
     def _waited_s(self) -> float:
         """Seconds that the worker could have run and had no processor."""
@@ -254,7 +261,17 @@ class Pool:
         self._lock = threading.Lock()
         with tempfile.TemporaryDirectory(prefix="milabench-fuzz-") as scratch:
             folders = [Path(scratch, str(number)) for number in range(self.count)]
-            threads = [threading.Thread(target=self._serve, args=(folder,), daemon=True) for folder in folders]
+            failures: list[BaseException] = []
+
+            def serve(folder: Path) -> None:
+                try:
+                    self._serve(folder)
+                except BaseException as error:
+                    failures.append(error)
+                    while self._queue.get() is not None:  # nobody waits for room in the queue of a thread that is gone
+                        pass
+
+            threads = [threading.Thread(target=serve, args=(folder,), daemon=True) for folder in folders]
             for thread in threads:
                 thread.start()
             try:
@@ -264,6 +281,8 @@ class Pool:
                     self._queue.put(None)
                 for thread in threads:
                     thread.join()
+            if failures:
+                raise failures[0]
 
     def take(self, given: Input) -> None:
         """Give an input to the next worker that is free."""
@@ -291,10 +310,8 @@ class Pool:
             shutil.rmtree(worker.here / name, ignore_errors=True)
         is_accepted = False
         for command in given.commands:
-            began = time.monotonic()
             answer = worker.run(command)
             defect = answer.defect
-            elapsed = time.monotonic() - began
             if not defect and is_sampled:
                 defect = in_a_process(worker.here, command)
             if strays := worker.strays():
@@ -304,7 +321,7 @@ class Pool:
                 self.accepted[given.kind] += answer.code in ACCEPTED and not is_accepted
                 is_accepted = is_accepted or answer.code in ACCEPTED
                 self.processes += bool(is_sampled)
-                self.slowest = max(self.slowest, (elapsed, " ".join(command)))
+                self.slowest = max(self.slowest, (answer.seconds, " ".join(command)))
                 self.largest = max(self.largest, (answer.peak_MiB, " ".join(command)))
                 if defect:
                     self.defects.append(Defect(given, command, defect))

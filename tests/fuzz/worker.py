@@ -45,6 +45,7 @@ def main() -> NoReturn:
     _import()
     limit()
     here = Path.cwd()
+    print("ready", file=answers)
     for line in sys.stdin:
         argv = json.loads(line)["argv"]
         os.chdir(here)
