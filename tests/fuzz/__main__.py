@@ -9,6 +9,7 @@ saved; what was a defect goes to tests/fuzz/corpus, which `make test` reads agai
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -89,7 +90,7 @@ def save(groups: dict[str, list[Defect]], folder: Path) -> None:
     """Write the smallest input of each group, and what it did."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, group in groups.items():
-        slug = "".join(letter if letter.isalnum() else "-" for letter in name)[:90].strip("-")
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", name)[:90].strip("-")
         (folder / f"{slug}.json").write_text(group[0].smallest().to_json())
         (folder / f"{slug}.txt").write_text(
             f"{' '.join(group[0].command)}\n{group[0].what}\n", errors="backslashreplace"
