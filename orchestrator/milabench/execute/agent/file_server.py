@@ -112,6 +112,8 @@ class FileServer:
     def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """Make a symbolic link; an older one is replaced in one step."""
         new = "%s.%d" % (request["path"], os.getpid())
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)  # of a process with our pid that was killed between the next two lines
         os.symlink(request["target"], new)
         os.replace(new, request["path"])
         return {}
