@@ -22,6 +22,11 @@ class Destination:
     output: Path | None
 
     @property
+    def is_default(self) -> bool:
+        """Whether neither a format nor a file was asked for."""
+        return self.form is None and not self.as_json and self.output is None
+
+    @property
     def format(self) -> str:
         """The requested format, else that of the file's ending, else text. Raises UsageError for two or none."""
         if self.as_json and self.form not in (None, "json"):

@@ -35,7 +35,7 @@ MAX_METRICS: Final = 1_000
 """How many metrics a task may have: each pattern is compared with all others."""
 MAX_DOUBTS: Final = 100
 _HEADER: Final = re.compile(r"\[([^\[\]'\",]+)\]\s*\Z")
-_OPTION: Final = re.compile(r"([^\s=:\[#;][^=:]*?)\s*[=:]\s?[ \t]*")
+_OPTION: Final = re.compile(r"([^\s=:\[#;][^=:]*)[=:]\s?[ \t]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +240,11 @@ class _Reader:
         section, header, option = self._section, _HEADER.match(text), _OPTION.match(text)
         if header is not None:
             self._section, self._indent, self._value = self._headed(header[1], here), indent, None
-        elif option is not None and section is not None and self._begins(option[1], indent):
-            key, value = option[1].lower(), here._replace(text=text[option.end() :], column=indent + option.end() + 1)
+        elif option is not None and section is not None and self._begins(option[1].rstrip(), indent):
+            key, value = (
+                option[1].rstrip().lower(),
+                here._replace(text=text[option.end() :], column=indent + option.end() + 1),
+            )
             if key in section.values:
                 section.warn(f"{self._name}:{number}:1", f"{key} is there twice; the later one holds")
             self._value = section.values[key] = [value]

@@ -34,7 +34,8 @@ def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         # Synced before it gets its name: else a power cut may leave the name on an empty file (ext4, delayed allocation).
         draft.replace(path)
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a read-only disk also for what is not there
+            draft.unlink()
     # A new name is durable only when its folder is, too (fsync(2)).
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
