@@ -56,7 +56,7 @@ class Address:
         return f"{self.user}@" * bool(self.user) + self.host + f":{self.port}" * (self.port != 22)
 
 
-def require_files(address: Address) -> None:
+def require_key_files(address: Address) -> None:
     """Raise Unreachable for a key, or known hosts, that is not a file which can be read: a pipe would be waited for."""
     files = [(Path(address.key).expanduser(), "system.sshkey names the private key")] if address.key else []
     if address.known_hosts_file.exists() and not address.known_hosts_file.samefile(os.devnull):

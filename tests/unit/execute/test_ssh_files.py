@@ -11,7 +11,7 @@ import pytest
 
 from milabench.errors import Unreachable
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.ssh import Address, require_files
+from milabench.execute.ssh import Address, require_key_files
 
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder": (lambda path: path.mkdir(), "is a directory"),
@@ -36,6 +36,6 @@ def test_what_is_no_file_of_keys_is_said(tmp_path: Path, transport: str, kind: s
 
 def test_known_hosts_that_are_not_kept_or_not_there_yet_are_none_of_it(tmp_path: Path) -> None:
     for known_hosts in ("/dev/null", str(tmp_path / "nowhere")):
-        require_files(Address(name="n0", host="h", known_hosts=known_hosts))
+        require_key_files(Address(name="n0", host="h", known_hosts=known_hosts))
     with pytest.raises(Unreachable, match=r"no such file; system\.sshkey names the private key"):
-        require_files(Address(name="n0", host="h", key=str(tmp_path / "nowhere")))
+        require_key_files(Address(name="n0", host="h", key=str(tmp_path / "nowhere")))
