@@ -17,7 +17,7 @@ from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
 from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, verbatim, workers_of
-from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, UsageError
+from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run
 from milabench.execute.retry_policy import RetryPolicy
@@ -25,6 +25,7 @@ from milabench.redaction import is_searchable, secret_names
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+from milabench.workflow.summaries import summary_of
 
 CONFIG = Path("task_config_template.cfg")
 RESULT = "dlbenchmark_result.json"
@@ -150,12 +151,12 @@ def by_variables(command: str) -> str:
 def report_failures(path: Path, session: Session) -> None:
     """Report why the task did not pass, and where its log is."""
     try:
-        summary = json.loads((path / "summary.json").read_bytes())
-    except (OSError, ValueError):
+        summary = summary_of(open_run(path))
+    except RecordError:
         return  # reported when it was written
-    for bench in summary["benchmarks"]:
-        for failure in bench["failures"]:
-            session.error(f"{failure['step']}: {failure['why']}: {failure['detail']}; {failure['log']}")
+    for bench in summary.benchmarks:
+        for failure in bench.failures:
+            session.error(f"{failure.step}: {failure.why}: {failure.detail}; {failure.log}")
 
 
 def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, session: Session) -> dict[str, float]:
