@@ -51,7 +51,7 @@ _PLAN = {
     "skipped": [{"bench": Required(str), "why": str}],
 }
 _OPTIONS = {**{key: [str] for key in ("overrides", "ab")}, "environ": {str: str}}
-_AIM, _REPLICATES = {str: float}, {str: {str: float}}
+_AIM, _REPLICATES = {str: float}, {str: {"planned": Required(float), **dict.fromkeys(("wanted", "log_spread"), float)}}
 
 MANIFEST: Shape = {
     **dict.fromkeys(("phase", "name", "created", "version", "cwd", "suite_file", "plan_hash", "profile"), str),
@@ -91,6 +91,21 @@ _METRIC = {
     **dict.fromkeys(("rank", "repeat"), int),
     "params": {},
     **{key: [str] for key in ("steps", "reasons")},
+}
+# What a row of a results store says of a benchmark in a run; a database may hold any kind of value in any column.
+STORED: Shape = {
+    "run": Required(str),
+    "value": Required(float),
+    **dict.fromkeys(("created", "host", "device", "units", "direction", "validity", "outcome"), str),
+    **dict.fromkeys(("low", "high"), float),
+}
+# What lists the contents of a bundle.
+BUNDLE: Shape = {
+    "version": str,
+    "runs": Required([str]),
+    "notes": [str],
+    "files": Required([{**dict.fromkeys(("path", "sha256", "chain"), Required(str)), "size": Required(int)}]),
+    "chain": Required(str),
 }
 # The metric that a launch's throughput is written as.
 RATE: Shape = {
