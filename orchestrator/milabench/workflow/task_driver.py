@@ -21,6 +21,7 @@ from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordErro
 from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run
 from milabench.execute.retry_policy import RetryPolicy
+from milabench.redaction import is_searchable, secret_names
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
@@ -123,7 +124,7 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
     benchmark = {
         "driver": escaped(str(file)),
         "task": escaped(section),
-        "command": escaped(verbatim(task.command)),
+        "command": by_variables(escaped(verbatim(task.command))),
         "shell": True,
         "cwd": escaped(str(Path.cwd())),
         "max_duration": options.timeout_s or FOREVER_S,
@@ -136,6 +137,15 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
     path = base / "driver" / f"{bench}-{digest}.yaml"
     write_file(path, text)
     return path
+
+
+def by_variables(command: str) -> str:
+    """Return a command in a suite with `${oc.env:NAME}` for the secrets of the environment in it: no file holds them."""
+    for name in secret_names(os.environ):
+        value = os.environ[name]
+        if is_searchable(value) and not set("{}$") & set(value):
+            command = command.replace(value, f"${{oc.env:{name}}}")
+    return command
 
 
 def report_failures(path: Path, session: Session) -> None:
