@@ -308,6 +308,9 @@ class _Build:
         self._say(f"installing: {len(spec.lock.pins)} packages")
         upgrade = self._options.update and not spec.is_pinned
         self._run(installer.install(spec, str(folder), str(requirements), limits, upgrade))
+        # They stay beside the environment, and go into bundles.
+        for file in (requirements, constraints):
+            file.write_text(mask(file.read_text()))
         self._say("adding benchmate")
         self._run([installer.add(str(folder), str(self._benchmate_wheel()))])
         self._say("verifying")

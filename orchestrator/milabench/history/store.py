@@ -121,7 +121,7 @@ def _open_file(path: Path, is_writing: bool) -> Store:
             open_regular(path).close()
         if is_writing:
             path.parent.mkdir(parents=True, exist_ok=True)
-        uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
+        uri = f"file:{quote(bytes(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
         connection = sqlite3.connect(uri, uri=True, timeout=_WAIT_S)
         if not is_writing:
             connection.execute("PRAGMA query_only = ON")

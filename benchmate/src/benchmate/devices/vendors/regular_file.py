@@ -39,9 +39,13 @@ def open_regular(path: AnyPath, *, is_pipe_allowed: bool = False) -> BufferedRea
 def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool = False) -> bytes:
     """Return the content of a regular file of at most so many bytes. Raise OSError; see `open_regular`."""
     with open_regular(path, is_pipe_allowed=is_pipe_allowed) as file:
-        content = file.read(most + 1)
+        # No more at once than there is: Python makes room for as many bytes as it is asked for. A pipe has no size.
+        pieces = [file.read(min(most, os.fstat(file.fileno()).st_size) + 1)]
+        while pieces[-1] and sum(map(len, pieces)) <= most:
+            pieces.append(file.read(MIB))
+    content = b"".join(pieces)
     if len(content) > most:
-        raise OSError(errno.EFBIG, "larger than the limit of %d MiB" % (most // MIB), os.fspath(path))
+        raise OSError(errno.EFBIG, "larger than the limit of %d bytes" % most, os.fspath(path))
     return content
 
 
