@@ -60,8 +60,6 @@ LINES = {
     "timing-audit": ["timing-audit --help"],
     "ops": ["ops --help"],
     "completion": ["completion bash"],
-    "quickstart": ["quickstart --help"],
-    "init": ["init --help"],
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
