@@ -92,12 +92,11 @@ def to_config(args: argparse.Namespace) -> int:
     from benchmate.ops.traces.summary import to_configuration
 
     trace = read_trace(args.file)
-    obstacle = machine_obstacle
+    obstacle, unchecked = machine_obstacle, ""
     try:
         import_torch()
     except OpsError as error:
-        print(f"{error}: what that one lacks is not left out", file=sys.stderr)
-        obstacle = static_obstacle
+        obstacle, unchecked = static_obstacle, f"nothing is left out for what this machine's torch lacks: {error}"
     operators, left_out = to_configuration(trace, args.device, obstacle)
     if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
@@ -116,6 +115,8 @@ def to_config(args: argparse.Namespace) -> int:
     print(summary + (f" in {args.output}" if args.output else ""), file=sys.stderr)
     for reason, count in left_out.items():
         print(f"left out: {count} x {reason}", file=sys.stderr)
+    if unchecked:
+        print(unchecked, file=sys.stderr)
     return 0
 
 
