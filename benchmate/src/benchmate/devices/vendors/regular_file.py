@@ -9,8 +9,8 @@ import errno
 import os
 import re
 import stat
-from io import BufferedReader
-from typing import Union
+from io import BufferedReader, BytesIO
+from typing import BinaryIO, Union
 
 MIB = 2**20
 MAX_WHOLE = 1024 * MIB  # bytes; of a file that is read into memory whole, unless its reader names a lower bound
@@ -39,10 +39,22 @@ def open_regular(path: AnyPath, *, is_pipe_allowed: bool = False) -> BufferedRea
 def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool = False) -> bytes:
     """Return the content of a regular file of at most so many bytes. Raise OSError; see `open_regular`."""
     with open_regular(path, is_pipe_allowed=is_pipe_allowed) as file:
-        content = file.read(most + 1)
+        content = read_at_most(file, most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, "larger than the limit of %d MiB" % (most // MIB), os.fspath(path))
     return content
+
+
+def read_at_most(file: BinaryIO, count: int) -> bytes:
+    """Return the next `count` bytes of a file, fewer where it ends before."""
+    # In pieces: to read that many at once would ask for memory of that size, whatever the file has.
+    content = BytesIO()
+    while content.tell() < count:
+        piece = file.read(min(MIB, count - content.tell()))
+        if not piece:
+            break
+        content.write(piece)
+    return content.getvalue()
 
 
 def open_descriptor(path: AnyPath, flags: int, mode: int = 0o666, *, may_be_pipe: bool = False) -> int:

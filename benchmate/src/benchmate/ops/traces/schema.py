@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmate.devices.vendors.regular_file import MAX_WHOLE, MIB, read_regular
+from benchmate.devices.vendors.regular_file import MAX_WHOLE, MIB, read_at_most, read_regular
 from benchmate.ops import arguments
 from benchmate.ops.base import JsonMapping, OpsError
 from benchmate.ops.sampling import gc_paused
@@ -227,7 +227,7 @@ def gunzip(content: bytes, path: str) -> bytes:
     # A trace of repeated operators is packed to a thirtieth of its size.
     most = min(MAX_WHOLE, max(16 * MIB, MAX_RATIO * len(content)))
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        unpacked = file.read(most + 1)
+        unpacked = read_at_most(file, most + 1)
     _require_size(len(unpacked), path, most)
     return unpacked
 
