@@ -9,8 +9,8 @@ import errno
 import os
 import re
 import stat
-from io import BufferedReader, BytesIO
-from typing import BinaryIO, Union
+from io import BufferedIOBase, BufferedReader, BytesIO
+from typing import Union
 
 MIB = 2**20
 MAX_WHOLE = 1024 * MIB  # bytes; of a file that is read into memory whole, unless its reader names a lower bound
@@ -45,7 +45,7 @@ def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool 
     return content
 
 
-def read_at_most(file: BinaryIO, count: int) -> bytes:
+def read_at_most(file: BufferedIOBase, count: int) -> bytes:
     """Return the next `count` bytes of a file, fewer where it ends before."""
     # In pieces: to read that many at once would ask for memory of that size, whatever the file has.
     content = BytesIO()
