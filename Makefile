@@ -7,7 +7,7 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e docs figures perf release clean
+.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf release clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
@@ -17,6 +17,7 @@ help:
 	@echo "make check        formatting, lint, types"
 	@echo "make fast         the loop of an edit: what needs no process and no half second"
 	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
+	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         programs that print speed ratios"
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/"
@@ -88,6 +89,13 @@ fmt: $(VENV)/.dev
 
 e2e: $(VENV)/.dev
 	ALL_EXAMPLES=1 $(RUN_PARTS) benchmate "$(PARALLEL) -m slow" . "-q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m '$(E2E)'"
+
+# What had a defect is kept in fuzz-defects/; the smallest input of each belongs in tests/fuzz/corpus.
+SEED ?= 0
+MINUTES ?= 60
+INPUTS ?= 20000
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED) --minutes $(MINUTES)
 
 perf: $(VENV)/.dev
 	@for program in tests/perf/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done

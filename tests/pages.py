@@ -120,7 +120,10 @@ class Page:
 def pages() -> tuple[Page, ...]:
     """Return every page that a user or contributor reads."""
     paths = [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmate/README.md")),
+        *(
+            ROOT / name
+            for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmate/README.md")
+        ),
         *DOCS.rglob("*.md"),
         *(ROOT / "benchmarks").glob("*/README.md"),
     ]

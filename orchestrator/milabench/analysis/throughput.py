@@ -18,6 +18,7 @@ from milabench.analysis.stalls import Stalls, stalls
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
 from milabench.events.reasons import Reason
+from milabench.events.values import finite_number
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -275,9 +276,12 @@ def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[
     """Return whether the window is known to hold what was asked for, on each rank; one of profile quick is a first look only."""
     if window is None or window.why != "complete" or measure.get("profile") == "quick":
         return False
-    steps, seconds = measure.get("window_steps", LEAST_STEPS), measure.get("window_s", LEAST_S)
+    steps = finite_number(measure.get("window_steps", LEAST_STEPS))
+    seconds = finite_number(measure.get("window_s", LEAST_S))
+    if steps is None or seconds is None:
+        return False
     lasted_s = (window.stop_ns - window.start_ns) / 1e9
-    return bool(min(part.steps() for part in parts) >= steps and lasted_s >= seconds)
+    return min(part.steps() for part in parts) >= steps and lasted_s >= seconds
 
 
 def _span_s(part: Part) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
+from milabench.events.values import finite_number, positive
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file
 from milabench.workflow.summaries import require_measured, summary_of
@@ -132,9 +132,9 @@ def _mapping(path: Path) -> dict[str, Any]:
 
 def _numbers(path: Path, values: Mapping[str, Any], within: str) -> dict[str, float]:
     for name, value in values.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or value < 0:
-            raise ConfigError(f"{path}: {within}{name}: expected a number, 0 or more, got {value!r}")
+        number = finite_number(value)
+        if number is None or number < 0:
+            raise _expected(f"{path}: {within}{name}", "a number, 0 or more", value)
     return {str(name): float(value) for name, value in values.items()}
 
 
@@ -142,6 +142,13 @@ def _costs(path: Path, values: Mapping[str, Any], within: str) -> Mapping[str, A
     for name, value in values.items():
         if name not in _COSTS:
             raise ConfigError(f"{path}: {within}{name}: unknown key; known are {', '.join(_COSTS)}")
-        if name != "currency" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-            raise ConfigError(f"{path}: {within}{name}: expected a number above 0, got {value!r}")
+        if name != "currency" and positive(value) is None:
+            raise _expected(f"{path}: {within}{name}", "a number above 0", value)
     return values
+
+
+def _expected(where: str, what: str, value: object) -> ConfigError:
+    from milabench.config.source_map import shown_scalar
+
+    shown = f"a {type(value).__name__}" if isinstance(value, list | dict) else shown_scalar(value)
+    return ConfigError(f"{where}: expected {what}, got {shown}")

@@ -160,8 +160,7 @@ def _check_tensor(spec: JsonMapping, where: str) -> None:
         _check_dtype(name, f"{where}.dtype")
     for rule in spec.get("__copy__") or ():
         _check_copy(rule, where)
-    for shape in spec["shape"] if "shape" in (spec.get("__list__") or ()) else [spec["shape"]]:
-        _check_shape(require_list(shape, f"{where}.shape", "a list of sizes"), spec, f"{where}.shape")
+    _check_shapes(spec, where)
     requires_grad = spec.get("requires_grad")
     if requires_grad is not None and not isinstance(requires_grad, bool):
         raise OpsError(f"{where}.requires_grad: expected true or false, got {requires_grad!r}")
@@ -169,15 +168,17 @@ def _check_tensor(spec: JsonMapping, where: str) -> None:
         _check_bounds(spec["value_range"], NUMBER, where)
 
 
-def _check_shape(sizes: list[Any], spec: JsonMapping, where: str) -> None:
-    # What a copy fills in after expansion may hold any number before, by custom -1.
-    copied = {rule["shape"][0] % max(1, len(sizes)) for rule in spec.get("__copy__") or () if "shape" in rule}
-    is_ranged = "shape" in (spec.get("__range__") or ())
-    for number, size in enumerate(sizes):
-        if isinstance(size, list) and is_ranged:
-            _check_range(size, WHOLE_NUMBER, f"{where}[{number}]")
-        elif not WHOLE_NUMBER.fits(size) or (size < 0 and number not in copied):
-            raise OpsError(f"{where}[{number}]: expected a size, got {size!r}")
+def _check_shapes(spec: JsonMapping, where: str) -> None:
+    shapes = spec["shape"] if "shape" in (spec.get("__list__") or ()) else [spec["shape"]]
+    for shape in shapes:
+        sizes = require_list(shape, f"{where}.shape", "a list of sizes")
+        # What a copy fills in after expansion may hold any number before, by custom -1.
+        copied = {rule["shape"][0] % max(1, len(sizes)) for rule in spec.get("__copy__") or () if "shape" in rule}
+        for number, size in enumerate(sizes):
+            if isinstance(size, list) and "shape" in (spec.get("__range__") or ()):
+                _check_range(size, WHOLE_NUMBER, f"{where}.shape[{number}]")
+            elif not WHOLE_NUMBER.fits(size) or (size < 0 and number not in copied):
+                raise OpsError(f"{where}.shape[{number}]: expected a size, got {size!r}")
 
 
 def _check_copy(rule: object, where: str) -> None:

@@ -6,6 +6,7 @@ Importing this package must not need torch.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +84,21 @@ def import_torch() -> None:
         raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
 
 
+# What a terminal acts on, what turns a line around, and halves of characters, which no file can be written with.
+_LONGEST = 4000  # characters of an error: a value in it may be a whole file
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return text from a file of somebody else as a terminal may have it: what is not for reading is escaped."""
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def _error_line(error: Exception) -> str:
+    text = str(error)
+    return f"error: {printable(text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...')}"
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text: torch's have traces of C++ below it."""
     return next(iter(str(error).strip().splitlines()), "")
@@ -93,10 +109,10 @@ def run_command(work: Callable[[], int]) -> int:
     try:
         return work()
     except OpsError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(_error_line(error), file=sys.stderr)
         return 2
     except OperatorFailed as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(_error_line(error), file=sys.stderr)
         return 1
     except MemoryError:
         print("error: out-of-memory: reading and planning took more than there is", file=sys.stderr)

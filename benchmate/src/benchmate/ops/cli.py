@@ -18,7 +18,7 @@ from typing import TextIO
 import benchmate
 from benchmate.ops import collectives, exec_modes, records, registry, sampling
 from benchmate.ops.arguments import FILLS, LISTS
-from benchmate.ops.base import JsonMapping, OpsError, import_torch, quiet_torch, run_command
+from benchmate.ops.base import JsonMapping, OpsError, import_torch, printable, quiet_torch, run_command
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
 from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
@@ -237,7 +237,7 @@ def _expand(specs: tuple[OperatorSpec, ...], options: Options) -> int:
             count += 1
             build = "" if item.build is None else f"{_format_arguments(item.build)} : "
             # Not by print, which would take most of the time of millions of lines.
-            sys.stdout.write(f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}\n")
+            sys.stdout.write(printable(f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}") + "\n")
     print(f"{count} inputs")
     return 0
 

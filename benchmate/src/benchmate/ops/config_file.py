@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,8 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
         raise OpsError(f"{source}: not a configuration: its JSON is nested too deeply") from None
     except _DuplicateKey as error:
         raise OpsError(f"{source}: key {str(error)!r} stands twice in one object; the first would be lost") from None
+    except ValueError:  # Python's limit
+        raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
     return parse_operators(data, source)
 
 

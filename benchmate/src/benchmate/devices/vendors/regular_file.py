@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import stat
-from io import BufferedIOBase, BufferedReader, BytesIO
+from io import BufferedReader
 from typing import Union
 
 MIB = 2**20
@@ -39,22 +39,14 @@ def open_regular(path: AnyPath, *, is_pipe_allowed: bool = False) -> BufferedRea
 def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool = False) -> bytes:
     """Return the content of a regular file of at most so many bytes. Raise OSError; see `open_regular`."""
     with open_regular(path, is_pipe_allowed=is_pipe_allowed) as file:
-        content = read_at_most(file, most + 1)
+        # No more at once than there is: Python makes room for as many bytes as it is asked for. A pipe has no size.
+        pieces = [file.read(min(most, os.fstat(file.fileno()).st_size) + 1)]
+        while pieces[-1] and sum(map(len, pieces)) <= most:
+            pieces.append(file.read(MIB))
+    content = b"".join(pieces)
     if len(content) > most:
-        raise OSError(errno.EFBIG, "larger than the limit of %d MiB" % (most // MIB), os.fspath(path))
+        raise OSError(errno.EFBIG, "larger than the limit of %d bytes" % most, os.fspath(path))
     return content
-
-
-def read_at_most(file: BufferedIOBase, count: int) -> bytes:
-    """Return the next `count` bytes of a file, fewer where it ends before."""
-    # In pieces: to read that many at once would ask for memory of that size, whatever the file has.
-    content = BytesIO()
-    while content.tell() < count:
-        piece = file.read(min(MIB, count - content.tell()))
-        if not piece:
-            break
-        content.write(piece)
-    return content.getvalue()
 
 
 def open_descriptor(path: AnyPath, flags: int, mode: int = 0o666, *, may_be_pipe: bool = False) -> int:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.base import OperatorFailed, OpsError, import_torch, run_command
+from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable, run_command
 from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
@@ -92,14 +92,16 @@ def to_config(args: argparse.Namespace) -> int:
     from benchmate.ops.traces.summary import to_configuration
 
     trace = read_trace(args.file)
-    obstacle, unchecked = machine_obstacle, ""
+    obstacle, note = machine_obstacle, ""
     try:
         import_torch()
     except OpsError as error:
-        obstacle, unchecked = static_obstacle, f"nothing is left out for what this machine's torch lacks: {error}"
+        obstacle, note = static_obstacle, f"{error}: what that one lacks is not left out"
     operators, left_out = to_configuration(trace, args.device, obstacle)
     if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
+    if note:
+        print(note, file=sys.stderr)
     content = json.dumps(operators, indent=1) + "\n"
     counts = [
         item["count"] for operator in operators.values() for entry in operator["config"] for item in entry["input"]
@@ -114,9 +116,7 @@ def to_config(args: argparse.Namespace) -> int:
     summary = f"{len(operators)} operators, {len(counts)} inputs, {sum(counts)} calls of a step"
     print(summary + (f" in {args.output}" if args.output else ""), file=sys.stderr)
     for reason, count in left_out.items():
-        print(f"left out: {count} x {reason}", file=sys.stderr)
-    if unchecked:
-        print(unchecked, file=sys.stderr)
+        print(printable(f"left out: {count} x {reason}"), file=sys.stderr)
     return 0
 
 

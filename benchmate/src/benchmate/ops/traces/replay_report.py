@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from benchmate.devices.vendors.regular_file import read_regular
-from benchmate.ops.base import JsonMapping, JsonObject, OpsError
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
 from benchmate.ops.benchmark import format_seconds
 from benchmate.ops.statistics import Estimate, estimate, quantile
 from benchmate.ops.traces.graph import Graph
@@ -185,7 +185,7 @@ def format_report(report: JsonMapping, top: int) -> str:
         )
     if len(rows) > top:
         lines.append(f"... and {len(rows) - top} more; --top {len(rows)} shows them, --json has them all")
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def format_left_out(coverage: JsonMapping) -> str:

@@ -9,11 +9,12 @@ import json
 import re
 import tarfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmate.devices.vendors.regular_file import MAX_WHOLE, MIB, read_at_most, read_regular
+from benchmate.devices.vendors.regular_file import MAX_WHOLE, MIB, read_regular
 from benchmate.ops import arguments
 from benchmate.ops.base import JsonMapping, OpsError
 from benchmate.ops.sampling import gc_paused
@@ -187,10 +188,13 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
     for number, entry in enumerate(data["nodes"]):
         try:
             nodes.append(_node(entry, version in FLAT))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             name = entry.get("id", number) if isinstance(entry, Mapping) else number
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise OpsError(f"{path}: node {name} is not one of schema {schema}: {problem}") from None
+    twice = [number for number, count in Counter(node.id for node in nodes).items() if count > 1]
+    if twice:
+        raise OpsError(f"{path}: two nodes have the id {twice[0]}; is it two traces in one file?")
     about = data.get("benchmate")
     return Trace(
         path=path,
@@ -227,7 +231,7 @@ def gunzip(content: bytes, path: str) -> bytes:
     # A trace of repeated operators is packed to a thirtieth of its size.
     most = min(MAX_WHOLE, max(16 * MIB, MAX_RATIO * len(content)))
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        unpacked = read_at_most(file, most + 1)
+        unpacked = file.read(most + 1)
     _require_size(len(unpacked), path, most)
     return unpacked
 
@@ -255,6 +259,8 @@ def _load_json(content: bytes, path: str) -> object:
                 "the trace did, or the copy did; record or copy it again"
             ) from None
         raise OpsError(f"{where}: not JSON: {error.msg.lower()}") from None
+    except ValueError as error:  # Python's limit of digits
+        raise OpsError(f"{path}: not an execution trace: {str(error).lower()}") from None
 
 
 def _node(entry: JsonMapping, is_flat: bool) -> Node:

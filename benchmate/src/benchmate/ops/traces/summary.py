@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
-from benchmate.ops.base import JsonMapping, JsonObject, OpsError
+from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.collectives import recorded_groups, recorded_ranks
 from benchmate.ops.traces.graph import build_graph
@@ -106,7 +107,7 @@ def format_summary(summary: JsonMapping, top: int) -> str:
             ]
             if len(rows) > top:
                 lines.append(f"... and {len(rows) - top} more; --top {len(rows)} shows them")
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -207,18 +208,19 @@ def predict_step(path: str) -> JsonObject:
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
+            count = _count(record)
+            seconds = _forward_seconds(record) if count is not None else None
+            total = _finite(total + (count or 0) * (seconds or 0.0))
         except json.JSONDecodeError as error:
             raise OpsError(f"{path}:{number}: not a record: {error.msg.lower()}") from None
-        config = record.get("config") if isinstance(record, Mapping) else None
-        count = (config.get("input") or {}).get("count") if isinstance(config, Mapping) else None
-        if not isinstance(count, int):
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
+            raise OpsError(f"{path}:{number}: not a record of an operator") from None
+        if count is None:
             continue
         inputs += 1
-        seconds = _forward_seconds(record)
         if seconds is None:
             missing += count
         else:
-            total += count * seconds
             calls += count
     if not inputs:
         raise OpsError(
@@ -227,10 +229,26 @@ def predict_step(path: str) -> JsonObject:
     return {"seconds": total, "calls": calls, "inputs": inputs, "missing": missing}
 
 
+def _count(record: JsonMapping) -> int | None:
+    """Return how often the trace calls the input of a record; None for a record of something else."""
+    config = record.get("config")
+    count = (config.get("input") or {}).get("count") if isinstance(config, Mapping) else None
+    return int(count) if isinstance(count, int) else None
+
+
 def _forward_seconds(record: JsonMapping) -> float | None:
-    """Return the time of a forward pass, of the first mode or the median of the original's list; None without one."""
+    """Return the time of a forward pass, of the first mode or the median of the original's list; None without one.
+
+    Raises ValueError, or what Python raises for values of other types, where it is no time.
+    """
     for result in record.get("results") or ():
         if result.get("pass") == "forward":
-            return float(result["value"])
+            return _finite(float(result["value"]))
     times_ms = ((record.get("metric") or {}).get("forward") or {}).get("measure.time")
-    return quantile(sorted(times_ms), 0.5) / 1e3 if times_ms else None
+    return _finite(quantile(sorted(times_ms), 0.5) / 1e3) if times_ms else None
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError
+    return value
