@@ -11,13 +11,20 @@ BEGAN = 1724790224.5
 
 
 def old_run(
-    folder: Path, *benches: str, devices: int = 2, code: int = 0, rates: Sequence[float] = (300.0,) * 65, lines: int = 0
+    folder: Path,
+    *benches: str,
+    devices: int = 2,
+    code: int = 0,
+    rates: Sequence[float] = (300.0,) * 65,
+    lines: int = 0,
+    before_end: Sequence[tuple[str, Any, str | None]] = (),
 ) -> Path:
     """A run directory as milabench 1.3 made it: `<name>.D<device>.data`, events of voir, no manifest."""
     folder.mkdir(parents=True)
     for bench in benches:
         for device in range(devices):
             told = list(_events(bench, device, code, rates))
+            told[-1:-1] = [{"event": event, "data": data, "pipe": pipe} for event, data, pipe in before_end]
             told[3:3] = [{"event": "line", "data": f"line {n}\n", "pipe": "stderr"} for n in range(lines)]
             text = "".join(json.dumps(one) + "\n" for one in told)
             (folder / f"{bench}.D{device}.data").write_text(text)

@@ -11,6 +11,12 @@ NOT_WRITTEN = 6
 INTERRUPTED = 130
 
 
+MAX_PROBLEMS = 100
+"""How many problems of one suite are told; whoever has more corrects these first."""
+MAX_SHOWN = 1_000
+"""How many characters of one problem are shown."""
+
+
 class MilabenchError(Exception):
     """An error that is explained in one or a few lines: `str(error)`. The base class of all others."""
 
@@ -32,7 +38,8 @@ class Problem:
     replaces: str = ""
 
     def __str__(self) -> str:
-        head = ": ".join(part for part in (self.where, self.path.replace("\n", "\\n"), self.what) if part)
+        parts = (self.where, self.path.replace("\n", "\\n"), self.what)
+        head = ": ".join(part if len(part) <= MAX_SHOWN else f"{part[:MAX_SHOWN]}..." for part in parts if part)
         text = f"{head}; {self.hint}" if self.hint else head
         return f"{text}\n       {self.replaces}" if self.replaces else text
 

@@ -21,7 +21,7 @@ LEAST = 8
 
 # --- by name --------------------------------------------------------------------------------------------------------
 
-_NAME = re.compile(r"[-\w.]+\Z")
+_NAME = re.compile(r"[-\w]+\Z")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET = {
     *("token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd"),
@@ -53,7 +53,13 @@ _NONE = {"pwd", "oldpwd", "sshkey", "google_application_credentials"}  # folders
 
 @lru_cache(maxsize=1 << 14)
 def is_secret_name(name: str) -> bool:
-    """Return whether what stands under this name is a secret: a variable, a key of a suite, an option."""
+    """Return whether what stands under this name is a secret: a variable, a key of a suite, an option.
+
+    Of a dotted one each key counts but the first, which is the name of a benchmark.
+    """
+    _, *keys = name.split(".")
+    if keys:
+        return any(map(is_secret_name, keys))
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or name.lower() in _NONE or not _NAME.match(name):
         return False
@@ -86,10 +92,10 @@ _USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:)")
 _USERINFO_BYTES = re.compile(_USERINFO.pattern.encode())
 # NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it.
 _ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]*)(=|[\\\"']*\s*:\s*[\\\"']*)([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)"
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_.-]*)(=|[\\\"']*\s*:\s*[\\\"']*)([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)"
 )
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
-_GIVEN = re.compile(r"((?:--[\w-]+=)?[^={]*?([A-Za-z_][\w-]*)\"?)=")
+_GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*?[A-Za-z_][\w-]*)\"?)=")
 _MAY_HOLD = re.compile(r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|://")
 
 
@@ -135,7 +141,7 @@ def mask_argument(word: str) -> str:
     `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses all behind its `=`; a mapping what stands in it.
     """
     given = _GIVEN.match(word)
-    if given is not None and is_secret_name(given[2]):
+    if given is not None and is_secret_name(given[2].replace('"', "")):
         return f"{given[1]}={MASK}"
     return mask_urls(_without(word, _assignments(word)))
 
@@ -200,25 +206,26 @@ def is_searchable(value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield how a value may stand in a text: as it is, escaped for JSON, Python, HTML and URLs, and in base64."""
+    """Yield how a value may stand in a text, and in a text within JSON."""
     # A key of several lines is met line by line.
     for line in {value, *(line.strip() for line in value.splitlines())}:
-        if not is_searchable(line) or "\n" in line:
-            continue
-        yield line
-        yield json.dumps(line)[1:-1]
-        yield json.dumps(json.dumps(line)[1:-1])[1:-1]
-        yield json.dumps(line, ensure_ascii=False)[1:-1]
-        yield repr(line)[1:-1]
-        yield html.escape(line)
-        yield from (quote(line), quote(line, safe=""), quote_plus(line))
-        yield line.replace("'", "'\"'\"'")
-        # In base64 it looks different by what is before it (`user:`): what depends on its neighbours is left out.
-        raw = line.encode("utf-8", "surrogateescape")
-        for offset in range(3):
-            whole = base64.b64encode(bytes(offset) + raw).decode()
-            core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
-            yield from (core, core.replace("+", "-").replace("/", "_"))
+        if is_searchable(line) and "\n" not in line:
+            for form in _written(line):
+                yield form
+                yield json.dumps(form)[1:-1]
+                yield json.dumps(form, ensure_ascii=False)[1:-1]
+
+
+def _written(line: str) -> Iterator[str]:
+    """Yield a value as it is, escaped for JSON, Python, HTML, URLs and shells, and in base64."""
+    yield from (line, json.dumps(line)[1:-1], repr(line)[1:-1], html.escape(line))
+    yield from (quote(line), quote(line, safe=""), quote_plus(line), line.replace("'", "'\"'\"'"))
+    # In base64 it looks different by what is before it (`user:`): what depends on its neighbours is left out.
+    raw = line.encode("utf-8", "surrogateescape")
+    for offset in range(3):
+        whole = base64.b64encode(bytes(offset) + raw).decode()
+        core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
+        yield from (core, core.replace("+", "-").replace("/", "_"))
 
 
 class Masker:
@@ -328,7 +335,9 @@ def _without_named(value: Any, name: str) -> Any:
 def secrets_within(*data: Any) -> List[str]:
     """Return the known secrets that occur in some data: what another machine has to know of them."""
     texts = list(_texts(data))
-    return sorted(value for value in _KNOWN.values if any(value in text for text in texts))
+    return sorted(
+        value for value in _KNOWN.values if any(form in text for form in {value, *_forms(value)} for text in texts)
+    )
 
 
 def _texts(data: Any) -> Iterator[str]:

@@ -465,6 +465,24 @@ def test_the_start_record_names_secrets_without_their_values(agent: Any) -> None
     assert start["env"]["PLAIN"] == "1"
 
 
+DEEP = 50_000 * "["  # more levels than a parser follows
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        DEEP,
+        '{"hello": {"world_size": 1e999}}',
+        '{"event": "error", "data": ' + DEEP + "]}",
+        '{"event": "data", "data": {"rate": 1, "error": ' + DEEP + "]}}",
+    ],
+    ids=["deep", "infinite", "deep error", "deep data"],
+)
+def test_no_line_on_the_sink_ends_the_agent(agent: Any, line: str) -> None:
+    agent.run_program("sink.py", "say", line, "print", "said")
+    assert agent.ended["s"]["outcome"] == "passed"
+
+
 def test_no_record_holds_a_secret_whoever_writes_it(agent: Any) -> None:
     secret = "s3cr3t-of-mine"
     program = (

@@ -91,3 +91,27 @@ def test_an_agent_that_says_nothing_is_given_up_and_ended(tmp_path: Path, monkey
     assert (outcome.name, outcome.why) == ("failed", "lost-node")
     assert "it said nothing within" in outcome.detail
     until(lambda: is_gone(int(silent.read_text())))
+
+
+@pytest.mark.parametrize("kills", [0, 1, 2])
+def test_the_loss_of_an_agent_says_whether_the_kernel_was_killing_for_memory(tmp_path: Path, kills: int) -> None:
+    async def work() -> Outcome:
+        async with local_node(f"memory-{time.monotonic_ns()}", grace_s=0.5, locks=tmp_path / "locks") as node:
+            hello = await (await node.open()).hello
+            if hello["oom_kills"] is None:
+                pytest.skip("this kernel does not count its kills for memory")
+            hello["oom_kills"] -= kills  # type: ignore[index]  # as if so many had come since
+            begun = asyncio.Event()
+            running = asyncio.create_task(
+                node.run(request("sleep", "600"), lambda event: begun.set() if isinstance(event, Started) else None)
+            )
+            await begun.wait()
+            os.kill(hello["pid"], signal.SIGKILL)
+            return await running
+
+    outcome = asyncio.run(work())
+    assert outcome.why == "lost-node"
+    assert outcome.detail.startswith("the agent was ended by SIGKILL; ")
+    told = {0: "", 1: "meanwhile the kernel killed there 1 time for lack of memory; "}
+    assert told.get(kills, f"meanwhile the kernel killed there {kills} times for lack of memory; ") in outcome.detail
+    assert ("memory" in outcome.detail) == (kills > 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import ROOT
 from tests.processes import until
 
 LIMIT_MIB = 64
@@ -115,3 +118,45 @@ def test_a_later_kill_by_somebody_else_is_not_taken_for_the_kernels(agent: Any, 
 
 def test_a_step_whose_child_was_killed_for_memory_and_that_ended_well_has_passed(agent: Any, group: Path) -> None:
     assert how(agent.run(*inside(group, '"$1" -c "$2"; true'))) == ("passed", None, "")
+
+
+def test_an_agent_that_the_kernel_killed_is_reported_so_and_the_next_step_has_another(
+    group: Path, tmp_path: Path
+) -> None:
+    limit_mib = 256
+    for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max"):
+        if (group / name).exists():
+            (group / name).write_text(str(limit_mib << 20))
+    hog = tmp_path / "hog.py"
+    hog.write_text(HOG)
+    # The agent holds the least; of a larger score the kernel takes it first.
+    hungry = f"touch {tmp_path}/seen; echo 1000 > /proc/$PPID/oom_score_adj; {sys.executable} {hog}"
+    line = f"test -e {tmp_path}/seen || {{ {hungry}; }}"
+    (tmp_path / "suite.yaml").write_text(
+        "profile: quick\n"
+        f"a: {{shell: true, command: [{json.dumps(line)}], max_duration: 60, plan: {{method: njobs, n: 1}}, weight: 1.0}}\n"
+    )
+    words = [sys.executable, "-m", "milabench", "run", "--use-current-env", "--config", tmp_path / "suite.yaml"]
+    environ = {**os.environ, "MILABENCH_BASE": str(tmp_path), "MILABENCH_LOCK_DIR": str(tmp_path / "locks")}
+    enter = f'echo $$ > {group}/cgroup.procs || exit 99; exec "$@"'
+    ran = subprocess.run(
+        ["sh", "-c", enter, "sh", *words, "--max-retries", "1"],
+        env=environ,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    first, second = (
+        json.loads(line)
+        for line in (run / "journal.jsonl").read_text().splitlines()
+        if '"ended"' in line and '"step"' in line
+    )
+    assert (first["why"], second["outcome"]) == ("lost-node", "passed")
+    assert "the agent was ended by SIGKILL: " in first["detail"]
+    assert (
+        f"for memory, in a control group that may hold {limit_mib} MiB" in first["detail"]
+        or ON_MACHINE in first["detail"]
+    )

@@ -54,7 +54,7 @@ def test_an_agent_is_sent_once_and_answers(machine: RemoteHost, hosts: Hosts) ->
     assert folder.stat() == before
 
 
-@pytest.mark.parametrize("damage", ["altered", "removed", "added", "replaced by a file"])
+@pytest.mark.parametrize("damage", ["altered", "removed", "added", "a pipe", "replaced by a file"])
 def test_an_agent_that_was_altered_there_is_sent_again(machine: RemoteHost, hosts: Hosts, damage: str) -> None:
     assert refusal(machine) == ""
     (folder,) = (hosts.hosts[0].home / "cache" / "milabench").iterdir()
@@ -63,6 +63,9 @@ def test_an_agent_that_was_altered_there_is_sent_again(machine: RemoteHost, host
         module.write_bytes(b"altered")
     elif damage == "removed":
         module.unlink()
+    elif damage == "a pipe":
+        module.unlink()
+        os.mkfifo(module)
     elif damage == "added":
         module.with_name("json.py").write_bytes(b"altered")
     else:

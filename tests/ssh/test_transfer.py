@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +17,7 @@ import pytest
 from milabench.errors import Unreachable
 from milabench.execute.file_sync import RemoteFiles, storages
 from milabench.execute.remote_host import RemoteHost
+from tests.processes import started
 from tests.ssh.conftest import address, until_async
 from tests.ssh.hosts import Hosts, sessions
 
@@ -138,6 +142,40 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
     assert DIGEST < send(RemoteHost(address(hosts, host)), source, there) <= DIGEST + size - (1 << 20)
     assert (there / "big").read_bytes() == (source / "big").read_bytes()
     assert not (there / ".milabench-parts").exists()
+
+
+def test_two_control_planes_that_send_to_one_folder_take_turns(hosts: Hosts, tmp_path: Path) -> None:
+    source, there = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    for number in range(4):
+        (source / f"big{number}").write_bytes(os.urandom(16 << 20))
+
+    async def work() -> None:
+        machines = [RemoteHost(address(hosts, hosts.hosts[0])) for _ in range(3)]
+        files = await asyncio.gather(*map(RemoteFiles.open, machines))
+        await asyncio.gather(*(each.send(source, str(there)) for each in files))
+        await asyncio.gather(*(machine.close() for machine in machines))
+
+    asyncio.run(work())
+    assert listing(there) == listing(source)
+    assert not (there / ".milabench-parts").exists()
+
+
+def test_a_sender_that_is_gone_and_was_not_seen_to_go_holds_no_folder(tmp_path: Path) -> None:
+    program = (
+        "import sys; from milabench.execute.agent import file_server; file_server.SILENCE_S = 0.3;"
+        "sys.exit(file_server.FileServer(sys.stdin.buffer, 1).serve())"
+    )
+    request = {"do": "take", "root": str(tmp_path / "to"), "entries": [["a", "f", 0o644, 10, 0, ""]]}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started([sys.executable, "-c", program], **pipes) as server:
+        server.stdin.write(json.dumps(request).encode() + b"\nhalf")
+        server.stdin.flush()
+        answers = [json.loads(line) for line in server.stdout]
+        server.stdin.close()
+    assert answers[0]["need"] == [[0, 0]]
+    assert answers[1] == {"ok": False, "error": "ValueError: nothing more came of a for 0.3 s"}
+    assert server.returncode == 1
 
 
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_name(hosts: Hosts, folder: Path) -> None:

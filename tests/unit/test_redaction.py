@@ -126,6 +126,8 @@ def test_names_among_variables_are_sorted() -> None:
         ("bench.env.HF_TOKEN=hf_x=1", "bench.env.HF_TOKEN=***"),
         ("--override=bench.env.HF_TOKEN=hf_x", "--override=bench.env.HF_TOKEN=***"),
         ("*.env.MYTOKEN=two words", "*.env.MYTOKEN=***"),
+        ("bench.env.MYTOKEN.x.y=z", "bench.env.MYTOKEN.x.y=***"),
+        ("a-token-bench.max_duration=5", "a-token-bench.max_duration=5"),
         ('"a.b".env."MYTOKEN"=x', '"a.b".env."MYTOKEN"=***'),
         ("bench.env={HF_TOKEN: x, MODE: fast}", "bench.env={HF_TOKEN: ***, MODE: fast}"),
         ('bench={"env": {"HF_TOKEN": "x"}}', 'bench={"env": {"HF_TOKEN": "***"}}'),

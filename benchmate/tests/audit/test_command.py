@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,10 +90,6 @@ def test_a_model_may_be_a_function_and_its_arguments(tmp_path: Path) -> None:
         ("of_mine:raises", "RuntimeError: no weights here"),
         ("of_mine:gone", "ended without a result (code 3)"),
         ("of_mine:number", "expected a function"),
-        ("of_mine:absent", "has no attribute 'absent'"),
-        ("absent:function", "No module named 'absent'"),
-        ("builtin:other", "the only built-in model is builtin:cnn"),
-        ("resnet50", "expected builtin:cnn, torchvision:NAME, MODULE:FUNCTION or onnx:FILE"),
     ],
 )
 def test_a_model_that_cannot_be_measured_is_said_for_each_process_and_fails(
@@ -116,6 +113,49 @@ def test_a_model_that_cannot_be_measured_is_said_for_each_process_and_fails(
     assert ended.returncode == 1
     assert said in ended.stderr
     assert all(said in record["audit"]["error"] for record in records(tmp_path / "out.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("of_mine:absent", "has no attribute 'absent'"),
+        ("absent:function", "No module named 'absent'"),
+        ("broken:function", "SyntaxError: "),
+        ("leaves:function", "SystemExit: 7"),
+        ("builtin:other", "the only built-in model is builtin:cnn"),
+        ("resnet50", "expected builtin:cnn, torchvision:NAME, MODULE:FUNCTION or onnx:FILE"),
+        ("onnx:absent.onnx", "models/absent.onnx: no such file"),
+        ("onnx:text.onnx", "models/text.onnx: no model"),
+    ],
+)
+def test_a_model_that_is_not_there_is_one_line_before_the_first_process(tmp_path: Path, model: str, said: str) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "broken.py").write_text("def function(\n")
+    (folder / "leaves.py").write_text("raise SystemExit(7)\n")
+    (folder / "text.onnx").write_text("no model")
+    (folder / "onnxruntime.py").write_text("def InferenceSession(path, **_): raise RuntimeError(open(path).read())\n")
+    (folder / "numpy.py").write_text("")
+    command = [sys.executable, "-m", "benchmate.audit", "--model", model, "--folder", str(folder), "--out", "out.jsonl"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    (folder / "of_mine.py").write_text(MODELS)
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("error: model ")
+    assert said in line
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_model_is_looked_for_in_the_folder_that_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "there.py").write_text(MODELS)
+    ended = audit(
+        tmp_path, "--model", "there:pair", "--folder", "elsewhere", "--batch", "1", "--warmup", "0", "--sync", "end",
+        "--processes", "1",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,29 @@ def test_an_operator_that_hides_what_is_read_later_is_replaced_by_what_it_called
     assert chosen.expanded == {20}
 
 
+def test_an_operator_whose_calls_only_allocate_is_not_replaced_by_them():
+    """As those that launch kernels of their own: what reads their workspace gets one that is made up."""
+    workspace, out = tensor(31, 32, 8), tensor(33, 34, 4)
+    kernel = node(30, "aten::own_kernel", [tensor(2, 3, 4)], [out], schema="aten::own_kernel(Tensor self) -> Tensor")
+    empties = [
+        node(31, "aten::empty", [listed(number(8))], [workspace], schema=EMPTY, parent=30),
+        node(35, "aten::empty", [listed(number(4))], [out], schema=EMPTY, parent=30),
+    ]
+    found = trace(kernel, *empties, node(40, "aten::relu", [workspace], [tensor(41, 42, 8)], schema=RELU))
+    assert calls(found) == [30, 40]
+    chosen = select_calls(found, build_graph(found), lambda one: "no" if one.id == 30 else None)
+    assert [(one.id, reason) for one, reason in chosen.skipped] == [(30, "no")]
+
+
+def test_tensors_without_elements_share_no_memory_whatever_their_number_says():
+    kernel = node(30, "aten::norm_backward", [tensor(2, 3, 4), tensor(5, 99, 0)], [tensor(33, 34, 4)],
+                  schema="aten::norm_backward(Tensor self, Tensor reserve) -> Tensor")  # fmt: skip
+    inner = node(31, "aten::relu", [tensor(2, 3, 4)], [tensor(36, 99, 0)], schema=RELU, parent=30)
+    again = node(50, "aten::norm_backward", [tensor(2, 3, 4), tensor(7, 99, 0)], [tensor(53, 54, 4)],
+                 schema="aten::norm_backward(Tensor self, Tensor reserve) -> Tensor")  # fmt: skip
+    assert calls(trace(kernel, inner, again)) == [30, 50]
+
+
 def test_an_operator_that_cannot_be_carried_out_is_replaced_or_skipped_with_the_reason():
     found = trace(*small())
     chosen = select_calls(found, build_graph(found), lambda one: "no" if one.id in (20, 30) else None)

@@ -130,6 +130,25 @@ def test_what_a_gpu_did_is_replayed_on_a_cpu():
     assert (found.failed, len(found.plan.calls), found.substituted) == ({}, 5, 0)
 
 
+def test_what_a_library_for_gpus_did_is_replayed_by_the_operator_of_every_device():
+    image, row = tensor(2, 3, 2, 4, 5, 5), [tensor(n, n + 1, 4) for n in (10, 12, 14, 16, 18)]
+    outputs = [tensor(21, 22, 2, 4, 5, 5), tensor(23, 24, 4), tensor(25, 26, 4)]
+    schema = (
+        "aten::cudnn_batch_norm_backward(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, "
+        "Tensor? running_var, Tensor? save_mean, Tensor? save_var, float epsilon, Tensor reserveSpace) "
+        "-> (Tensor, Tensor, Tensor)"
+    )
+    inputs = [image, tensor(4, 5, 2, 4, 5, 5), *row, number(1e-5), tensor(20, 99, 0, dtype="unsigned char", size=1)]
+    nodes = [
+        node(30, "aten::cudnn_batch_norm_backward", inputs, outputs, schema=schema),
+        node(31, "aten::empty", [listed(number(4))], [outputs[0]], schema=EMPTY, parent=30),
+        node(40, "aten::relu", [outputs[0]], [tensor(41, 42, 2, 4, 5, 5)], schema=RELU),
+    ]
+    found = replayed(parse_trace(json.loads(json.dumps(content(nodes)).replace('"cpu"', '"cuda:0"'))))
+    assert (found.failed, found.plan.selection.skipped, found.substituted) == ({}, (), 0)
+    assert sorted(found.calls_s) == [30, 40]
+
+
 def test_a_tensor_whose_size_depends_on_data_is_made_up():
     places = tensor(4, 5, 3, 1, dtype="long int", size=8)
     found = replayed(

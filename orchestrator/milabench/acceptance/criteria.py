@@ -19,7 +19,7 @@ Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]
 
 _BOUND = re.compile(r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<rest>.*)\Z", re.DOTALL)
 _REFERENCE = re.compile(r"(?:x|\*|×)\s*reference\Z")
-_PERCENT = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
+_PERCENT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

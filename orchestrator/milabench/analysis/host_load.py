@@ -1,10 +1,11 @@
-"""What others did on a machine when a run began."""
+"""What others did on a machine when a run began, and whether its clock was ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from milabench.events.replay import CLOCKS_DIFFER_S
 from milabench.events.values import as_mapping, finite_number
 
 LEAST_BUSY = 0.5  # threads
@@ -24,3 +25,11 @@ def busy_text(node: Mapping[str, Any]) -> str:
     count = as_mapping(node.get("cpu")).get("count")
     threads = "1 thread of others runs" if runnable == 1 else f"{runnable:g} threads of others run"
     return f"{threads} on {count} processors (load {last_minute:.2f})"
+
+
+def clock_text(node: Mapping[str, Any]) -> str:
+    """Return by how much the clock of a node was ahead of that of the control plane, or behind it; empty when it was the same."""
+    behind_s = finite_number(as_mapping(node.get("details")).get("behind_s")) or 0.0
+    if abs(behind_s) < CLOCKS_DIFFER_S:
+        return ""
+    return f"{abs(behind_s):.0f} s {'behind' if behind_s > 0 else 'ahead'}"

@@ -8,9 +8,10 @@ import pickle
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 from milabench.analysis.log_metrics import LogFold, LogMetric, LogSeries
 
@@ -29,31 +30,33 @@ class LogChild:
 
     def __init__(self, metrics: Iterable[LogMetric]) -> None:
         self._metrics = tuple(metrics)
-        # A session of its own: a key that interrupts is for us. It ends with its input, even when we are killed.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, str(_PACKAGES)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            pickle.dump(self._metrics, self._process.stdin)
+        self._process: subprocess.Popen[bytes] | None = None  # from the first text on
+        self._input: IO[bytes] | None = None
 
     def observe(self, text: str, pipe: str | None = None) -> None:
         """Take what came from a pipe; see LogFold."""
-        assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `series` says that it has ended
-            marshal.dump((text, pipe), self._process.stdin)
+            marshal.dump((text, pipe), self._input or self._started())
 
     def series(self) -> tuple[LogSeries, ...]:
         """Return what was found, a series for each metric, in their order; nothing may be observed after it."""
-        with contextlib.suppress(BrokenPipeError):
-            found, _ = self._process.communicate()
+        if self._process is None:
+            return tuple(LogSeries(metric=metric, values=array("d")) for metric in self._metrics)
+        found, _ = self._process.communicate()
         if self._process.returncode == 0:
             return cast("tuple[LogSeries, ...]", pickle.loads(found))
         failure = f"was not searched for: the process that does this ended with code {self._process.returncode}"
         return tuple(LogSeries(metric=metric, values=(), failure=failure) for metric in self._metrics)
+
+    def _started(self) -> IO[bytes]:
+        """Start the child, and return what to write the texts to."""
+        # A session of its own: a key that interrupts is for us. It ends with its input, even when we are killed.
+        command = [sys.executable, "-P", "-c", _PROGRAM, str(_PACKAGES)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self._input = self._process.stdin
+        assert self._input is not None
+        pickle.dump(self._metrics, self._input)
+        return self._input
 
 
 def search() -> None:

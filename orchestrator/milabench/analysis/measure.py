@@ -73,7 +73,8 @@ class Losses:
 class Measurement:
     """What one step measured; `throughput` is None when there is no number to give.
 
-    `unusable` counts the observations of all its tasks that were not numbers.
+    `unusable` counts the observations of all its tasks that were not numbers. `is_stopped`: it had all that it wanted and was
+    ended early.
     """
 
     step: str
@@ -85,6 +86,7 @@ class Measurement:
     losses: Losses = field(default_factory=Losses)
     metrics: tuple[Metric, ...] = ()
     end: End | None = None
+    is_stopped: bool = False
     errors: tuple[Error, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     messages: tuple[str, ...] = ()
@@ -185,6 +187,7 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
         observations=sum(map(len, rates)),
         spread_within=variation(slowest),
         lag1=lag1(slowest),
+        doubts=("compat",),
     )
 
 
@@ -250,6 +253,7 @@ class MeasurementFold:
         self.losses = Losses()
         self.pauses: list[Pause] = []
         self.end: End | None = None
+        self.is_stopped = False
         self.errors: list[Error] = []
         self.verdicts: list[Verdict] = []
         self.messages: dict[str, None] = {}  # a set that keeps its order
@@ -268,6 +272,9 @@ class MeasurementFold:
                 self._data(data)
             case End():
                 self.end = event
+            # milabench 1.3 gives no reason, so that its record is one of another kind.
+            case model.Stop() | model.Other(event="stop"):
+                self.is_stopped = True
             case Verdict():
                 self.verdicts.append(event)
             case model.Message(text=text):
@@ -453,6 +460,7 @@ class MeasurementFold:
             losses=self.losses,
             metrics=tuple(metrics),
             end=self.end,
+            is_stopped=self.is_stopped,
             errors=tuple(self.errors),
             verdicts=tuple(self.verdicts),
             messages=tuple(self.messages),

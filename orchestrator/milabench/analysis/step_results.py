@@ -9,13 +9,14 @@ from typing import Any, Protocol, cast, get_args
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
 from milabench.events.attempts import Attempt, last_word
-from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
+from milabench.events.model import End, Error, Line, OutcomeName, StepEvent, Verdict
 from milabench.events.rundir import Run, parse_stem
 from milabench.events.values import as_mapping, finite_number, one_line
 
 _OUTCOMES = get_args(OutcomeName)
 # The methods whose steps are one job, for manifests that do not record it for each step, and for foreign runs.
 _ONE_JOB = ("multigpu", "multinode")
+_CODES_OF_A_STOP = (-15, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +221,22 @@ def _ending(
     end = measured.end
     if end is None:
         return "missing", "", "did not end" if measured.start else "did not start", ()
-    if not run.journal and end.outcome == "passed" and _first_error(measured.errors):
-        return "failed", "exit", "", ()  # milabench 1.3 recorded errors beside a return code of 0
+    if not run.journal:
+        if end.outcome == "passed" and _first_error(measured.errors):
+            return "failed", "exit", "", ()  # milabench 1.3 recorded errors beside a return code of 0
+        if _was_stopped_by_1_3(end, measured):
+            return "passed", "", "", ()
     return end.outcome, end.why or "", end.detail, _words(as_mapping(end.extra.get("data")).get("reasons"))
+
+
+def _was_stopped_by_1_3(end: End, measured: Measurement) -> bool:
+    """Return whether milabench 1.3 ended a benchmark that had all it wanted: with SIGTERM, on which launchers exit with 1."""
+    return (
+        measured.is_stopped
+        and end.return_code in _CODES_OF_A_STOP
+        and measured.throughput is not None
+        and not _first_error(measured.errors)
+    )
 
 
 def _words(value: Any) -> tuple[str, ...]:

@@ -171,16 +171,16 @@ def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
             continue
         devices = []
         for index, device in enumerate(as_mapping(accelerators.get("gpus")).values()):
-            memory = as_mapping(as_mapping(device).get("memory")).get("total")
+            memory = finite_number(as_mapping(as_mapping(device).get("memory")).get("total"))
             devices.append({"index": index, "name": str(as_mapping(device).get("product", "")), "memory_MiB": memory})
         system = as_mapping(meta.get("os"))
         node = {
             "name": "local",
             "hostname": str(system.get("nodename", "")),
-            "cpu": {"model": str(cpu.get("brand", "")), "count": cpu.get("count")},
+            "cpu": {"model": str(cpu.get("brand", "")), "count": finite_number(cpu.get("count"))},
             "os": str(system.get("sysname", "")),
             "kernel": str(system.get("release", "")),
             "devices": devices,
         }
-        return {"arch": accelerators.get("arch"), "nodes": [node]}
+        return {"arch": str(accelerators.get("arch") or ""), "nodes": [node]}
     return {}

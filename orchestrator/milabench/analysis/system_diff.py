@@ -24,7 +24,21 @@ _MOST_VALUE = 300  # characters of a value that are shown
 
 # Keys that name a location or a time rather than a property, or that are reported elsewhere.
 _NO_PROPERTY = frozenset(
-    ("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "runnable", "disk", "absent", "shm_mib")
+    (
+        "name",
+        "ip",
+        "hostname",
+        "index",
+        "uuid",
+        "pci",
+        "time",
+        "load",
+        "runnable",
+        "disk",
+        "absent",
+        "shm_mib",
+        "behind_s",
+    )
 )
 _NO_PROPERTY |= {"memory_available_mib", "temperature", "processes", "serial", "definition", "tags", "url", "inherits"}
 _NO_PROPERTY |= {"pid", "boot", "addresses"}

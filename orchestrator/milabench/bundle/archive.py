@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import stat
-import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError
+from milabench.events.atomic_write import draft_of
 
 MAX_ENTRIES = 200_000
 MAX_BYTES = 64 * 2**30  # unpacked, all together
@@ -45,17 +45,12 @@ def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     if path.exists() and not path.is_file():
         raise RecordError(f"{path}: not a regular file; a bundle is one, choose another name")
     path = path.resolve()
-    # A name of its own: the same runs may be packed twice at once.
-    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.new")
     try:
-        with zipfile.ZipFile(draft, "x", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        with draft_of(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
             yield archive
-        draft.replace(path)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise RecordError(f"{error.filename or path}: cannot be packed: {reason}") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> ArchiveMember:

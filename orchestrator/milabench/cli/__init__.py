@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
 from milabench.errors import INTERRUPTED, NOT_WRITTEN, MilabenchError
 from milabench.execute.interrupts import InterruptRequested, Interrupts
-from milabench.redaction import learn, mask, mask_bytes, secrets_within, values_in, values_in_environment
+from milabench.redaction import learn, mask, mask_argument, mask_bytes, values_in, values_in_environment
 from milabench.shown import visible
 
 COLLECT_AFTER = 50_000  # objects; Python's own 700 is for programs that make more garbage than they keep
@@ -108,19 +108,21 @@ def _reopen_closed_streams() -> None:
 
 
 def _hide_arguments() -> None:
-    """Overwrite the secrets among our arguments where `ps` of other users reads them."""
-    if not secrets_within(sys.argv):
+    """Overwrite the secrets among our arguments where others read them, by `ps`."""
+
+    def shown(word: str) -> str:
+        return mask(mask_argument(word))
+
+    if all(shown(word) == word for word in sys.argv):
         return
     import ctypes  # takes milliseconds to import, for what is rarely there
 
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()
         start, end = map(int, fields[45:47])
-        words = ctypes.string_at(start, end - start)
-        for value in secrets_within(sys.argv):
-            raw = os.fsencode(value)
-            words = words.replace(raw, b"*" * len(raw))
-        ctypes.memmove(start, words, len(words))
+        words = ctypes.string_at(start, end - start).split(b"\0")
+        hidden = [os.fsencode(shown(os.fsdecode(word)))[: len(word)].ljust(len(word), b"*") for word in words]
+        ctypes.memmove(start, b"\0".join(hidden), end - start)
 
 
 def _output_error(error: Exception) -> str:

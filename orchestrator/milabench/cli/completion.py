@@ -20,8 +20,8 @@ SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
 _FILE_KEYS = ("include", "system", "multirun", "profile")
 # A key at the start of a line: in double quotes, in single quotes, or plain.
-_TOP = re.compile(r"""(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^\s#"'{}\[\]&*!|>%@`,-][^:#]*?))\s*:(?:\s|$)""")
-_INCLUDE = re.compile(r"[\w./~+-]+\.ya?ml")
+_TOP = re.compile(r"""(?:"((?:[^"\\]|\\.)+)"\s*|'([^']+)'\s*|([^\s#"'{}\[\]&*!|>%@`,-][^:#\n]*)):(?:\s|$)""")
+_WORD = re.compile(r"[\w./~+-]+")
 _TAGS = re.compile(r"[{\s,]tags:\s*\[([^\]]*)\]")
 _MATRIX = re.compile(r"[{\s]matrix:")
 # The Tab key waits for the answer, and a file may include a whole tree.
@@ -80,7 +80,7 @@ def _names(text: str) -> Iterator[str]:
     """Yield the top-level keys that are benchmarks; a matrix, whose variants have names of their own, is left out."""
     keys = [match for line in re.finditer(r"^\S.*", text, re.MULTILINE) if (match := _TOP.match(text, line.start()))]
     for number, match in enumerate(keys):
-        name = re.sub(r"\\(.)", r"\1", match[1]) if match[1] else match[2] or match[3]
+        name = re.sub(r"\\(.)", r"\1", match[1]) if match[1] else match[2] or match[3].rstrip()
         body = text[match.end() : keys[number + 1].start() if number + 1 < len(keys) else len(text)]
         if name not in _FILE_KEYS and not name.startswith("_") and name != "*" and not _MATRIX.search(body):
             yield name
@@ -99,7 +99,8 @@ def _texts(ctx: click.Context) -> Iterator[str]:
         seen.add(path)
         yield text
         for match in re.finditer(r"^include:(.*(?:\n[ -].*)*)", text, re.MULTILINE):
-            included = [path.parent / Path(name).expanduser() for name in _INCLUDE.findall(match[1])]
+            names = [name for name in _WORD.findall(match[1]) if name.endswith((".yaml", ".yml"))]
+            included = [path.parent / Path(name).expanduser() for name in names]
             waiting += [file for file in included if file not in seen]
 
 

@@ -25,7 +25,7 @@ def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> None:
     from milabench.config.select import select
     from milabench.config.show import to_yaml
 
-    suite, _ = read_suite_only(options)
+    suite = read_suite_only(options)
     names = [bench.name for word in benches for bench in select(suite, word)]
     click.echo(to_yaml(suite, names or None), nl=False)
 

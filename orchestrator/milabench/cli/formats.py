@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import Verb, file_option, gathered
-from milabench.errors import RecordError, UsageError
+from milabench.errors import UsageError
 from milabench.report.registry import FORMATS, format_of_file
+from milabench.workflow.files import write_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,11 @@ class Destination:
     form: str | None
     as_json: bool
     output: Path | None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether neither a format nor a file was asked for."""
+        return self.form is None and not self.as_json and self.output is None
 
     @property
     def format(self) -> str:
@@ -41,10 +47,7 @@ class Destination:
         if self.output is None:
             click.echo(text, nl=False)
             return
-        try:
-            self.output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise RecordError(f"{self.output}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        write_file(self.output, text, is_folder_made=False)
         click.echo(f"written to {self.output}", err=True)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.options import json_option, suite_options
-from milabench.workflow.context import read_suite_only
+from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 @json_option
 def command(options: SuiteOptions, as_json: bool) -> None:
     """List the benchmarks of the suite."""
-    _, benches = read_suite_only(options)
-    rows = [bench_json(bench) for bench in benches]
+    rows = [bench_json(bench) for bench in selected_benchmarks(read_suite_only(options), options)]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
         return

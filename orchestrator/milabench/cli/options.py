@@ -118,7 +118,7 @@ _SUITE = (
         "--max-jobs",
         type=click.IntRange(1),
         metavar="N",
-        help="Maximum number of variants a matrix may expand to. Default: 100000.",
+        help="Maximum number of benchmarks of a suite, with those of its matrices. Default: 20000.",
     ),
 )
 _SELECTION = (

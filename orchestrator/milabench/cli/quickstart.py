@@ -32,5 +32,5 @@ def command(options: SuiteOptions, display: str) -> int:
     click.echo("== milabench run: a first look; `--profile default` measures valid numbers")
     ((run, code),) = execute_runs(prepare_runs(options, Extent(), RunSettings(), session), session)
     click.echo("== milabench report")
-    click.echo(render_report(ReportRequest(runs=(str(run),)), "text", session), nl=False)
+    click.echo(render_report(ReportRequest(runs=(str(run),)), "brief", session), nl=False)
     return code

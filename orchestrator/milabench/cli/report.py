@@ -14,6 +14,9 @@ from milabench.workflow.options import ReportRequest
 @options.base_option
 @format_options
 @click.option(
+    "--full", is_flag=True, help="Show windows, validations and further metrics too; the same as --format text."
+)
+@click.option(
     "--reference",
     metavar="RUN|FILE",
     help="Run, or JSON report of one, that scores are relative to. Default: from the system file of the run.",
@@ -34,8 +37,9 @@ from milabench.workflow.options import ReportRequest
 )
 @options.db_option
 @options.collected_as("request", ReportRequest)
-def command(request: ReportRequest, destination: Destination) -> None:
+def command(request: ReportRequest, destination: Destination, full: bool) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
     from milabench.workflow.report_runs import render_report
 
-    destination.write(render_report(request, destination.format, options.terminal_session()))
+    form = "brief" if destination.is_default and not full else destination.format
+    destination.write(render_report(request, form, options.terminal_session()))

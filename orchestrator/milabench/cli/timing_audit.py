@@ -14,7 +14,10 @@ from milabench.workflow.options import AuditRequest
 
 
 @click.command("timing-audit")
-@click.option("--model", help="builtin:cnn (the default), torchvision:NAME, MODULE:FUNCTION or onnx:FILE.")
+@click.option(
+    "--model",
+    help="builtin:cnn (the default), torchvision:NAME, MODULE:FUNCTION or onnx:FILE, both looked for in this folder.",
+)
 @click.option("--batch", metavar="N,...", help="Items per call. Default: 1,8.")
 @click.option("--warmup", metavar="N,...", help="Calls before the first timed one. Default: 0,50.")
 @click.option("--sync", metavar="WORD,...", help="When the host waits for the device: none, each, end. Default: all.")

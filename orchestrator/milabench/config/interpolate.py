@@ -31,7 +31,7 @@ _SEGMENT: Final = r"[^\s.\[\]{}()$:,'\"\\]+"
 _REFERENCE: Final = re.compile(rf"\$\{{\s*(\.*)((?:{_SEGMENT}|\[{_SEGMENT}\])(?:\.{_SEGMENT}|\[{_SEGMENT}\])*)\s*\}}")
 _KEYS: Final = re.compile(_SEGMENT)
 _RESOLVER: Final = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
-_OPENING: Final = re.compile(r"(\\*)\$\{")
+_OPENING: Final = re.compile(r"(?<!\\)(\\*)\$\{")
 # Private-use characters, refused in texts with an interpolation: OmegaConf passes them on as they are.
 _MARKS: Final = re.compile("\ue000([0-9]+)\ue001")
 _ENV: Final = "milabench.env"

@@ -18,6 +18,9 @@ from milabench.errors import ConfigError, Problem
 from milabench.redaction import mask_argument
 
 EVERY: Final = "*"
+MAX_VALUES: Final = 1_000_000
+"""How many values the benchmarks of a suite may stand for; in proportion more with more than MAX_JOBS of them."""
+_REPLACED_IN_A_VALUE: Final = 16  # what a value replaced is kept too, and takes a sixteenth of the memory
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
 _KEYS: Final = re.compile(rf"(?:{_KEY.pattern})(?:\.(?:{_KEY.pattern}))*\Z")
 # The first = that is in no quotes; a key may hold one (`"a=b".c=1`).
@@ -96,6 +99,11 @@ def fold(
             hint = "a benchmark is a name with keys below it"
             problems.note(node.mark, key, f"expected a mapping, got {display_value(node)}", hint)
             del entries[key]
+        elif type(settled(node).value) is not dict:
+            problems.note(
+                node.mark, key, "expected a mapping, got a list to append", "write the keys of a benchmark below it"
+            )
+            del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
     benchmarks, templates = _Inheritance(entries, named, problems, max_jobs).resolved()
     return Folded(
@@ -138,13 +146,16 @@ class _Inheritance:
     ) -> None:
         self.problems = problems
         self.overrides = overrides
+        self.max_jobs = max_jobs
+        self.limit = max(MAX_VALUES, max_jobs * MAX_VALUES // MAX_JOBS)
+        self.room = self.limit
         self.pre: dict[str, Located] = {}
         """What the overrides of each name say, merged; reaches the children of that name."""
         self.used: set[int] = set()
         self.every = entries.pop(EVERY, None)
         # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
         self._override_known(entries)
-        self.entries = self._expanded(entries, max_jobs)
+        self.entries = self._expanded(entries)
         self._override_known(self.entries)
         self.as_parent: dict[str, Located | None] = {}
         for position, override in enumerate(self.overrides):
@@ -176,7 +187,7 @@ class _Inheritance:
             return
         self.pre[name] = self.problems.merge(self.pre.get(name), tree)
 
-    def _expanded(self, entries: dict[str, Located], max_jobs: int) -> dict[str, Located]:
+    def _expanded(self, entries: dict[str, Located]) -> dict[str, Located]:
         expanded: dict[str, Located] = {}
         for name, node in entries.items():
             own = self.pre.get(name)
@@ -187,7 +198,7 @@ class _Inheritance:
             # The overrides of a matrix are part of it from here on: its name is gone once its jobs have theirs.
             self.pre.pop(name, None)
             with self.problems.taking():
-                for job_name, job in expand(name, described, max_jobs):
+                for job_name, job in expand(name, described, self.max_jobs):
                     self._add(expanded, job_name, job)
         return expanded
 
@@ -201,6 +212,23 @@ class _Inheritance:
             self.problems.note(node.mark, name, f"a job cannot be named {name!r}")
             return
         expanded[name] = node
+        if len(expanded) > self.max_jobs:
+            what = f"the suite has more benchmarks than the limit of {self.max_jobs}"
+            self.problems.note(node.mark, name, what, "allow more with --max-jobs N")
+            self.problems.raise_any()
+        self._take_room(name, node)
+
+    def _take_room(self, name: str, node: Located) -> None:
+        """Count the values of a description, inherited ones too; stop where the suite stands for too many."""
+        value = node.value
+        if type(value) is dict or type(value) is list:
+            for child in value.values() if type(value) is dict else value:
+                self._take_room(name, child)
+        self.room -= 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
+        if self.room < 0:
+            what = f"with it, the benchmarks stand for more than {self.limit} values, inherited ones included"
+            self.problems.note(node.mark, name, what, "split the suite, or allow more with --max-jobs N")
+            self.problems.raise_any()
 
     def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:
         """Return every benchmark, and every template, in the order of the files."""
@@ -227,6 +255,7 @@ class _Inheritance:
         for higher in (self.every, override):
             if higher is not None:
                 merged = self.problems.merge(merged, higher)
+        self._take_room(name, merged)
         return settled(merged)
 
     def _parent_of(self, name: str, parent_node: Located) -> Located | None:
@@ -273,7 +302,10 @@ class _Inheritance:
                 self.as_parent[link] = settled(own)
                 continue
             parent = self.as_parent[str(parent_node.value)]
-            self.as_parent[link] = None if parent is None else settled(self._inherited(parent, own))
+            whole = None if parent is None else settled(self._inherited(parent, own))
+            self.as_parent[link] = whole
+            if whole is not None:
+                self._take_room(link, whole)
         return self.as_parent[name]
 
     def _cycle(self, chain: list[str], again: str, node: Located) -> None:

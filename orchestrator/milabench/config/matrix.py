@@ -13,7 +13,10 @@ from milabench.config.source_map import DYNAMIC, Located, Mark, mapping_at, plai
 from milabench.config.template import Field, FieldError, parts, text_of, value_of
 from milabench.errors import ConfigError, Problem
 
-MAX_JOBS: Final = 100_000
+MAX_JOBS: Final = 20_000
+"""How many benchmarks a suite may have, those of its matrices included."""
+MAX_RUNS: Final = 1_000
+"""How many runs a multirun may stand for."""
 
 
 def is_matrix(node: Located) -> bool:
@@ -86,6 +89,16 @@ def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tup
             except (FieldError, ValueError) as error:
                 raise ConfigError(Problem("", "multirun.runs", f"the name {run_set.name!r}: {error}")) from None
             yield name, options
+
+
+def require_few(multirun: Sequence[Multirun]) -> None:
+    """Raise ConfigError for more runs than anybody waits for."""
+    count = sum(
+        math.prod(len(values) if isinstance(values, list | tuple) else 1 for values in run_set.matrix.values())
+        for run_set in multirun
+    )
+    if count > MAX_RUNS:
+        raise ConfigError(Problem("", "multirun.runs", f"{count} runs are more than the limit of {MAX_RUNS}"))
 
 
 def _nested(options: Mapping[str, Any]) -> dict[str, Any]:

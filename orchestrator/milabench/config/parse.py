@@ -13,6 +13,7 @@ from milabench.config import schema
 from milabench.config.interpolate import Interpolator
 from milabench.config.kinds import INVALID, ValueParser, is_slip
 from milabench.config.layers import Folded
+from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain
 from milabench.errors import ConfigError, Problem
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Declared = Callable[[Path], frozenset[str] | None]
 """Return the extra keys that the benchfile in a folder declares; None where there is no benchfile to ask."""
 
+MAX_DEVICES: Final = 100_000
 _DEFAULT_DIRS: Final = {
     name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")
 }
@@ -63,6 +65,9 @@ def parse_suite(
         parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
     )
     multirun = parser.parse(schema.MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
+    if multirun is not None and multirun is not INVALID:
+        with problems.taking():
+            require_few(multirun.runs)
     # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
     all_warnings = Problems()
@@ -154,7 +159,7 @@ class _BenchmarkParser:
     def _metrics_have_patterns(self, name: str, node: Located) -> bool:
         """Return whether each metric has a pattern; notes the problem of one that does not."""
         metrics: Mapping[str, Located] = node.value["metrics"].value or {} if "metrics" in node.value else {}
-        known = [metric for metric, keys in metrics.items() if _has(keys, "pattern")]
+        known = {metric: keys for metric, keys in metrics.items() if _has(keys, "pattern")}
         for metric, keys in metrics.items():
             if metric not in known:
                 what = "the key 'pattern' is missing"
@@ -278,7 +283,7 @@ def parse_system(node: Located, parser: ValueParser, *, arch_is_given: bool) -> 
     system: schema.SystemConfig = schema.SYSTEM.build(values, raw=plain(node), origin=Origins(node))
     nodes: tuple[schema.NodeConfig, ...] = system.nodes
     if nodes:
-        _check_nodes(nodes, node.value["nodes"], parser)
+        _check_nodes(nodes, system.gpu, node.value["nodes"], parser)
         if not any(entry.main for entry in nodes):
             nodes = (replace(nodes[0], main=True), *nodes[1:])
     return replace(
@@ -288,7 +293,9 @@ def parse_system(node: Located, parser: ValueParser, *, arch_is_given: bool) -> 
     )
 
 
-def _check_nodes(nodes: Sequence[schema.NodeConfig], located: Located, parser: ValueParser) -> None:
+def _check_nodes(
+    nodes: Sequence[schema.NodeConfig], default_gpu: schema.GpuConfig, located: Located, parser: ValueParser
+) -> None:
     items: list[Located] = located.value
     mains = [index for index, node in enumerate(nodes) if node.main]
     if len(mains) > 1:
@@ -296,6 +303,10 @@ def _check_nodes(nodes: Sequence[schema.NodeConfig], located: Located, parser: V
     if not mains and len(nodes) > 1 and any("main" in item.value for item in items):
         hint = "set `main: true` on one; without any `main` it is the first"
         parser.reject(located, "system.nodes", f"none of {', '.join(node.name for node in nodes)} is main", hint)
+    devices = sum((node.gpu or default_gpu).count or 1 for node in nodes)
+    if devices > MAX_DEVICES:
+        what = f"{devices} devices are more than the limit of {MAX_DEVICES}"
+        parser.reject(located, "system.nodes", what)
     by_name: dict[str, int] = {}
     by_address: dict[tuple[str, int], int] = {}
     for index, (node, item) in enumerate(zip(nodes, items, strict=True)):

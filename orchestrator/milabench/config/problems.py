@@ -21,8 +21,13 @@ class UnplacedProblem(Exception):
 
 @dataclass(slots=True)
 class Problems:
-    """The problems so far; the same fact about one place is noted once, however many benchmarks share that place."""
+    """The problems so far; the same fact about one place is noted once, however many benchmarks share that place.
 
+    With `most`, whoever notes more gets a ConfigError with all of them: to look for the nearest of ten thousand names a
+    thousand times takes a minute.
+    """
+
+    most: int | None = None
     by_fact: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
     def note(self, where: object, path: str, what: str, hint: str = "", replaces: str = "") -> None:
@@ -30,8 +35,10 @@ class Problems:
         self.add(Problem(str(where), path, what, hint, replaces))
 
     def add(self, problem: Problem) -> None:
-        """Note one problem."""
+        """Note one problem. Raises ConfigError when there are too many to go on."""
         self.by_fact.setdefault((problem.where, problem.what), problem)
+        if self.most is not None and len(self.by_fact) > self.most:
+            raise ConfigError(self.all())
 
     def extend(self, problems: Iterable[Problem]) -> None:
         """Note several problems."""

@@ -16,15 +16,16 @@ from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
 from milabench.config.schema import Suite
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
-from milabench.config.yaml_reader import MAX_BYTES, Document, decode_text, parse_document
-from milabench.devices.regular_file import open_regular
-from milabench.errors import ConfigError, Problem
+from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode_text, parse_document
+from milabench.devices.regular_file import MIB, open_regular, read_regular
+from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
 from milabench.redaction import learn, values_in, values_in_environment
 
 if TYPE_CHECKING:
     from milabench.config.tasks import TaskFile
 
 MAX_FILES: Final = 1_000
+MAX_TASK_FILE: Final = MIB
 SYSTEM_KEYS: Final = ("include", "system", "multirun")
 
 
@@ -47,7 +48,7 @@ def read_suite(
     """
     # Before anything is parsed: what is wrong with a text is told with the text.
     learn([*values_in_environment(env or {}), *values_in(list(overrides))])
-    problems = Problems()
+    problems = Problems(most=MAX_PROBLEMS)
     loader = _Loader(problems)
     roots: list[Located] = []
     for file in files:
@@ -81,8 +82,7 @@ def read_tasks(file: Path) -> TaskFile:
     from milabench.config.tasks import parse_tasks
 
     try:
-        with open_regular(file) as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = read_regular(file, MAX_TASK_FILE)
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
         raise ConfigError(Problem(str(file), "", what, "is the path right?")) from None
@@ -108,6 +108,7 @@ class _Loader:
         self.files: list[Path] = []
         self.warnings: list[Problem] = []
         self.count = 0
+        self.values = 0
 
     def layers(self, name: str, asked_at: Mark | None, chain: tuple[tuple[str, str], ...]) -> list[Located]:
         """Return the roots that a file stands for: those of its includes, depth first, and its own.
@@ -130,6 +131,10 @@ class _Loader:
         document = self._document(path, real, name, asked_at, chain)
         if document is None:
             return []
+        self.values += document.values
+        if self.values > MAX_VALUES:
+            self._include_problem(asked_at, chain, f"the files hold more than {MAX_VALUES} values", name)
+            self.problems.raise_any()
         root = document.root
         layers: list[Located] = []
         for included in self._includes(root):

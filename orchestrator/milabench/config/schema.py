@@ -70,7 +70,9 @@ class PlanConfig:
         " program over all devices of a node; `multinode`: the same over num_machines nodes.",
         default="per_gpu",
     )
-    n: PositiveWhole = key("Number of processes, for the method `njobs`.", default=1)
+    n: Annotated[int, Whole(at_least=1, at_most=10_000)] = key(
+        "Number of processes, for the method `njobs`.", default=1
+    )
     launcher: str | None = key(
         "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks` or `mpirun`; `torchrun` by default"
         " for `multigpu` and `multinode`, else `none`. Other keys of `plan` are its options.",
@@ -254,7 +256,7 @@ class DriverKeys:
 class GpuConfig:
     """Accelerators as a system file states them; None where it does not."""
 
-    count: NotNegativeWhole | None = key("Devices of each node.", default=None)
+    count: Annotated[int, Whole(at_least=0, at_most=1_000)] | None = key("Devices of each node.", default=None)
     capacity_mib: MemoryMiB | None = key("Memory of each device.", name="capacity", default=None)
     name: str = key("Product name.", default="")
     extra: Mapping[str, Any] = extra_keys()

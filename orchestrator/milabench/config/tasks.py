@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from milabench.config.problems import did_you_mean
@@ -30,8 +31,11 @@ WORKERS: Final = "DEEPLEARNING_WORKERS_COUNT"
 _LISTS: Final = ("patterns", "metrics", "compute_method")
 _KEYS: Final = (*_LISTS, "command_to_execute", "num_gpus")
 _DEFAULT: Final = "DEFAULT"
+MAX_METRICS: Final = 1_000
+"""How many metrics a task may have: each pattern is compared with all others."""
+MAX_DOUBTS: Final = 100
 _HEADER: Final = re.compile(r"\[([^\[\]'\",]+)\]\s*\Z")
-_OPTION: Final = re.compile(r"([^\s=:\[#;][^=:]*?)\s*[=:]\s?[ \t]*")
+_OPTION: Final = re.compile(r"([^\s=:\[#;][^=:]*)[=:]\s?[ \t]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +240,11 @@ class _Reader:
         section, header, option = self._section, _HEADER.match(text), _OPTION.match(text)
         if header is not None:
             self._section, self._indent, self._value = self._headed(header[1], here), indent, None
-        elif option is not None and section is not None and self._begins(option[1], indent):
-            key, value = option[1].lower(), here._replace(text=text[option.end() :], column=indent + option.end() + 1)
+        elif option is not None and section is not None and self._begins(option[1].rstrip(), indent):
+            key, value = (
+                option[1].rstrip().lower(),
+                here._replace(text=text[option.end() :], column=indent + option.end() + 1),
+            )
             if key in section.values:
                 section.warn(f"{self._name}:{number}:1", f"{key} is there twice; the later one holds")
             self._value = section.values[key] = [value]
@@ -289,7 +296,10 @@ def _task(section: _Section) -> ConfiguredTask:
         key = min(lists, key=lambda key: len(lists[key]))
         what = f"the lists are of unequal length: {counts}"
         problem(what, "they belong together one by one", key=key, at=section.values[key][0].where())
-    for pattern, at in lists.get("patterns", ()):
+    if len(lists.get("metrics", ())) > MAX_METRICS:
+        what = f"{len(lists['metrics'])} metrics are more than the limit of {MAX_METRICS}"
+        problem(what, key="metrics", at=section.values["metrics"][0].where())
+    for pattern, at in lists.get("patterns", ())[:MAX_METRICS]:
         if wrong := _wrong_pattern(pattern):
             problem(f"{pattern!r} is not usable: {wrong}", key="patterns", at=at)
     for method, at in lists.get("compute_method", ()):
@@ -308,7 +318,7 @@ def _task(section: _Section) -> ConfiguredTask:
         command=_text(section.values.get("command_to_execute", ())),
         num_gpus=int(gpus or 0),
         where=where,
-        warnings=(*section.warnings, *_doubts(section.name, metrics)),
+        warnings=(*section.warnings, *islice(_doubts(section.name, metrics), MAX_DOUBTS)),
     )
 
 

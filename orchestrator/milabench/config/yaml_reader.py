@@ -15,10 +15,14 @@ import yaml
 
 from milabench.config.scalars import resolve_scalar
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, mapping_at, scalar, sequence
-from milabench.errors import ConfigError, Problem
+from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
 
 MAX_BYTES: Final = 64 * 2**20
 MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 200_000
+"""How many values may be written in one document."""
+MAX_TEXT: Final = 1_000_000
+"""How many characters one value or key may have."""
 MAX_EXPANSION: Final = 500_000
 """How many values the aliases and merge keys of one document may stand for, in all."""
 
@@ -36,6 +40,7 @@ class Document:
 
     root: Located
     warnings: tuple[Problem, ...] = ()
+    values: int = 0
 
 
 def decode_text(content: bytes, name: str) -> str:
@@ -86,7 +91,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
     if root is None:
         start = Mark(source, 1 if whole else 0, 1)
         root = mapping_at({}, start) if whole else scalar(None, start)
-    return Document(root=root, warnings=tuple(builder.warnings))
+    return Document(root=root, warnings=tuple(builder.warnings), values=builder.written)
 
 
 class _LimitError(Exception):
@@ -122,6 +127,7 @@ class _Builder:
         self.anchors: dict[str, tuple[Located, int]] = {}
         self.open_anchors: set[str] = set()
         self.expanded = 0
+        self.written = 0
         self.documents = 0
 
     def take(self, event: Any) -> None:
@@ -152,6 +158,8 @@ class _Builder:
 
     def _problem(self, mark: Mark, what: str, hint: str = "", replaces: str = "") -> None:
         self.problems.append(Problem(str(mark), self.path(), what, hint, replaces))
+        if len(self.problems) > MAX_PROBLEMS:
+            raise _LimitError
 
     def _stop(self, mark: Mark, what: str, hint: str = "") -> None:
         self._problem(mark, what, hint)
@@ -180,6 +188,8 @@ class _Builder:
         frame = self.frames[-1] if self.frames else None
         text: str = event.value
         mark = self._mark(event.start_mark)
+        if len(text) > MAX_TEXT:
+            self._stop(mark, f"a text of more than {MAX_TEXT} characters")
         if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
             self._problem(mark, "a NUL or half a surrogate pair is not allowed in a value", "remove it")
             text = ""
@@ -305,6 +315,9 @@ class _Builder:
 
     def _done(self, node: Located, anchor: str | None, size: int) -> None:
         self._close_anchor(anchor, node, size)
+        self.written += 1
+        if self.written > MAX_VALUES:
+            self._stop(node.mark, f"more than {MAX_VALUES} values in one file", "generate them with a matrix")
         if not self.frames:
             self.root = node
             return

@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file, or replace it. Raises OSError; the old file is then as it was, and nothing is left beside it."""
-    # A name of its own: of two that write at once, one would put the other's half-written file in place.
-    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
+    with draft_of(path, 0o644) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Yield a new file that becomes the one at `path` when the block has ended; after an error nothing of it is left.
+
+    A file that is replaced keeps its mode; a new one has `mode`, less the umask. Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+    # A name that nobody can know before, and O_EXCL: in a folder of others no link of theirs is written through.
+    draft = path.with_name(f".{os.urandom(8).hex()}.tmp")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
-            file.write(content)
+        with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         # Synced before it gets its name: else a power cut may leave the name on an empty file (ext4, delayed allocation).
         draft.replace(path)
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a read-only disk also for what is not there
+            draft.unlink()
     # A new name is durable only when its folder is, too (fsync(2)).
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write what a user asked for: all of it, or nothing and the file as it was. Raises OSError.
+
+    A link stays one. Into what is no regular file, such as /dev/stdout or `>(command)`, it is written as it comes.
+    """
+    try:
+        # As if it were written to: refused where its mode, or the kernel's care for links of others, forbids that.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        pass
+    else:
+        with os.fdopen(descriptor, "wb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                file.write(content)
+                return
+    with draft_of(path.resolve()) as file:
+        file.write(content)

@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import repeat
 from operator import itemgetter
+from typing import cast
 
-from milabench.events.attempts import attempts
-from milabench.events.model import Event
+from milabench.events.attempts import Attempt, attempts
+from milabench.events.model import Event, Start
 from milabench.events.rundir import Run
+
+CLOCKS_DIFFER_S = 1.0  # the journal may say a little later that a step has begun
 
 
 def replay(run: Run) -> Iterator[tuple[int, Event]]:
     """Return all events of all attempts at all steps of a run with the attempt's number, merged by when the agent received them.
 
     Holds one event, and one open file, per step. Within a step the order is the one on disk, also where a clock jumped
-    back; records without a time (milabench 1.3) keep their place beside the record before them.
+    back; records without a time (milabench 1.3) keep their place beside the record before them. Those of a node whose clock
+    was not ours are placed on ours.
     """
-    attempts_of = attempts(run.journal)
-    numbers_of = {step: [attempt.number for attempt in attempts_of.get(step, ())] or [1] for step in run.files}
-    return merge_events(_tried(run, step, numbers) for step, numbers in numbers_of.items())
+    tried = attempts(run.journal)
+    return merge_events(_tried(run, step, tried.get(step) or [Attempt(step=step, number=1)]) for step in run.files)
 
 
-def _tried(run: Run, step: str, numbers: Iterable[int]) -> Iterator[tuple[int, Event]]:
-    for number in numbers:
-        yield from zip(repeat(number), run.events(step, number))
+def _tried(run: Run, step: str, tried: Iterable[Attempt]) -> Iterator[tuple[int, Event]]:
+    for attempt in tried:
+        yield from zip(repeat(attempt.number), on_our_clock(run.events(step, attempt.number), attempt.began))
+
+
+def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event]:
+    """Yield the events of an attempt with their times on the clock by which it `began`, that of the journal.
+
+    The agent stamps records by its node's clock, from `start` on, which comes when the journal says that the step began.
+    """
+    ahead_s = 0.0
+    for event in events:
+        if isinstance(event, Start) and None not in (event.t, began):
+            ahead_s = cast("float", event.t) - cast("float", began)
+            if abs(ahead_s) < CLOCKS_DIFFER_S:
+                ahead_s = 0.0
+        yield replace(event, t=event.t - ahead_s) if ahead_s and event.t is not None else event
 
 
 def merge_events(streams: Iterable[Iterable[tuple[int, Event]]]) -> Iterator[tuple[int, Event]]:

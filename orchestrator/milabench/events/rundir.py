@@ -69,7 +69,7 @@ class StepIdentity(Protocol):
 
 def encoded(name: str) -> str:
     """Return the name with every byte percent-encoded that is not one of `A-Za-z0-9_.+-`."""
-    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
+    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in bytes_of(c)) for c in name)
 
 
 def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
@@ -444,7 +444,7 @@ def find_run(base: Path, name: str | Path) -> Run:
     wanted = str(name)
     for folder in reversed(folders):
         given = _STAMP.sub("", folder.name)
-        if wanted in (folder.name, given, unquote(given)):
+        if wanted in (folder.name, given, unquote(given, errors="surrogateescape")):
             return open_run(folder)
     if path.is_dir():  # a bare word is tried as a run's name first: the checkout has folders called run, docs, config
         return open_run(path)

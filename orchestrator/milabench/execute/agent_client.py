@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
+from milabench.execute.agent.outcome import OomWatch
 from milabench.execute.agent.procfs import signal_name
 from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, ServerReady, Started, StepRequest, Waiting
 from milabench.execute.ssh import SshReader, SshWriter
@@ -37,6 +39,12 @@ OnWaiting = Callable[[Sequence[Mapping[str, Any]]], object]
 
 class LostError(Exception):
     """The agent is gone; the text says how."""
+
+
+class Sweep(Protocol):
+    """Kills what a lost agent left, and describes the result on one line; see `sweep_text`."""
+
+    def __call__(self, *, oom_kills: int | None = None) -> Coroutine[Any, Any, str]: ...
 
 
 Reader = asyncio.StreamReader | SshReader
@@ -205,7 +213,7 @@ class AgentNode:
         self,
         name: str,
         open_link: Callable[[], Awaitable[AgentLink]],
-        sweep: Callable[[], Coroutine[Any, Any, str]],
+        sweep: Sweep,
         own_values: Collection[str] = (),
     ) -> None:
         self.name = name
@@ -404,7 +412,8 @@ class AgentNode:
     async def _sweep_after(self, link: AgentLink) -> str:
         """Sweep what a lost agent left, once, however many steps it had; return the result on one line."""
         if link not in self._swept:
-            self._swept[link] = asyncio.create_task(self._sweep())
+            hello = link.hello.result() if link.hello.done() and link.hello.exception() is None else {}
+            self._swept[link] = asyncio.create_task(self._sweep(oom_kills=hello.get("oom_kills")))
         sweep = self._swept[link]
         await asyncio.wait({sweep})  # which does not cancel it: other steps wait for it too
         return "leftover processes were not looked for: interrupted" if sweep.cancelled() else sweep.result()
@@ -437,6 +446,7 @@ def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks:
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
     async def open_link() -> AgentLink:
+        oom_watch = OomWatch()
         try:
             # A session of its own: Ctrl-C must reach only this process, which ends the steps in order.
             process = await asyncio.create_subprocess_exec(
@@ -454,28 +464,36 @@ def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks:
 
         async def describe_end() -> str:
             code = await process.wait()
-            return "the agent " + (
-                f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
-            )
+            if code >= 0:
+                return f"the agent ended with exit code {code}"
+            for_memory = oom_watch.describe_kill(is_elsewhere=False) if code == -signal.SIGKILL else ""
+            return f"the agent was ended by {signal_name(-code)}" + (f": {for_memory}" if for_memory else "")
 
         return AgentLink(process.stdout, process.stdin, describe_end)
 
     return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s))
 
 
-async def sweep_local(*markers: str, grace_s: float = 5.0) -> str:
-    """Kill the local processes that carry these markers and describe the result on one line."""
+async def sweep_local(*markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
+    """Kill the local processes that carry these markers and describe the result on one line; see `sweep_text`."""
     answer, code = await _query_agent("sweep", *markers, "--grace", str(grace_s))
     if answer is None:
         return f"leftover processes could not be killed (exit code {code})"
-    return sweep_text(answer)
+    return sweep_text(answer, oom_kills)
 
 
-def sweep_text(answer: Mapping[str, Any]) -> str:
-    """Return the result of a sweep, as an agent reports it, on one line."""
+def sweep_text(answer: Mapping[str, Any], oom_kills: int | None = None) -> str:
+    """Return the result of a sweep, as an agent reports it, on one line.
+
+    `oom_kills` is how often the kernel had killed for lack of memory when the agent that was lost began: it cannot tell.
+    """
+    killed = (answer.get("oom_kills") or 0) - oom_kills if oom_kills is not None else 0
+    times = f"{killed} time{'s' * (killed > 1)}"
+    memory = f"meanwhile the kernel killed there {times} for lack of memory; " if killed > 0 else ""
     if answer["left"]:
-        return f"its processes still running: {', '.join(f'{pid} ({command})' for pid, command in leftovers(answer))}"
-    return f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT
+        left = ", ".join(f"{pid} ({command})" for pid, command in leftovers(answer))
+        return f"{memory}its processes still running: {left}"
+    return memory + (f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT)
 
 
 def leftovers(answer: Mapping[str, Any]) -> list[tuple[int, str]]:

@@ -93,9 +93,13 @@ class RemoteHost:
         """Return pid and command of each process that carries one of these markers. Raises Unreachable."""
         return leftovers(await self.ask("left", *markers))
 
-    async def sweep(self, *markers: str, grace_s: float = 5.0) -> str:
-        """Kill the processes that carry these markers and describe the result on one line. Raises Unreachable."""
-        return sweep_text(await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s))
+    async def sweep(self, *markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
+        """Kill the processes that carry these markers and describe the result on one line; see `sweep_text`.
+
+        Raises Unreachable.
+        """
+        answer = await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s)
+        return sweep_text(answer, oom_kills)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -125,9 +129,9 @@ def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease
         beat_s = min(BEAT_S, lease_s / 4)
         return AgentLink(channel.reader, channel.writer, channel.describe_end, hello_by=by, beat_s=beat_s)
 
-    async def sweep() -> str:
+    async def sweep(*, oom_kills: int | None = None) -> str:
         try:
-            return await machine.sweep(own, grace_s=grace_s)
+            return await machine.sweep(own, grace_s=grace_s, oom_kills=oom_kills)
         except Unreachable as error:
             reason = str(error).removeprefix(f"{machine.name}: ")
             return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"

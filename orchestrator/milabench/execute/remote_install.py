@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -75,11 +76,12 @@ async def install_remotely(
     if uv is not None:
         options = replace(options, uv=f"{folder}/uv")
         shutil.copy(uv, tools / "uv")  # no link: it would be sent as a link, which points nowhere there
-    # The suite's settings of pip may hold credentials: for the user's eyes only, and gone when it has been read.
-    job = os.open(tools / "job", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(job, "wb") as file:
+    # The suite's settings of pip may hold credentials: for the user's eyes only, and gone when it has been read. A name of
+    # its own: another control plane may install there at the same time.
+    job = f"job-{secrets.token_hex(6)}"
+    with os.fdopen(os.open(tools / job, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(pickle.dumps((tuple(specs), dirs, options)))
-    await remote.send(tools, folder)
+    await remote.send(tools, folder, keep=True)
     words: list[str] = []
 
     def emit(progress: Progress) -> None:
@@ -92,7 +94,8 @@ async def install_remotely(
                 say(f"{machine.name}: {text.strip()}")
 
     async with helper_node(machine, "install") as node:
-        outcome = await run_shell(node, _LOOK, "-P", f"{folder}/{program}", f"{folder}/job", cwd=folder, emit=emit)
+        outcome = await run_shell(node, _LOOK, "-P", f"{folder}/{program}", f"{folder}/{job}", cwd=folder, emit=emit)
+    await remote.forget(f"{folder}/{job}")
     if outcome.name == "failed":
         errors = [line.removeprefix("error: ") for line in words if line.startswith("error: ")]
         raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in errors or [outcome.detail]))

@@ -167,6 +167,9 @@ class _Work:
         self.dirs = dirs
         self.options = options
         self.store = make_folder(Path(dirs.venv, ".store"))
+        if os.statvfs(self.store).f_flag & os.ST_NOEXEC:
+            what = "its file system is mounted noexec, and compiled packages and scripts could not be loaded from it"
+            raise EnvironmentFailed(f"{self.store}: {what}; choose another folder with --base")
         # Asked once, before there are threads: it takes half a second.
         self.pip_settings = options.pip if options.pip is not None else pip_settings(options.environ)
         self.fetching = threading.Lock()  # several environments may want the same interpreter
@@ -305,6 +308,9 @@ class _Build:
         self._say(f"installing: {len(spec.lock.pins)} packages")
         upgrade = self._options.update and not spec.is_pinned
         self._run(installer.install(spec, str(folder), str(requirements), limits, upgrade))
+        # They stay beside the environment, and go into bundles.
+        for file in (requirements, constraints):
+            file.write_text(mask(file.read_text()))
         self._say("adding benchmate")
         self._run([installer.add(str(folder), str(self._benchmate_wheel()))])
         self._say("verifying")

@@ -61,7 +61,7 @@ def _read_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
         when=at(min((t for pack in measured if (t := _began(pack.start, pack.meta)) is not None), default=None)),
         format=FORMAT,
         origin=origin,
-        version=next((v for pack in measured if (v := _version(pack.meta))), FORMAT),
+        version=next((v for pack in measured if (v := _version(pack.meta))), "1.3"),
         system=_system(described_system({}, measured), results),
         steps=[_step(run, result) for result in results],
         digest=digest_of_pieces((path.name, read_regular(path)) for path in folder.glob("*.data")),
@@ -120,7 +120,7 @@ def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:
 def _version(meta: Mapping[str, Any]) -> str:
     details = as_mapping(meta.get("milabench"))
     release = details.get("tag") or details.get("commit")
-    return (f"milabench {release}" if release else "milabench") if details else ""
+    return str(release or "")
 
 
 def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.errors import EnvironmentFailed, RecordError
+from milabench.events.atomic_write import draft_of
 from milabench.shown import visible
 
 Row = tuple[Any, ...]
@@ -155,7 +156,8 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
                 columns[name].append(row.get(name))
     schema = pa.schema(list(types.items()))
     try:
-        pq.write_table(pa.table(columns, schema=schema), path, compression="zstd")
+        with draft_of(path.resolve()) as file:  # opened here: pyarrow takes no path that is not UTF-8
+            pq.write_table(pa.table(columns, schema=schema), file, compression="zstd")
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     return len(columns["run"])

@@ -121,7 +121,7 @@ def _open_file(path: Path, is_writing: bool) -> Store:
             open_regular(path).close()
         if is_writing:
             path.parent.mkdir(parents=True, exist_ok=True)
-        uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
+        uri = f"file:{quote(bytes(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
         connection = sqlite3.connect(uri, uri=True, timeout=_WAIT_S)
         if not is_writing:
             connection.execute("PRAGMA query_only = ON")
@@ -132,7 +132,10 @@ def _open_file(path: Path, is_writing: bool) -> Store:
             connection.close()
             raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
     except sqlite3.Error as error:
-        raise RecordError(f"{path}: not a results store: {_first_line(error)}") from None
+        what = (
+            "cannot be opened" if getattr(error, "sqlite_errorname", "") == "SQLITE_CANTOPEN" else "not a results store"
+        )
+        raise RecordError(f"{path}: {what}: {_first_line(error)}") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be opened: {(error.strerror or str(error)).lower()}") from None
     return Store(connection, str(path), "?", sqlite3.Error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
-from milabench.errors import Problem
+from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
 from milabench.facts.model import Node
 from milabench.plan.container import container_of
 from milabench.plan.context import COMMAND, Dirs, PlanContext, ResolvedBenchmark, benchmark_on
@@ -25,11 +27,12 @@ def planning_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
     # Any machine does: which names there are does not depend on it.
     facts = system_facts(suite.system, Node(), suite.system.arch or "cpu")
     context = PlanContext(facts=facts, system=suite.system, dirs=dirs, profile=PROFILES[suite.profile])
-    problems = Problems()
+    problems = Problems(most=MAX_PROBLEMS)
     with problems.taking():
         sizer_options(suite.system.options.get("sizer"), suite.system.origin.where)
-    for config in suite.benchmarks.values():
-        _check_benchmark(config, context, problems)
+    with suppress(ConfigError):  # too many to go on
+        for config in suite.benchmarks.values():
+            _check_benchmark(config, context, problems)
     return problems.all()
 
 
@@ -51,6 +54,6 @@ def _check_benchmark(config: BenchmarkConfig, context: PlanContext, problems: Pr
         unmet_requirement(bench)
     with problems.taking():
         container_of(config, context.system)
-    for placement in placements(config, facts)[:1]:
+    for placement in islice(placements(config, facts), 1):
         with problems.taking():
             launcher_words(bench, placement, rendered.launcher_options, env={})

@@ -82,15 +82,15 @@ def is_client_server(bench: BenchmarkConfig) -> bool:
     return bench.server is not None or bench.client is not None
 
 
-def placements(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[Placement, ...]:
-    """Return the processes of one replicate of a benchmark, in rank order."""
+def placements(bench: BenchmarkConfig, facts: SystemFacts) -> Iterator[Placement]:
+    """Yield the processes of one replicate of a benchmark, in rank order."""
     method, nodes = method_of(bench), nodes_of(bench, facts)
     if method.is_one_job and bench.plan.launcher == RANKS:
-        return tuple(_one_per_device(bench, nodes))
+        return _one_per_device(bench, nodes)
     # One command starts the whole job; a second one on another node would start it again.
     if method.spans_nodes and bench.plan.launcher == MPIRUN:
         nodes = nodes[:1]
-    return tuple(method.placements(bench, nodes))
+    return method.placements(bench, nodes)
 
 
 def nodes_of(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[tuple[int, Node], ...]:

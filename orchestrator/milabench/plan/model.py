@@ -135,7 +135,7 @@ def digest(value: Any) -> str:
     """Return the sha256, in hexadecimal, of a value's canonical JSON."""
     # Kept in records: any change here makes every old plan look like another one.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def plan_text(plan: Plan) -> str:

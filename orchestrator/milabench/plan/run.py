@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from milabench.config.expr import evaluate
 from milabench.facts.model import SystemFacts
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
-from milabench.plan.method import why_not_placed
+from milabench.plan.method import placements, why_not_placed
 from milabench.plan.model import Plan, SkippedBench, Step
 from milabench.plan.placeholders import names_for
 from milabench.plan.step import replicate_steps
+
+MAX_STEPS: Final = 100_000
 
 
 def plan_run(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> Plan:
@@ -30,6 +32,7 @@ def plan_run(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> Plan
     left_out = {skip.bench for skip in skipped}
     runnable = [bench for bench in benches if bench.config.name not in left_out]
     replicates = {bench.config.name: context.replicates_of(bench.config.name) for bench in runnable}
+    _require_few(runnable, replicates, context.facts)
     blocks = max(replicates.values(), default=0)
     steps: list[Step] = []
     for block in range(blocks):
@@ -37,6 +40,16 @@ def plan_run(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> Plan
         for bench in sorted(in_block, key=lambda bench: shuffle_key(context.seed, block, bench.config.name)):
             steps += replicate_steps(bench, context, repeat=block if blocks > 1 else None)
     return Plan(phase="run", steps=tuple(steps), skipped=skipped, system=describe_system(context.facts))
+
+
+def _require_few(benches: Sequence[ResolvedBenchmark], replicates: Mapping[str, int], facts: SystemFacts) -> None:
+    count = 0
+    for bench in benches:
+        for _ in placements(bench.config, facts):
+            count += replicates[bench.config.name]
+            if count > MAX_STEPS:
+                what = f"with it, the plan has more than the limit of {MAX_STEPS} steps"
+                raise bench.config.error("plan", what, "select fewer benchmarks, or lower --repeat")
 
 
 def shuffle_key(seed: int, block: int, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
@@ -53,10 +54,10 @@ def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: i
     Raises ConfigError for what cannot be resolved.
     """
     processes = _processes(bench, context, repeat)
+    siblings = Counter(process.placement.node.name for process in processes)
     server = None
     for process in processes:
-        siblings = sum(other.placement.node is process.placement.node for other in processes)
-        step = _step(process, siblings=siblings, instances=len(processes), server=server)
+        step = _step(process, siblings=siblings[process.placement.node.name], instances=len(processes), server=server)
         server = step if process.role == "server" else None
         yield step
 
@@ -65,7 +66,7 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
     """Return the processes of a replicate. Of several machines, the server has the first and the client the last."""
     config = bench.config
     group = config.name if repeat is None else f"{config.name}.R{repeat}"
-    placed = placements(config, context.facts)
+    placed = tuple(placements(config, context.facts))
     # Paths and folders follow from the node alone: worked out once for all processes of a node.
     nodes = {placement.node.name: placement.node for placement in placed}
     on_node = {name: benchmark_on(node, bench, context) for name, node in nodes.items()}

@@ -20,15 +20,39 @@ if TYPE_CHECKING:
 WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 
 
+def run_document(summary: Summary) -> document.Document:
+    """Return the report as a document: system, benchmarks, score, then everything that explains them."""
+    (label, run), *properties = model.system_lines(summary)
+    return (
+        document.Title(text=run, label=label),
+        document.Properties(pairs=(("result", model.result_text(summary)), *properties)),
+        *(() if summary.is_ended else (model.CUT_OFF,)),
+        model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
+        document.Value(name="score", text=model.score_line(summary)),
+        document.Notes(lines=model.LEGEND),
+        *model.window_tables(summary),
+        *ab_blocks(summary),
+        *model.node_tables(summary),
+        *document.section("failures", model.failures(summary)),
+        *document.section("flaky", model.flaky(summary)),
+        *document.section("replicates", model.replicate_lines(summary)),
+        *document.section("skipped", model.skips(summary)),
+        *document.section("validations", model.validations(summary)),
+        *document.section("messages", model.messages(summary)),
+        *model.metric_tables(summary),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRenderer:
-    """A Renderer without drawings; `write` turns a document into text."""
+    """A Renderer without drawings; `write` turns a document into text, `document` a run into a document."""
 
     write: Callable[[document.Document], str]
+    document: Callable[[Summary], document.Document] = run_document
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the reports on some runs, one after the other."""
-        return "\n".join(self.write(run_document(summary)) for summary in summaries)
+        return "\n".join(self.write(self.document(summary)) for summary in summaries)
 
     def render_comparison(
         self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
@@ -41,31 +65,8 @@ class DocumentRenderer:
         return self.write(acceptance_document(acceptance))
 
 
-def run_document(summary: Summary) -> document.Document:
-    """Return the report as a document: system, benchmarks, score, then everything that explains them."""
-    (label, run), *properties = model.system_lines(summary)
-    cut_off = document.Statement(text="this run is incomplete or still running: what follows is what is known")
-    return (
-        document.Title(text=run, label=label),
-        document.Properties(pairs=(("result", model.result_text(summary)), *properties)),
-        *(() if summary.is_ended else (cut_off,)),
-        model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
-        document.Value(name="score", text=model.score_line(summary)),
-        document.Notes(lines=model.LEGEND),
-        *model.window_tables(summary),
-        *_ab_blocks(summary),
-        *model.node_tables(summary),
-        *document.section("failures", model.failures(summary)),
-        *document.section("flaky", model.flaky(summary)),
-        *document.section("replicates", model.replicate_lines(summary)),
-        *document.section("skipped", model.skips(summary)),
-        *document.section("validations", model.validations(summary)),
-        *document.section("messages", model.messages(summary)),
-        *model.metric_tables(summary),
-    )
-
-
-def _ab_blocks(summary: Summary) -> document.Document:
+def ab_blocks(summary: Summary) -> document.Document:
+    """Return the two sides of an A/B run and their pairs; nothing for another run."""
     if summary.ab is None:
         return ()
     sides = zip("AB", summary.ab.suites, strict=False)

@@ -6,17 +6,17 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.host_load import busy_text
+from milabench.analysis.host_load import busy_text, clock_text
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings
 from milabench.analysis.throughput import Throughput
-from milabench.report.document import Entry, Table, words_table
+from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
@@ -89,6 +89,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="validity", cell=validity_text, is_text=True),
 )
 
+CUT_OFF = Statement(text="this run is incomplete or still running: what follows is what is known")
+
 OPTIONAL = ("mde%", "ratio")
 """Columns that are only shown where some benchmark has something in them."""
 
@@ -106,15 +108,24 @@ def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
     return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
 
 
-def main_table(benches: Sequence[BenchSummary], first: Sequence[str] = (), more: Sequence[Column] = ()) -> Table:
-    """Return a row for each benchmark; `more` columns are added, and those with these headings are the `first`."""
+def main_table(
+    benches: Sequence[BenchSummary],
+    first: Sequence[str] = (),
+    more: Sequence[Column] = (),
+    columns: Collection[str] | None = None,
+) -> Table:
+    """Return a row for each benchmark; `more` columns are added, and those with these headings are the `first`.
+
+    `columns` are the headings of those that are wanted, by default all.
+    """
     # Stable: columns that are not among the first ones stay in their order.
     ranks = {heading: rank for rank, heading in enumerate(first)}
-    columns = sorted((*COLUMNS, *more), key=lambda column: ranks.get(column.heading, len(ranks)))
+    wanted = [column for column in (*COLUMNS, *more) if columns is None or column.heading in columns]
+    wanted.sort(key=lambda column: ranks.get(column.heading, len(ranks)))
     return Table(
-        headings=tuple(column.heading for column in columns),
-        is_text=tuple(column.is_text for column in columns),
-        rows=tuple(tuple(column.cell(bench) for column in columns) for bench in ordered(benches)),
+        headings=tuple(column.heading for column in wanted),
+        is_text=tuple(column.is_text for column in wanted),
+        rows=tuple(tuple(column.cell(bench) for column in wanted) for bench in ordered(benches)),
     )
 
 
@@ -161,6 +172,8 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
     if system:
         lines.append((f"os{suffix}", system))
+    if clock := clock_text(node):
+        lines.append((f"clock{suffix}", f"{clock} when it began; its records are stamped by it"))
     if busy := busy_text(node):
         lines.append((f"busy{suffix}", f"{busy} when it began"))
     return lines
@@ -417,13 +430,19 @@ def pair_table(ab: AB, title: str = "") -> Table:
     return Table(title=title, headings=headings, is_text=(True, False, False, True, True, True), rows=tuple(rows))
 
 
-def rerun_line(summary: Summary, bench: str) -> str:
-    """Return the command that reruns one benchmark with this run's options, from any folder (old runs: the original one)."""
+def rerun_line(summary: Summary, bench: str | None = None) -> str:
+    """Return the command that reruns all or one benchmark with this run's options, from any folder.
+
+    Of an old run, which did not keep them, the original command.
+    """
+    words = ["milabench", "run", *(_options(summary.options) or _given(summary.argv))]
+    if bench is None:
+        return shlex.join(words)
     for pair in summary.ab.pairs if summary.ab is not None else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
     # shlex quotes for the shell; these quotes are for the language of --select, inside.
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
-    return shlex.join(["milabench", "run", *(_options(summary.options) or _given(summary.argv)), "--select", name])
+    return shlex.join([*words, "--select", name])
 
 
 def _options(options: Mapping[str, Any]) -> list[str]:

@@ -54,6 +54,7 @@ class Format:
 # Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.
 SYSTEMS_DRAWN = 6
 _ALL = (
+    Format(name="brief", endings=()),
     Format(name="text", endings=(".txt",)),
     Format(name="markdown", endings=(".md", ".markdown")),
     Format(name="html", endings=(".html", ".htm"), draws=True, most_drawn=SYSTEMS_DRAWN),

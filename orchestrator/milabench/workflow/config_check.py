@@ -23,7 +23,7 @@ def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
 
     Raises ConfigError and NothingSelected.
     """
-    suite, _ = read_suite_only(options)
+    suite = read_suite_only(options)
     return [*explain(suite, key), *rendered_placeholders(suite, options, key, session)]
 
 
@@ -61,6 +61,10 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
                 session.warn(str(warning))
             if problems := planning_problems(suite, suite_dirs(options, suite)):
                 raise ConfigError(problems)
+            if suite.benchmarks and not any(bench.enabled for bench in suite.benchmarks.values()):
+                session.info(
+                    f"{path}: every benchmark is disabled; `milabench run --select NAME` runs one all the same"
+                )
         except MilabenchError as error:
             broken += 1
             session.error(str(error))

@@ -86,7 +86,8 @@ def read_context(
 
     machine = probe.answer()
     detected = machine.devices[0].arch if machine.devices else "cpu"
-    suite, selected = read_suite_only(options, detected_arch=detected)
+    suite = read_suite_only(options, detected_arch=detected)
+    selected = selected_benchmarks(suite, options)
     if warn:
         for warning in suite.warnings:
             session.warn(str(warning))
@@ -146,12 +147,16 @@ def instruments() -> Instruments | None:
     return Instruments(python=sys.executable, folder=str(folder)) if folder.is_dir() else None
 
 
-def read_suite_only(options: SuiteOptions, *, detected_arch: str = "cpu") -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
-    """Return the suite and what is selected of it, without asking the machine what it is."""
+def read_suite_only(options: SuiteOptions, *, detected_arch: str = "cpu") -> Suite:
+    """Return the suite, without asking the machine what it is: for what needs no benchmark, all of them may be disabled."""
+    return read_whole_suite(options, detected_arch=detected_arch, settings=settings_overrides(options.environ))
+
+
+def selected_benchmarks(suite: Suite, options: SuiteOptions) -> tuple[BenchmarkConfig, ...]:
+    """Return what is selected of a suite. Raises NothingSelected, with --select as the way out."""
     from milabench.config.select import select
 
-    suite = read_whole_suite(options, detected_arch=detected_arch, settings=settings_overrides(options.environ))
-    return suite, select(suite, options.select, options.exclude)
+    return select(suite, options.select, options.exclude)
 
 
 def read_whole_suite(

@@ -126,8 +126,7 @@ class NodeCheck:
 def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = True) -> NodeCheck:
     """Query all nodes of the system file. Raises UsageError where it has none."""
     machine = this_machine().answer()
-    suite, _ = read_suite_only(options)
-    system = suite.system
+    system = read_suite_only(options).system
     if not system.nodes:
         raise UsageError("no nodes: give a system file that has some with --system FILE or MILABENCH_SYSTEM")
     base = str(base_folder(options.base))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+from milabench.events.atomic_write import write_output
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CHECKOUT = _PACKAGE.parents[1]
@@ -66,10 +67,11 @@ def require_file(path: Path, error: type[MilabenchError]) -> None:
         raise _unreadable(path, why, error) from None
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a file, and make its folder. Raises RecordError."""
+def write_file(path: Path, text: str, *, is_folder_made: bool = True) -> None:
+    """Write a file whole or not at all, with the folders above it where they are to be made. Raises RecordError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if is_folder_made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_output(path, text.encode())
     except OSError as why:
         raise RecordError(f"{path}: cannot be written: {(why.strerror or str(why)).lower()}") from None

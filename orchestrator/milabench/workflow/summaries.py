@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.wire import dump
+from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
     from milabench.analysis.step_results import CourseOf
@@ -96,7 +97,7 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
     """
     from milabench.events.rundir import RunWriter
 
-    value = summary.to_json()
+    value = mask_data(summary.to_json())  # as it will be written
     sources = {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path), "summary": _digest_of(value)}
     with contextlib.closing(RunWriter(path)) as writer:
         writer.write_summary({**value, "made_of": sources})

@@ -17,13 +17,15 @@ from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
 from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, verbatim, workers_of
-from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, UsageError
+from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run
 from milabench.execute.retry_policy import RetryPolicy
+from milabench.redaction import is_searchable, secret_names
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+from milabench.workflow.summaries import summary_of
 
 CONFIG = Path("task_config_template.cfg")
 RESULT = "dlbenchmark_result.json"
@@ -122,7 +124,7 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
     benchmark = {
         "driver": escaped(str(file)),
         "task": escaped(section),
-        "command": escaped(verbatim(task.command)),
+        "command": by_variables(escaped(verbatim(task.command))),
         "shell": True,
         "cwd": escaped(str(Path.cwd())),
         "max_duration": options.timeout_s or FOREVER_S,
@@ -137,15 +139,24 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
     return path
 
 
+def by_variables(command: str) -> str:
+    """Return a command in a suite with `${oc.env:NAME}` for the secrets of the environment in it: no file holds them."""
+    for name in secret_names(os.environ):
+        value = os.environ[name]
+        if is_searchable(value) and not set("{}$") & set(value):
+            command = command.replace(value, f"${{oc.env:{name}}}")
+    return command
+
+
 def report_failures(path: Path, session: Session) -> None:
     """Report why the task did not pass, and where its log is."""
     try:
-        summary = json.loads((path / "summary.json").read_bytes())
-    except (OSError, ValueError):
+        summary = summary_of(open_run(path))
+    except RecordError:
         return  # reported when it was written
-    for bench in summary["benchmarks"]:
-        for failure in bench["failures"]:
-            session.error(f"{failure['step']}: {failure['why']}: {failure['detail']}; {failure['log']}")
+    for bench in summary.benchmarks:
+        for failure in bench.failures:
+            session.error(f"{failure.step}: {failure.why}: {failure.detail}; {failure.log}")
 
 
 def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, session: Session) -> dict[str, float]:

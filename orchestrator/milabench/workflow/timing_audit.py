@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from milabench.analysis.timing_audit import TimingAudit, timing_audit
-from milabench.errors import RecordError
+from milabench.errors import RecordError, UsageError
 from milabench.events.model import Data
 from milabench.events.replay import replay
 from milabench.events.rundir import find_run
 from milabench.execute.retry_policy import RetryPolicy
+from milabench.plan.model import Step
 from milabench.workflow.files import base_folder, shipped_suite
 from milabench.workflow.install import install
 from milabench.workflow.options import AuditRequest, Extent, Session, SuiteOptions
@@ -35,8 +38,9 @@ PROCESS_S = 300  # most that one process may take, as the program has it
 def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Session) -> tuple[TimingAudit, int]:
     """Install what the experiment needs, run it, and return its result with the exit code of the run.
 
-    Raises what `install` and `run` raise.
+    Raises UsageError for a model that is not there, before anything is measured, and what `install` and `run` raise.
     """
+    factors = {**factors, **model_location(factors.get("model"), Path.cwd())}
     suite = shipped_suite("small_systems")
     options = SuiteOptions(
         config_file=suite, select=BENCHMARK, base=request.base, use_current_env=request.use_current_env, ask_nodes=True
@@ -44,8 +48,33 @@ def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Sessio
     install(options, session)
     options = replace(options, overrides=tuple(audit_overrides(factors, request.shuffle)))
     settings = RunSettings(retry=RetryPolicy(wait=request.wait))
-    ((path, code),) = execute_runs(prepare_runs(options, Extent(run_name="timing-audit"), settings, session), session)
+    prepared = prepare_runs(options, Extent(run_name="timing-audit"), settings, session)
+    require_model(prepared.plans[0].planned.plan.steps[0])
+    ((path, code),) = execute_runs(prepared, session)
     return read_audit(str(path), request.base), code
+
+
+def model_location(model: str | None, folder: Path) -> dict[str, str]:
+    """Return the factor that says where a model's module or file is: the user's folder, not that of the step.
+
+    Raises UsageError for a file that is not there.
+    """
+    kind, _, name = (model or "").partition(":")
+    if kind == "onnx" and not (folder / name).is_file():
+        raise UsageError(f"--model {model}: no such file in {folder}")
+    return {"folder": str(folder)} if model else {}
+
+
+def require_model(step: Step) -> None:
+    """Have the step's program find and import its model, once, in its environment. Raises UsageError with what it says."""
+    # On another machine or in a container, where we cannot look, the step itself fails with the same line.
+    if step.container is not None or not Path(step.argv[0]).is_file():
+        return
+    env = {**os.environ, **{name: value for name, value in step.env.items() if "@" not in value}}
+    done = subprocess.run([*step.argv, "--check"], env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"--model: exit code {done.returncode}"]
+        raise UsageError(lines[-1].removeprefix("error: "))
 
 
 def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.commands import ROOT, Said, milabench_in
 
+from .installable import installable
+
 SUITE = ROOT / "tests" / "suite" / "odd.yaml"
 HERE = ("--use-current-env", "--config", str(SUITE))
 
@@ -44,3 +46,13 @@ def prepared(milabench: Callable[..., Said]) -> Callable[..., Said]:
     said = milabench("prepare", *HERE, "--exclude", "unprepared")
     assert said.code == 0, said.err
     return milabench
+
+
+@pytest.fixture
+def timed(milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path) -> tuple[tuple[str, ...], Path]:
+    """A suite that is installed, the folder through which its programs wait; the environment knows where packages are."""
+    here, variables, flags = installable(tmp_path, environ["MILABENCH_BASE"])
+    environ.update(variables)
+    said = milabench("install", *here)
+    assert said.code == 0, said.err
+    return here, flags

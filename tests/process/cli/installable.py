@@ -14,7 +14,7 @@ BENCHMATE = ROOT / "benchmate"
 MAIN = """\
 import pathlib, time
 import benchmate
-here = pathlib.Path(__file__).parent
+here = pathlib.Path(__file__).parent.with_name("flags")
 (here / "up").touch()
 while not (here / "go").exists():
     time.sleep(0.02)
@@ -23,7 +23,7 @@ for _ in benchmate.observed(range(40), units="items/s", batch_size=2):
 """
 PREPARE = """\
 import pathlib, time
-here = pathlib.Path(__file__).parent
+here = pathlib.Path(__file__).parent.with_name("flags")
 with (here / "prepared").open("a") as times:
     times.write("once\\n")
 while not (here / "go").exists():
@@ -37,13 +37,13 @@ timed: {definition: timed, install_group: timed, install_variant: unpinned, max_
 
 
 def installable(folder: Path, base: str | Path) -> tuple[tuple[str, ...], dict[str, str], Path]:
-    """The options that name such a suite, the variables with which it can be installed, the benchmark's folder.
+    """The options that name such a suite, the variables with which it can be installed, a folder.
 
-    Its `prepare.py` and `main.py` wait until there is a file `go` beside them; `main.py` first makes `up`.
+    `prepare.py` and `main.py` of its benchmark wait until that folder has a file `go`; `main.py` first makes `up` there.
     """
-    wheels, bench = folder / "wheels", folder / "timed"
-    wheels.mkdir()
-    bench.mkdir()
+    wheels, bench, flags = folder / "wheels", folder / "timed", folder / "flags"
+    for made in (wheels, bench, flags):
+        made.mkdir()
     for need in benchmate_requirements(BENCHMATE):
         name, _, version = need.replace(">=", "==").partition("==")
         wheel(wheels, name, version)
@@ -65,7 +65,7 @@ def installable(folder: Path, base: str | Path) -> tuple[tuple[str, ...], dict[s
         "UV_CACHE_DIR": str(folder / "uv-cache"),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    return ("--config", str(folder / "suite.yaml")), variables, bench
+    return ("--config", str(folder / "suite.yaml")), variables, flags
 
 
 def instruments(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from milabench.execute.agent import orphans
+from milabench.facts.probe import agent_command
 from tests.commands import ROOT, Said
 from tests.processes import CEILING_S, started, until
 
@@ -112,6 +115,50 @@ def test_a_pid_that_is_somebody_elses_by_now_is_not_signalled(
         said = milabench("cancel", str(run))
         assert (said.code, "is not active (incomplete)" in said.err) == (0, True)
         assert other.poll() is None
+        other.kill()
+
+
+def test_a_pid_that_is_somebody_elses_by_now_stands_in_nobodys_way(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    with going(environ, tmp_path, line=f"while ! test -e {tmp_path}/go; do sleep 0.05; done") as process:
+        process.kill()
+    (run,) = runs(environ["MILABENCH_BASE"])
+    with started(["sleep", "3600"]) as other:
+        for name in ("orchestrator.lock", "journal.jsonl"):
+            text = (run / name).read_text()
+            assert f'"pid": {process.pid},' in text.replace('"pid":', '"pid": ').replace("  ", " ")
+            (run / name).write_text(re.sub(rf'("pid": ?){process.pid}\b', rf"\g<1>{other.pid}", text))
+        assert "incomplete" in milabench("status").out
+        assert "incomplete" in milabench("runs").out
+        assert milabench("cleanup", "--yes").code == 0
+        (tmp_path / "go").touch()
+        said = milabench("resume")
+        assert said.code == 0, said.err
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_leftover_of_an_agent_with_the_same_pid_is_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    with started(agent_command("files"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
+        Path(f"{link}.{agent.pid}").symlink_to("elsewhere")
+        answer, _ = agent.communicate(json.dumps({"do": "link", "path": str(link), "target": "here"}) + "\n")
+    assert json.loads(answer)["ok"], answer
+    assert [(path.name, str(path.readlink())) for path in tmp_path.iterdir()] == [("link", "here")]
+
+
+def test_a_control_group_of_an_agent_with_the_same_pid_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphans, "BASES", (str(tmp_path),))
+    monkeypatch.setattr(orphans, "cgroups_of", lambda _: [("", "")])
+    (tmp_path / "cgroup.procs").touch()
+    with started(["sleep", "3600"]) as other:
+        for pid in (os.getpid(), other.pid):
+            (tmp_path / f"milabench-{pid}").mkdir()
+        assert orphans.Cgroup.make() is None  # the kernel makes the files of a control group; this is none
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["cgroup.procs", f"milabench-{other.pid}"]
         other.kill()
 
 

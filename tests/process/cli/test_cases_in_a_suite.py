@@ -63,7 +63,7 @@ def test_each_case_is_a_row_and_their_geometric_mean_the_number(
     assert (bench["units"], bench["direction"]) == ("s", "lower")
     rates = {one["case"]: one["value"] for one in bench["metrics"] if one["metric"] == "items_per_second"}
     assert rates.keys() == times.keys()
-    assert "wall_time sum/1000" in milabench("report").out
+    assert "wall_time sum/1000" in milabench("report", "--full").out
 
 
 def test_a_case_that_fails_fails_the_step_and_is_named(milabench: Callable[..., Any], suite: tuple[str, ...]) -> None:

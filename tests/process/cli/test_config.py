@@ -84,7 +84,7 @@ def test_check_tells_every_problem_of_every_file_at_once(milabench: Milabench) -
         ("missing_parent.yaml", "2:15: a.inherits: no benchmark or template named '_resnet50'"),
         ("placeholder.yaml", "4:13: a.argv.--data: the placeholder {milabench_dta} cannot be resolved"),
         ("expression.yaml", "4:7: a.requires_capabilities.0: in the expression"),
-        ("matrix_too_large.yaml", "3:5: a.matrix: 110000 jobs are more than the limit of 100000"),
+        ("matrix_too_large.yaml", "3:5: a.matrix: 110000 jobs are more than the limit of 20000"),
         ("not_utf8.yaml", "2:18: not UTF-8"),
         ("aliases.yaml", "6:21: _f.k.2: aliases expand to more than"),
         ("merge_keys.yaml", "1:14: _a.<<: << takes a mapping"),

@@ -222,3 +222,15 @@ def test_what_is_not_found_is_tried_again_where_that_is_asked_for(
     assert said.code == 0, said.err
     (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
     assert [(one["step"], one["others"][0]["why"]) for one in bench["flaky"]] == [("bench.D0", "no-data")]
+
+
+def test_a_secret_of_the_environment_in_the_command_is_in_no_file(
+    driver: Callable[..., Said], here: Path, tmp_path: Path
+) -> None:
+    secret = "s3cr3t-of-mine"
+    command = f"test {secret} = '{secret}' && echo loss 0.5 {secret}"
+    said = driver("--task-name", "t", cfg=section("t", command), CI_TOKEN=secret)
+    assert said.code == 0, said.err
+    written = [path.read_text(errors="replace") for path in (tmp_path / "base").rglob("*") if path.is_file()]
+    assert [text for text in written if secret in text] == []
+    assert any("${oc.env:CI_TOKEN}" in text for text in written)

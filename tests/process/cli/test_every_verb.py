@@ -24,13 +24,14 @@ from .written import suite
 AT_ONCE = 2
 # What each verb prints on its standard output, if anything; `@suite` are the options that name a suite, `@config` its file.
 LINES = {
+    "quickstart": ["quickstart @suite"],
     "install": ["install @suite"],
     "prepare": ["prepare @suite"],
     "run": ["run @suite"],
     "resume": ["resume"],
     "plan": ["plan run @suite", "plan run --json @suite", "plan install --config @config"],
     "size": ["size --help"],
-    "report": ["report", "report --json", "report --format csv", "report --format html"],
+    "report": ["report", "report --full", "report --json", "report --format csv", "report --format html"],
     "history": ["history --help"],
     "db": ["db add", "db query SELECT"],
     "import": ["import --help"],
@@ -52,12 +53,15 @@ LINES = {
     "nodes": ["nodes --help"],
     "doctor": ["doctor @suite"],
     "dev": ["dev @suite a -- true"],
+    "init": ["init --help"],
     "new": ["new --help"],
     "pin": ["pin --help"],
     "driver": ["driver --help"],
     "timing-audit": ["timing-audit --help"],
     "ops": ["ops --help"],
     "completion": ["completion bash"],
+    "quickstart": ["quickstart --help"],
+    "init": ["init --help"],
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

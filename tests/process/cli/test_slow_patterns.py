@@ -161,3 +161,26 @@ def test_a_signal_ends_a_task_in_the_midst_of_a_match(environ: Mapping[str, str]
     said = interrupted(task_file(tmp_path), environ, tmp_path, signal.SIGTERM)
     assert said.code == 130, said.err
     assert ends(only_run(environ))["t.0"]["outcome"] == "cancelled"
+
+
+IN_A_NOTEBOOK = """
+import asyncio, sys
+import milabench
+
+async def cell():  # an event loop runs here, so the run is in a thread
+    result = milabench.run(sys.argv[1], use_current_env=True)
+    print(*(failure.detail for bench in result.summary.benchmarks for failure in bench.failures))
+    await asyncio.to_thread(lambda: print(milabench.load(result.path)))
+
+asyncio.run(cell())
+"""
+
+
+def test_in_a_thread_of_a_notebook_a_search_has_the_same_limit(environ: Mapping[str, str], tmp_path: Path) -> None:
+    *_, file = suite(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_NOTEBOOK, file], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(SENTENCE)
+    assert done.stdout.count(SENTENCE) == 2

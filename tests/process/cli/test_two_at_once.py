@@ -9,24 +9,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from milabench.events.atomic_write import replace_file
 from tests.commands import ROOT, Said, milabench_in
 from tests.processes import CEILING_S, started, until
 
 from .installable import installable
 from .written import ends, runs, suite
-
-
-@pytest.fixture
-def timed(milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path) -> tuple[tuple[str, ...], Path]:
-    """A suite that is installed, the folder of its benchmark; the environment knows where packages are."""
-    here, variables, bench = installable(tmp_path, environ["MILABENCH_BASE"])
-    environ.update(variables)
-    said = milabench("install", *here)
-    assert said.code == 0, said.err
-    return here, bench
 
 
 def begun(environ: dict[str, str], *argv: str) -> list[str]:
@@ -36,40 +24,40 @@ def begun(environ: dict[str, str], *argv: str) -> list[str]:
 def test_two_preparations_at_once_prepare_once(
     milabench: Callable[..., Said], environ: dict[str, str], timed: tuple[tuple[str, ...], Path]
 ) -> None:
-    here, bench = timed
+    here, flags = timed
     pipes = {"env": environ, "cwd": ROOT, "stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with started(begun(environ, "prepare", *here), **pipes) as first:
-        until((bench / "prepared").exists, "the first prepare.py")
+        until((flags / "prepared").exists, "the first prepare.py")
         with started(begun(environ, "prepare", *here), **pipes) as second:
             assert second.stderr is not None
             line = second.stderr.readline()
             assert "is held by `prepare` of " in line
             assert f"(pid {first.pid})" in line
-            (bench / "go").touch()
+            (flags / "go").touch()
             rest = second.communicate(timeout=CEILING_S)[1]
         assert "nothing to do, 1 benchmarks are prepared" in rest
         first.communicate(timeout=CEILING_S)
     assert (first.returncode, second.returncode) == (0, 0)
-    assert (bench / "prepared").read_text() == "once\n"
+    assert (flags / "prepared").read_text() == "once\n"
 
 
 def test_an_environment_that_a_run_uses_is_not_built_again_before_it_ends(
     milabench: Callable[..., Said], environ: dict[str, str], timed: tuple[tuple[str, ...], Path]
 ) -> None:
-    here, bench = timed
-    (bench / "go").touch()
+    here, flags = timed
+    (flags / "go").touch()
     assert milabench("prepare", *here).code == 0
-    (bench / "go").unlink()
+    (flags / "go").unlink()
     pipes = {"env": environ, "cwd": ROOT, "stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with started(begun(environ, "run", *here, "--display", "none"), **{**pipes, "stderr": None}) as run:
-        until((bench / "up").exists, "the step")
+        until((flags / "up").exists, "the step")
         with started(begun(environ, "install", "--force", *here), **pipes) as install:
             assert install.stderr is not None
             line = install.stderr.readline()
             while line and "waiting: " not in line:
                 line = install.stderr.readline()
             assert "timed: waiting: another process builds or uses it" in line
-            (bench / "go").touch()
+            (flags / "go").touch()
             assert run.wait(CEILING_S) == 0
             rest = install.communicate(timeout=CEILING_S)[1]
         assert install.returncode == 0, rest
@@ -83,8 +71,8 @@ def test_a_run_is_refused_while_its_environment_is_built_again(
 ) -> None:
     from milabench.execute.venv import hold_lock
 
-    here, bench = timed
-    (bench / "go").touch()
+    here, flags = timed
+    (flags / "go").touch()
     assert milabench("prepare", *here).code == 0
     store = Path(environ["MILABENCH_BASE"], "venv", ".store")
     (lock,) = store.glob("timed-*.lock")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import subprocess
@@ -7,6 +8,9 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -191,3 +195,34 @@ def test_a_git_source_is_checked_out_at_its_revision(place: Place, repository: t
 def test_a_git_revision_that_is_not_there_is_named(place: Place, repository: tuple[Path, str]) -> None:
     (outcome,) = fetch(place, Git(str(repository[0]), "0" * 40))
     assert "has no revision " + "0" * 40 in why(outcome)
+
+
+def test_git_gets_credentials_by_its_environment(place: Place, repository: tuple[Path, str], tmp_path: Path) -> None:
+    folder, revision = repository
+    subprocess.run(["git", "update-server-info"], cwd=folder, check=True)
+
+    class Private(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers.get("Authorization") == f"Basic {base64.b64encode(b'me:pa/ss-word').decode()}":
+                super().do_GET()
+            else:
+                self.send_error(401)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "tool.git").symlink_to(folder / ".git")
+    trace = tmp_path / "trace"  # of every process that git starts, with its arguments
+    place = replace(place, environ={**place.environ, "GIT_TRACE": str(trace)})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Private, directory=str(tmp_path / "served"))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://me:pa%2Fss-word@127.0.0.1:{server.server_port}/tool.git"
+        raise_failures(fetch(place, source := Git(url, revision)))
+        (refused,) = fetch(place, Git(url.replace("ss-w", "SS-W"), "0" * 40))
+        server.shutdown()
+    assert tree(source_folder(place.dirs, source))["train.py"] == b"first"
+    assert "SS-W" not in why(refused)
+    assert "remote-http" in trace.read_text()
+    written = [path.read_bytes() for path in Path(place.dirs.base).rglob("*") if path.is_file()]
+    assert all(b"ss-word" not in text for text in [trace.read_bytes(), *written, *map(str.encode, place.said)])

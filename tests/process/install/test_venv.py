@@ -144,6 +144,15 @@ def test_a_cold_cache_without_an_index_is_one_clear_line_without_credentials(pla
     assert "hunter2" not in failed.why + failed.log.read_text() + repr(place.said)
 
 
+def test_what_is_kept_of_an_environment_holds_no_credentials(place: Place) -> None:
+    spec = place.spec("--extra-index-url https://me:pass-word-1@127.0.0.1:9/simple\n" + place.lock("tool==1"))
+    (installed,) = place.install(spec)
+    assert not installed.why, installed
+    kept = [path for path in Path(place.dirs.venv).rglob("*") if path.is_file() and not path.is_symlink()]
+    assert [path for path in kept if b"pass-word-1" in path.read_bytes()] == []
+    assert any(b"https://***@127.0.0.1" in path.read_bytes() for path in kept)
+
+
 def test_a_lock_without_what_the_instruments_need_is_refused(place: Place) -> None:
     (outcome,) = place.install(place.spec(place.lock("tool==1").splitlines()[0] + "\n"))
     assert "benchmate cannot be imported: ModuleNotFoundError: No module named 'voir'" in broken(outcome).why

@@ -335,6 +335,12 @@ def test_a_thread_has_its_log_searched_by_a_child_with_the_same_result(monkeypat
     assert by_child == searched()
 
 
+def test_a_log_without_lines_starts_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.analysis.log_child.subprocess.Popen", None)
+    metrics = [metric("a"), metric("b", "count")]
+    assert LogChild(metrics).series() == LogFold(metrics).series()
+
+
 def test_a_child_that_ends_is_a_failure_of_every_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milabench.analysis.log_child._PROGRAM", "raise SystemExit(3)")
     child = LogChild([metric("a")])

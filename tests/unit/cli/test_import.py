@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.mutations import mutations
 from tests.old_runs import nccl, old_run, remote_pack
 
 Milabench = Callable[..., Any]
@@ -108,6 +110,57 @@ def test_a_failed_pack_is_a_failed_step(milabench: Milabench, tmp_path: Path) ->
     milabench("import", str(old_run(tmp_path / OLD, "resnet50", code=1)))
     [bench] = report(milabench)["benchmarks"]
     assert (bench["outcome"], bench["failures"][0]["why"]) == ("failed", "exit")
+
+
+STOP: tuple[str, Any, str | None] = ("stop", None, "data")
+ERROR: tuple[str, Any, str | None] = ("error", {"type": "ValueError", "message": "bad"}, "data")
+
+
+@pytest.mark.parametrize(
+    ("code", "before_end", "rates", "outcome"),
+    [
+        (-15, [STOP], [300.0] * 65, "passed"),
+        (1, [STOP], [300.0] * 65, "passed"),  # a launcher whose ranks were ended
+        (1, [], [300.0] * 65, "failed"),
+        (-15, [], [300.0] * 65, "failed"),
+        (-9, [STOP], [300.0] * 65, "failed"),
+        (-15, [STOP], [], "failed"),
+        (1, [STOP, ERROR], [300.0] * 65, "failed"),
+    ],
+)
+def test_what_was_ended_because_it_had_all_that_it_wanted_has_passed(
+    milabench: Milabench,
+    tmp_path: Path,
+    code: int,
+    before_end: list[tuple[str, Any, str | None]],
+    rates: list[float],
+    outcome: str,
+) -> None:
+    old = old_run(tmp_path / OLD, "resnet50", code=code, rates=rates, before_end=before_end)
+    milabench("import", str(old))
+    for run in ("", str(old)):
+        [bench] = report(milabench, run)["benchmarks"]
+        assert bench["outcome"] == outcome
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "csv", "json", "junit"])
+def test_a_harmonic_mean_of_recorded_rates_says_that_it_is_one(milabench: Milabench, tmp_path: Path, form: str) -> None:
+    milabench("import", str(old_run(tmp_path / OLD, "resnet50")))
+    assert "compat" in milabench("report", "-f", form).out
+
+
+def test_records_of_any_shape_are_imported_or_refused_in_a_line(milabench: Milabench, tmp_path: Path) -> None:
+    old = old_run(tmp_path / OLD, "resnet50", devices=1, rates=[300.0] * 3, before_end=[STOP])
+    whole = {path: path.read_bytes() for path in old.iterdir()}
+    for number, mutation in enumerate(random.Random(3).sample(list(mutations(old)), 150)):
+        for path, content in whole.items():
+            path.write_bytes(content)
+        mutation.apply(old)
+        said = milabench("import", str(old), "--base", str(tmp_path / f"b{number}"))
+        assert said.code in (0, 3, 6), (str(mutation), said)
+        if said.code == 0:
+            told = milabench("report", "--base", str(tmp_path / f"b{number}"))
+            assert told.code == 0, (str(mutation), told)
 
 
 def test_the_json_of_nccl_tests_is_a_run_whose_number_is_the_average_bus_bandwidth(

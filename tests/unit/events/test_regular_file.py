@@ -79,7 +79,7 @@ def test_more_than_is_read_whole_is_refused_with_the_limit(tmp_path: Path) -> No
     path = tmp_path / "large"
     path.touch()
     os.truncate(path, (2 << 20) + 1)
-    with pytest.raises(OSError, match="larger than the limit of 2 MiB"):
+    with pytest.raises(OSError, match="larger than the limit of 2097152 bytes"):
         read_regular(path, 2 << 20)
     assert len(read_regular(path, 3 << 20)) == (2 << 20) + 1
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from milabench.events.model import Event, Message
-from milabench.events.replay import merge_events
+from milabench.events.model import Event, Message, Start
+from milabench.events.replay import merge_events, on_our_clock
 
 
 def said(step: str, *times: float | None) -> list[tuple[int, Event]]:
@@ -21,3 +21,19 @@ def test_a_clock_that_jumps_back_does_not_reorder_a_step() -> None:
 def test_records_without_a_time_stay_in_their_place() -> None:
     a, b = said("a", None, None, None), said("b", None)
     assert list(merge_events([a, b])) == [*a, *b]
+
+
+def test_what_a_node_stamped_by_another_clock_is_placed_on_that_of_the_journal() -> None:
+    for ahead in (3600.0, -3600.0):
+        events = [
+            Message(step="a", t=None, text="of us"),
+            Start(step="a", t=100.2 + ahead, data={}),
+            Message(step="a", t=101.0 + ahead, text="1"),
+        ]
+        assert [event.t and round(event.t, 6) for event in on_our_clock(events, 100.2)] == [None, 100.2, 101.0]
+
+
+def test_what_was_stamped_by_our_clock_stays_as_it_is() -> None:
+    events: list[Event] = [Start(step="a", t=100.0, data={}), Message(step="a", t=99.0, text="it jumped back")]
+    for began in (100.9, None):
+        assert list(on_our_clock(events, began)) == events

@@ -196,7 +196,7 @@ def test_one_launch_has_no_standard_error(milabench: Milabench, base: Path) -> N
     run, other = ended_by_itself(base, "tiny"), ended_by_itself(base, "other")
     (bench,) = json.loads(milabench("report", str(run.path), "--format", "json").out)["benchmarks"]
     assert (bench["validity"], bench["reasons"], bench["perf"]) == ("suspect", ["short"], pytest.approx(80.0))
-    heading, _, row = milabench("report", str(run.path)).out.split("\n\n")[1].splitlines()
+    heading, _, row = milabench("report", "--full", str(run.path)).out.split("\n\n")[1].splitlines()
     cells = dict(zip(map(str.strip, heading.split("|")), map(str.strip, row.split("|")), strict=True))
     assert (cells["perf"], cells["sem%"], cells["std%"]) == ("80.00", "", "")
     (found,) = csv.DictReader(io.StringIO(milabench("report", str(run.path), "--format", "csv").out))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import benchmate
-from benchmate.audit.models import BUILT_IN, EXPECTED
+from benchmate.audit.models import BUILT_IN, EXPECTED, ModelError, find_model
 from benchmate.audit.worker import Cell
 from benchmate.supervisor import SupervisedProcess, spawn, supervise
 
@@ -29,6 +29,15 @@ Answer = dict[str, Any]
 def main(argv: Sequence[str]) -> int:
     """Run the audit; 0 when every cell was measured, 1 when one was not, 2 when nothing could be begun."""
     options = _parser().parse_args(argv)
+    options.folder = str(Path(options.folder).resolve())
+    try:
+        # Before the first process: what is wrong with it is wrong in all of them.
+        find_model(options.model, Path(options.folder))
+    except ModelError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if options.check:
+        return 0
     cells = make_cells(options.batch, options.warmup, options.sync)
     order = shuffled_blocks(cells, options.processes, options.seed if options.shuffle else None)
     failed = 0
@@ -72,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmate.audit", description=__doc__)
     add = parser.add_argument
     add("--model", default=BUILT_IN, help=f"{EXPECTED} (default: %(default)s)")
+    add("--folder", default=".", help="where MODULE and FILE are looked for (default: here)")
+    add("--check", action="store_true", help="find and import the model, measure nothing")
     add("--batch", type=_numbers(1), default=[1, 8], help="items in a call, joined by commas")
     add("--warmup", type=_numbers(0), default=[0, 50], help="calls before the first timed one")
     add("--sync", type=_words(SYNCS), default=list(SYNCS), help=f"of {','.join(SYNCS)}")
@@ -120,7 +131,7 @@ def _words(known: Sequence[str]) -> Callable[[str], list[str]]:
 
 def _measure_in_process(cell: Cell, options: argparse.Namespace) -> Answer:
     """Return what a fresh process measured; its outputs go where ours do, so that a model may print what it likes."""
-    names = ("model", "device", "threads", "calls", "seconds")
+    names = ("model", "folder", "device", "threads", "calls", "seconds")
     request = {"cell": asdict(cell), **{name: getattr(options, name) for name in names}}
     # The worker is no part of a measured job: it must not speak for the rank that this process is.
     env = {name: value for name, value in os.environ.items() if name != "MILABENCH_SINK"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,25 +22,30 @@ class ModelError(Exception):
     """A model that cannot be made; the text says which, why and a hint."""
 
 
-def make_call(spec: str, batch: int, device: str) -> Call:
-    """Return a function that runs the model once on `batch` items, already on `device`; its result is what the model gave.
+Maker = Callable[[int, str], Call]
+"""Make the call of a model for a batch size and a device's name."""
 
+
+def find_model(spec: str, folder: Path) -> Maker:
+    """Return what makes the call of a model, once everything that it needs is found and imported.
+
+    The call runs the model once on a batch that is on the device already; its result is what the model gave.
     `MODULE:FUNCTION` is called with the batch size and the device's name, and gives what to call: a function without
-    arguments, or a pair of a function and its arguments. Weights are random everywhere: they do not change the time.
-    Raises ModelError.
+    arguments, or a pair of a function and its arguments. Modules and files are looked for in `folder` first. Weights are
+    random everywhere: they do not change the time. Raises ModelError, as the maker does.
     """
     kind, separator, name = spec.partition(":")
     if not separator or not kind or not name:
         raise ModelError(f"model {spec!r}: expected {EXPECTED}")
     if spec == BUILT_IN:
-        return _built_in(batch, device)
+        return _built_in
     if kind == "builtin":
         raise ModelError(f"model {spec}: the only built-in model is {BUILT_IN}")
     if kind == "torchvision":
-        return _torchvision(name, batch, device)
+        return _torchvision(name)
     if kind == "onnx":
-        return _onnx(Path(name), batch, device)
-    return _of_user(kind, name, batch, device)
+        return _onnx(folder / name)
+    return _of_user(kind, name, folder)
 
 
 def _built_in(batch: int, device: str) -> Call:
@@ -74,19 +80,22 @@ def _built_in(batch: int, device: str) -> Call:
     return _inference(model, torch.randn(batch, 3, 64, 64), device)
 
 
-def _torchvision(name: str, batch: int, device: str) -> Call:
-    import torch
-
+def _torchvision(name: str) -> Maker:
     try:
+        import torch
         import torchvision
     except ImportError as error:
         raise ModelError(f"model torchvision:{name}: torchvision cannot be imported: {error}") from error
-    torch.manual_seed(0)
     try:
-        model = torchvision.models.get_model(name, weights=None)
+        build = torchvision.models.get_model_builder(name)
     except ValueError as error:
         raise ModelError(f"model torchvision:{name}: {error}; torchvision.models.list_models() names them") from error
-    return _inference(model, torch.randn(batch, 3, 224, 224), device)
+
+    def make(batch: int, device: str) -> Call:
+        torch.manual_seed(0)
+        return _inference(build(weights=None), torch.randn(batch, 3, 224, 224), device)
+
+    return make
 
 
 def _inference(model: torch.nn.Module, images: torch.Tensor, device: str) -> Call:
@@ -101,42 +110,56 @@ def _inference(model: torch.nn.Module, images: torch.Tensor, device: str) -> Cal
     return call
 
 
-def _of_user(module: str, name: str, batch: int, device: str) -> Call:
-    sys.path.insert(0, "")
+def _of_user(module: str, name: str, folder: Path) -> Maker:
+    sys.path.insert(0, str(folder))
     try:
         function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ModelError(f"model {module}:{name}: {error}") from error
-    model = function(batch, device)
-    if isinstance(model, tuple) and len(model) == 2 and callable(model[0]):
-        return functools.partial(model[0], *model[1])
-    if not callable(model):
-        kind = type(model).__name__
-        raise ModelError(
-            f"model {module}:{name}: expected a function, or a pair of a function and its arguments, got {kind}"
-        )
-    return model
+    except (Exception, SystemExit) as error:  # a module may raise whatever it likes while it is imported
+        kind = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
+        raise ModelError(f"model {module}:{name}: {kind}{' '.join(str(error).split())} (looked in {folder})") from error
+
+    def make(batch: int, device: str) -> Call:
+        model = function(batch, device)
+        if isinstance(model, tuple) and len(model) == 2 and callable(model[0]):
+            return functools.partial(model[0], *model[1])
+        if not callable(model):
+            kind = type(model).__name__
+            raise ModelError(
+                f"model {module}:{name}: expected a function, or a pair of a function and its arguments, got {kind}"
+            )
+        return model
+
+    return make
 
 
-def _onnx(path: Path, batch: int, device: str) -> Call:
+def _onnx(path: Path) -> Maker:
     try:
-        import numpy as np
         import onnxruntime
     except ImportError as error:
         raise ModelError(f"model onnx:{path}: {error}; install onnxruntime") from error
     if not path.is_file():
         raise ModelError(f"model onnx:{path}: no such file")
-    accelerated = ["CUDAExecutionProvider"] if device == "cuda" else []
-    session = onnxruntime.InferenceSession(str(path), providers=[*accelerated, "CPUExecutionProvider"])
-    generator = np.random.default_rng(0)
-    inputs = {}
-    for model_input in session.get_inputs():
-        if model_input.type != "tensor(float)":
-            what = f"input {model_input.name} is {model_input.type}"
-            raise ModelError(f"model onnx:{path}: {what}; only float inputs can be made up")
-        shape = [batch, *model_input.shape[1:]] if model_input.shape else []
-        if not all(isinstance(size, int) for size in shape):
-            problem = f"input {model_input.name} has open sizes {model_input.shape} beyond the first"
-            raise ModelError(f"model onnx:{path}: {problem}")
-        inputs[model_input.name] = generator.standard_normal(shape, dtype=np.float32)
-    return lambda: session.run(None, inputs)
+
+    def make(batch: int, device: str) -> Call:
+        import numpy as np
+
+        accelerated = ["CUDAExecutionProvider"] if device == "cuda" else []
+        try:
+            session = onnxruntime.InferenceSession(str(path), providers=[*accelerated, "CPUExecutionProvider"])
+        except Exception as error:  # its errors share no class of their own
+            raise ModelError(f"model onnx:{path}: {' '.join(str(error).split())}") from error
+        generator = np.random.default_rng(0)
+        inputs = {}
+        for model_input in session.get_inputs():
+            if model_input.type != "tensor(float)":
+                what = f"input {model_input.name} is {model_input.type}"
+                raise ModelError(f"model onnx:{path}: {what}; only float inputs can be made up")
+            shape = [batch, *model_input.shape[1:]] if model_input.shape else []
+            if not all(isinstance(size, int) for size in shape):
+                problem = f"input {model_input.name} has open sizes {model_input.shape} beyond the first"
+                raise ModelError(f"model onnx:{path}: {problem}")
+            inputs[model_input.name] = generator.standard_normal(shape, dtype=np.float32)
+        return lambda: session.run(None, inputs)
+
+    make(1, "cpu")  # a file that is no model is refused here too
+    return make

@@ -6,10 +6,11 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
-from benchmate.audit.models import make_call
+from benchmate.audit.models import find_model
 from benchmate.ops.base import Call, Event
 from benchmate.ops.device import default_device
 from benchmate.ops.sampling import gc_paused
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 def _measure(
-    cell: dict[str, Any], model: str, device: str, threads: int, calls: int, seconds: float
+    cell: dict[str, Any], model: str, folder: str, device: str, threads: int, calls: int, seconds: float
 ) -> dict[str, object]:
     """Return what was found of a cell of a model on a device; `calls` and `seconds` are the most that it may take."""
     if threads:
@@ -64,7 +65,7 @@ def _measure(
         device = default_device()
     wanted = Cell(**cell)
     begin = perf_counter_ns()
-    call = make_call(model, wanted.batch, device)
+    call = find_model(model, Path(folder))(wanted.batch, device)
     made_ns = perf_counter_ns() - begin
     # A graph in ONNX runs on streams of its own, where torch's events see nothing.
     clock = "cpu" if model.startswith("onnx:") else device

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
+import signal
 import stat
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, Iterator, List, Set
 
 from .host_facts import host_facts
 from .protocol import format_oserror
+
+SILENCE_S = 60.0  # of a sender within a file; beyond, it is gone, and others may wait for the folder
 
 
 def new_digest(content: bytes = b"") -> Any:
@@ -18,6 +22,37 @@ def new_digest(content: bytes = b"") -> Any:
     import hashlib  # only needed for files and folders
 
     return hashlib.sha256(content)
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Hold the lock of a folder; a second control plane's file server waits here until the first has taken it.
+
+    Where a file system has no such locks (NFS of directories) it is not held.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def silence_ends(after_s: float, what: str) -> Iterator[None]:
+    """Raise ValueError when the main thread waits so long in this context: of a sender that is gone, nobody tells."""
+
+    def give_up(*_: object) -> None:
+        raise ValueError("%s for %g s" % (what, after_s))
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, after_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class FileServer:
@@ -77,6 +112,8 @@ class FileServer:
     def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """Make a symbolic link; an older one is replaced in one step."""
         new = "%s.%d" % (request["path"], os.getpid())
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)  # of a process with our pid that was killed between the next two lines
         os.symlink(request["target"], new)
         os.replace(new, request["path"])
         return {}
@@ -87,8 +124,11 @@ class FileServer:
         `[path, "d", mode]`, `[path, "l", target]`, `[path, "f", mode, size, mtime_ns, sha256 or ""]`; without a digest, a
         file with the same size and time is the same. What else is here is removed, unless it is to be kept.
         """
-        root = request["root"]
-        os.makedirs(root, exist_ok=True)
+        os.makedirs(request["root"], exist_ok=True)
+        with locked(request["root"]):
+            return self._take(request["root"], request)
+
+    def _take(self, root: str, request: Dict[str, Any]) -> Dict[str, Any]:
         entries = request["entries"]
         for entry in entries:
             if entry[0].startswith("/") or ".." in entry[0].split("/"):
@@ -100,7 +140,11 @@ class FileServer:
         offsets = [self._offset(self._part(root, entry), entry[3]) for _, entry in need]
         self._send_answer({"ok": True, "need": [[number, at] for (number, _), at in zip(need, offsets)]})
         for (_, entry), offset in zip(need, offsets):
-            self._take_file(root, entry, offset)
+            try:
+                self._take_file(root, entry, offset)
+            except OSError as error:
+                error.filename = error.filename or os.path.join(root, entry[0])  # a write says none
+                raise
         if not request.get("keep"):
             self._remove_others(root, {entry[0] for entry in entries})
         shutil.rmtree(os.path.join(root, self.PARTS), ignore_errors=True)
@@ -169,7 +213,8 @@ class FileServer:
             file.seek(offset)
             left = size - offset
             while left:
-                piece = self._source.read(min(left, 1 << 20))
+                with silence_ends(SILENCE_S, "nothing more came of %s" % path):
+                    piece = self._source.read1(min(left, 1 << 20))
                 if not piece:
                     raise ValueError("the sender stopped in the middle of %s" % path)
                 file.write(piece)

@@ -162,7 +162,7 @@ class Cgroup:
         """Remove those that agents left whose guard was killed too; the kernel refuses one that holds a process."""
         for path in glob.glob(glob.escape(above) + "/milabench-*"):
             pid = path.rpartition("-")[2]
-            if pid.isdigit() and read_process(int(pid)) is None:
+            if pid.isdigit() and (int(pid) == os.getpid() or read_process(int(pid)) is None):
                 with contextlib.suppress(OSError):
                     os.rmdir(path)
 

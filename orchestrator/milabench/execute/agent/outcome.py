@@ -19,6 +19,7 @@ OUT_OF_MEMORY = re.compile(
 KILLED = re.compile(
     r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b"
 )  # printed about a child by shells and launchers
+MACHINE_KILLS = "/proc/vmstat"  # counts the kernel's kills for memory of the whole machine
 NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 
@@ -120,7 +121,7 @@ class OomWatch:
     """
 
     def __init__(self) -> None:
-        self._anywhere = oom_kills("/proc/vmstat")
+        self._anywhere = oom_kills(MACHINE_KILLS)
         self._before = {path: oom_kills(path) for path in kill_counters("self")}
 
     def note_killed(self, pid: int) -> None:
@@ -130,7 +131,7 @@ class OomWatch:
 
     def describe_kill(self, is_elsewhere: bool) -> str:
         """Return one line when there was such a kill; `is_elsewhere`: in a container, whose groups are gone and were not ours."""
-        anywhere = oom_kills("/proc/vmstat")
+        anywhere = oom_kills(MACHINE_KILLS)
         is_possible = self._anywhere is None or anywhere is None or anywhere > self._anywhere
         for path, before in self._before.items():
             count = oom_kills(path)

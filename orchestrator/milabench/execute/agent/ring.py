@@ -188,7 +188,15 @@ class StepRings:
         self._known.add(name)
         try:
             ring = RingReader(os.path.join(self._folder, name), world_size)
-        except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            struct.error,
+        ) as error:
             self._frames.message("the ring %s cannot be read: %s" % (name, error))
             return
         self._rings.append(ring)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -520,4 +521,8 @@ def describe_start_failure(error: Exception, command: List[str], cwd: Optional[s
     if isinstance(error, FileNotFoundError) and os.path.exists(command[0]):
         return "cannot start %s: the interpreter in its first line is missing" % command[0]
     path = getattr(error, "filename", None)
+    if isinstance(error, PermissionError) and path:
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_mode & 0o111 and os.statvfs(path).f_flag & os.ST_NOEXEC:
+                reason = "its file system is mounted noexec"
     return "cannot start %s: %s" % (path or (command[0] if command else "an empty command"), reason)

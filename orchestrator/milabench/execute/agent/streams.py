@@ -269,7 +269,7 @@ class ObservationConnection(Source):
                     ledger.unusable += is_unusable
                     ledger.measurements += not is_unusable
             elif kind[1] == b"error":
-                with contextlib.suppress(ValueError, KeyError, AttributeError):
+                with contextlib.suppress(ValueError, KeyError, AttributeError, RecursionError):
                     error = json.loads(line.decode("utf-8", "replace"))["data"]
                     ledger.error = str(error.get("type") or ""), str(error.get("message") or "")
 
@@ -294,7 +294,7 @@ class ObservationConnection(Source):
                 self.owner.note_complete()
             else:
                 raise ValueError  # noqa: TRY301 - one place for all that is wrong with a line
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             self._reject("a line on the sink is no record: " + line[:80].decode("utf-8", "backslashreplace"))
 
     def _reject(self, why: str) -> None:

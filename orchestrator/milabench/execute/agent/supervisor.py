@@ -21,7 +21,7 @@ from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit
 from .groups import Groups
 from .helpers import HelperProcesses
 from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, start_guard
-from .outcome import StepOutcome
+from .outcome import MACHINE_KILLS, StepOutcome, oom_kills
 from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
 from .step import RunningStep
@@ -99,6 +99,7 @@ class Agent:
             "python": sys.version.split()[0],
             "run": self.run_id,
             "folder": self.folder,
+            "oom_kills": oom_kills(MACHINE_KILLS),
         }
         self.outbox.send("hello", json.dumps(hello).encode())
         try:

@@ -33,13 +33,16 @@ def digest_of(files: Iterable[Tuple[str, bytes]]) -> str:
 
 
 def files_below(folder: str) -> Iterator[Tuple[str, bytes]]:
-    """Yield path and content of every file, but for the byte code that Python keeps beside them."""
+    """Yield path and content of every file, but for the byte code that Python keeps beside them; a pipe or a link has none."""
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
         for name in names:
             path = os.path.join(parent, name)
-            with open(path, "rb") as file:
-                yield os.path.relpath(path, folder), file.read()
+            content = b""
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                with open(path, "rb") as file:
+                    content = file.read()
+            yield os.path.relpath(path, folder), content
 
 
 def is_private(folder: str) -> bool:

@@ -35,9 +35,11 @@ def facts(argv: List[str]) -> int:
 def sweep(argv: List[str]) -> int:
     """End what the runs with these MARKERs left behind; `--grace SECONDS` from TERM to KILL."""
     from .orphans import sweep_orphans
+    from .outcome import MACHINE_KILLS, oom_kills
 
     markers, options = split_options(argv, "grace")
-    return print_json(sweep_orphans(markers, float(options.get("grace", GRACE_S))))
+    swept = sweep_orphans(markers, float(options.get("grace", GRACE_S)))
+    return print_json({**swept, "oom_kills": oom_kills(MACHINE_KILLS)})
 
 
 def left(argv: List[str]) -> int:

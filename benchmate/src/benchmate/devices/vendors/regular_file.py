@@ -45,7 +45,7 @@ def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool 
             pieces.append(file.read(MIB))
     content = b"".join(pieces)
     if len(content) > most:
-        raise OSError(errno.EFBIG, "larger than the limit of %d MiB" % (most // MIB), os.fspath(path))
+        raise OSError(errno.EFBIG, "larger than the limit of %d bytes" % most, os.fspath(path))
     return content
 
 

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 from benchmate.ops.traces.schema import Node, TensorRef, Trace, tensor_refs
 
+_ALLOCATE = "empty empty_like empty_strided new_empty new_empty_strided resize_"
+_VIEW = "alias as_strided detach expand flatten permute reshape select slice squeeze t transpose unsqueeze view"
+_RESOLVE = "resolve_conj resolve_neg"
+IDLE = frozenset(f"aten::{name}" for name in f"{_ALLOCATE} {_VIEW} {_RESOLVE}".split())
 LOADING = ("enumerate(DataLoader)", "dataloader")
 
 
@@ -66,9 +70,9 @@ class Graph:
             left.extend(reversed(self.children.get(number, ())))
         return nodes
 
-    def has_operators(self, node: int) -> bool:
-        """Whether operators were called by this one."""
-        return any(inner.is_operator for inner in self.within(node)[1:])
+    def can_be_replaced(self, node: int) -> bool:
+        """Whether operators that do its work were called by this one; those that only allocate and view leave that to it."""
+        return any(inner.is_operator and inner.name not in IDLE for inner in self.within(node)[1:])
 
 
 def build_graph(trace: Trace) -> Graph:
@@ -149,8 +153,8 @@ def _follow_storages(
 
 
 def _storage(ref: TensorRef) -> tuple[object, ...]:
-    # Sparse tensors have no storage of their own.
-    return (ref.storage, ref.device) if ref.storage else ("tensor", ref.tensor)
+    # Sparse tensors have no storage of their own, and all tensors without elements may have the same.
+    return (ref.storage, ref.device) if ref.storage and ref.numel else ("tensor", ref.tensor)
 
 
 def step_window(trace: Trace) -> tuple[int, float]:

@@ -105,8 +105,8 @@ def select_calls(trace: Trace, graph: Graph, obstacle: Obstacle = static_obstacl
     expanded: set[int] = set()
     while True:
         calls, skipped = _outermost(trace, graph, expanded, obstacle)
-        # One that called nothing cannot be replaced: what is missing after it will be made up.
-        hiding = {node for node in _hiding(graph, calls) if graph.has_operators(node)} - expanded
+        # One that did its work itself cannot be replaced: what is missing after it will be made up.
+        hiding = {node for node in _hiding(graph, calls) if graph.can_be_replaced(node)} - expanded
         if not hiding:
             return Selection(calls=tuple(calls), skipped=tuple(skipped), expanded=frozenset(expanded))
         expanded |= hiding
@@ -130,7 +130,7 @@ def _outermost(
             if reason is None and number not in expanded:
                 calls.append(node)
                 continue
-            if not graph.has_operators(number):
+            if not graph.can_be_replaced(number):
                 skipped.append((node, reason or "replaced by what it called, which is nothing"))
                 continue
         elif node.is_compiled_region and not any(inner.is_kernel for inner in graph.within(number)):

@@ -140,7 +140,7 @@ class Replay:
             for node, error in failures.items():
                 last = error
                 self._obstacles[node] = error
-                if not self.graph.has_operators(node):
+                if not self.graph.can_be_replaced(node):
                     self._failed[node] = error
         raise OpsError(f"{self.trace.path}: operators go on failing after {MAX_PLANS} plans; the last: {last}")
 

@@ -23,6 +23,17 @@ from benchmate.ops.operators import find_packet, parse_schema
 from benchmate.ops.traces.plan import Plan, Slot, TensorView, static_obstacle
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, OpaqueValue, TensorRef, Trace, tensor_refs
 
+
+def _batch_norm_backward(arguments: Sequence[object]) -> Sequence[object]:
+    source, gradient, weight, mean, variance, save_mean, save_inverse, epsilon, *_ = arguments
+    return (gradient, source, weight, mean, variance, save_mean, save_inverse, True, epsilon, [True] * MASK_LENGTH)
+
+
+# Operators of a library for GPUs, and the operator of every device with its arguments: what a trace of a GPU has on a CPU.
+OF_CUDA = {
+    f"aten::{library}_batch_norm_backward": ("aten::native_batch_norm_backward", _batch_norm_backward)
+    for library in ("cudnn", "miopen")
+}
 DeviceOf = Callable[[str], str]
 SCALE = 0.1  # floating point is uniform in [0, 0.1): variances stay positive, sums of products small
 MASK_LENGTH = 3  # gradients of a convolution, a norm: the operators that take a mask of the gradients wanted
@@ -156,6 +167,9 @@ def bind_operator(node: Node, arguments: Sequence[object], device_of: DeviceOf) 
 
     Raises OperatorFailed for an operator that this torch does not have, or whose arguments it wants otherwise.
     """
+    if node.name in OF_CUDA and not device_of("cuda").startswith("cuda"):
+        name, reorder = OF_CUDA[node.name]
+        return _bind_slots(find_packet(name).default, list(reorder(arguments)), {})
     overload = find_overload(node.schema)
     recorded = parse_schema(node.schema).arguments
     named = dict(zip((argument.name for argument in recorded), arguments, strict=False))
