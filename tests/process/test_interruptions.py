@@ -80,6 +80,17 @@ def test_one_that_nobody_heard_is_raised_when_the_holding_ends() -> None:
     assert ran(code) == (0, "held\nraised\n", "")
 
 
+def test_one_in_a_context_that_raises_is_raised_there_once_and_is_then_routed_again() -> None:
+    code = (
+        "kill = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "with interrupts().deferred(), interrupts().routed_to(lambda: print('heard')):\n"
+        "    try:\n        with interrupts().raising():\n            kill()\n"
+        "    except KeyboardInterrupt:\n        print('raised')\n"
+        "    kill()\n"
+    )
+    assert ran(code) == (0, "raised\nheard\n", "")
+
+
 def test_none_matters_once_the_end_is_decided() -> None:
     code = "interrupts().ignore_all()\nos.kill(os.getpid(), signal.SIGTERM)\nprint('ended as decided')\n"
     assert ran(code) == (0, "ended as decided\n", "")
