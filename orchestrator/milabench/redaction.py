@@ -91,11 +91,14 @@ def secret_names(env: Mapping[str, Any]) -> Tuple[str, ...]:
 _USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:)")
 _USERINFO_BYTES = re.compile(_USERINFO.pattern.encode())
 # NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it.
-_ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_.-]*)(=|[\\\"']*\s*:\s*[\\\"']*)([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)"
+# A name begins where what it may consist of does, and a value is read for a secret only: linear in the text.
+_NAMED = re.compile(
+    r"(?<![A-Za-z0-9_.-])[0-9.-]*([A-Za-z_][A-Za-z0-9_.-]*)(=|[\\\"']*\s*:\s*[\\\"']*)(?=[^\s\"'\\,{}\[\]])"
 )
+_ASSIGNED = re.compile(_NAMED.pattern + r"([^\s\"'\\,}\]]*)")
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
-_GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*?[A-Za-z_][\w-]*)\"?)=")
+_GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*))=")
+_RESTS = 8  # of a text: the rests of a thousand assignments are as long as all of them, a thousand times
 _MAY_HOLD = re.compile(r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|://")
 
 
@@ -106,13 +109,13 @@ def mask_urls(text: str) -> str:
 
 def _assignments(text: str) -> Iterator[re.Match[str]]:
     """Yield what assigns to a secret name, by its name, what is between, and the value."""
-    match = _ASSIGNED.search(text)
-    while match is not None:
-        is_secret = is_secret_name(match[1])
-        if is_secret:
+    named = _NAMED.search(text)
+    while named is not None:
+        match = _ASSIGNED.match(text, named.start()) if is_secret_name(named[1]) else None
+        if match is not None:
             yield match
         # The value of another name may itself be an assignment: `"command": "TOKEN=..."`.
-        match = _ASSIGNED.search(text, match.end() if is_secret else match.end(2))
+        named = _NAMED.search(text, named.end() if match is None else match.end())
 
 
 def _without(text: str, matches: Iterable[re.Match[str]]) -> str:
@@ -150,9 +153,9 @@ def _values_in_text(text: str) -> Iterator[str]:
     """Yield the secrets that a text shows by itself: assigned to a secret name, given to such an option, in a URL."""
     if not _MAY_HOLD.search(text):
         return
-    for match in _assignments(text):
+    for number, match in enumerate(_assignments(text)):
         yield match[3]
-        if match[2] == "=":  # in a shell, the rest of the word
+        if match[2] == "=" and number < _RESTS:  # in a shell, the rest of the word
             yield text[match.start(3) :]
     for match in _OPTION.finditer(text):
         if is_secret_name(match[1]):
