@@ -149,11 +149,26 @@ _WRONG_HASH = "{0}: the hash of the index's file is not in the lock; nothing was
 _NO_INDEX = "cannot reach {0}, and the cache does not hold everything; check the network or the index of `pip config`"
 _NO_CONNECTION = r"(?:Failed to establish a new connection|NewConnectionError|Temporary failure in name resolution)"
 _READ_ONLY = r"(?:permission denied|read-only file system)"
+_NO_COMPILER = (
+    r"(?:Failed to build `([^`]+)`.*?)?(?:(?:command|unable to execute) '([^'\n]*\b(?:gcc|cc|clang|nvcc|[gc]\+\+)[^'\n]*)'"
+    r"(?: failed)?: No such file|Unknown compiler\(s\)|No CMAKE_\w+_COMPILER could be found)"
+)
+_COMPILES = (
+    "{0} has to be compiled, and {1} is not installed; install it, or choose a version with a wheel for this Python"
+)
+_OTHER_PYTHON = "{0} requires python {1}, another than that of the environment; choose a version for it"
+# For a group of a pattern that took no part in the match.
+_UNNAMED = ("a package", "a compiler")
 # The first that matches wins: a full disk also breaks downloads, and a mismatch is reported as a failed download.
 _MEANINGS = {
     r"no space left on device|os error 28\b|disk quota exceeded": "no space left on the disk",
     r"hash mismatch for `([^`]+)`": _WRONG_HASH,
     r"THESE PACKAGES DO NOT MATCH THE HASHES.*?\n\s+(\S+)": _WRONG_HASH,
+    _NO_COMPILER: _COMPILES,
+    r"Because (\S+) requires Python (\S+)": _OTHER_PYTHON,
+    r"Package '(\S+)' requires a different Python: \S+ not in '([^']+)'": _OTHER_PYTHON,
+    r"No matching distribution found for (\S+).*?\bRequires-Python (\S+?)[;\n]": _OTHER_PYTHON,
+    r"ensurepip is not available": "this Python cannot make environments; install its venv package, or uv",
     r"because (\S+) was not found in the cache": NO_NETWORK + " {0}",
     r"Failed to fetch: `?([^`\s]+)`?.*?(dns error|connect|timed? ?out|network|unreachable)": _NO_INDEX,
     r"Because (\S+?) was not found in (?:the package registry|the provided package locations)": _NO_SUCH,
@@ -173,7 +188,7 @@ def explain_failure(output: str) -> str:
     for pattern, sentence in _MEANINGS.items():
         words = re.compile(pattern, re.IGNORECASE | re.DOTALL)
         if match := words.search(output) or words.search(flowing):
-            return sentence.format(*match.groups())
+            return sentence.format(*(word or default for word, default in zip(match.groups(), _UNNAMED, strict=False)))
     lines = [line.strip() for line in flowing.splitlines() if line.strip()]
     errors = [re.sub(r"^(error|ERROR|cause):\s*", "", line) for line in lines if re.match(r"error:|cause:", line, re.I)]
     return ": ".join(errors[:2]) or (lines[-1] if lines else "no error message")

@@ -41,22 +41,24 @@ def recorded(text: str) -> str:
     return f"sha256={digest},{len(text.encode())}"
 
 
-def wheel(folder: Path, name: str, version: str, *, needs: tuple[str, ...] = (), content: str = "") -> str:
+def wheel(
+    folder: Path, name: str, version: str, *, needs: tuple[str, ...] = (), content: str = "", info: str = ""
+) -> str:
     """Write a wheel with one module; its sha256."""
     module = name.replace("-", "_")
-    info = f"{module}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(
+    home = f"{module}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{info}" + "".join(
         f"Requires-Dist: {n}\n" for n in needs
     )
     members = {
         f"{module}/__init__.py": content or f"__version__ = {version!r}\n",
-        f"{info}/METADATA": metadata,
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{home}/METADATA": metadata,
+        f"{home}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(f"{member},{recorded(text)}\n" for member, text in members.items()) + f"{info}/RECORD,,\n"
+    record = "".join(f"{member},{recorded(text)}\n" for member, text in members.items()) + f"{home}/RECORD,,\n"
     path = folder / f"{module}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as packed:
-        for member, text in {**members, f"{info}/RECORD": record}.items():
+        for member, text in {**members, f"{home}/RECORD": record}.items():
             packed.writestr(zipfile.ZipInfo(member, (2020, 1, 1, 0, 0, 0)), text)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -19,6 +19,7 @@ from milabench.execute import sources
 from milabench.execute.inventory import is_fetched
 from milabench.execute.sources import fetch_sources
 from milabench.execute.venv import Installed, InstallOptions
+from tests.commands import ROOT
 from tests.process.cli.test_bad_places import disk
 from tests.process.install.places import Place, wheel
 from tests.processes import end_of, is_gone, started, until
@@ -279,3 +280,36 @@ def descendants(pid: int) -> list[int]:
     for each in found:
         found += children.get(each, [])
     return found[1:]
+
+
+PYKEEN = """
+import os, pathlib, signal, types
+home = pathlib.Path(os.environ["PYSTOW_HOME"], "pykeen", "datasets", "wn18")
+def get_dataset(dataset):
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / "train.txt"
+    if not file.is_file():  # as the library decides
+        with file.open("w") as half:
+            half.write("a r b\\n")
+            half.flush()
+            if "KILL" in os.environ:
+                os.kill(os.getpid(), signal.SIGKILL)
+            half.write("b r c\\n")
+    triples = len(file.read_text().splitlines())
+    return types.SimpleNamespace(training=types.SimpleNamespace(num_triples=triples), num_entities=3)
+"""
+
+
+def test_a_data_set_whose_download_was_killed_is_downloaded_again(tmp_path: Path) -> None:
+    (tmp_path / "pykeen").mkdir()
+    (tmp_path / "pykeen" / "datasets.py").write_text(PYKEEN)
+    home = tmp_path / "data" / "pystow"
+    words = [sys.executable, ROOT / "benchmarks" / "pykeen" / "prepare.py", "--dataset", "wn18"]
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "PYSTOW_HOME": str(home)}
+    killed = subprocess.run(words, env={**environ, "KILL": "1"}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    for _ in range(2):
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("wn18: 2 training triples")
+    assert (home / "pykeen" / "datasets" / "wn18" / "train.txt").read_text() == "a r b\nb r c\n"
+    assert [path.name for path in home.parent.iterdir()] == ["pystow"]

@@ -120,6 +120,21 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
             "ERROR: No matching distribution found for nosuch==1\n",
             "requirement nosuch==1 does not exist on the configured indexes",
         ),
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because new==1 requires Python >=3.99 and only "
+            "new==1 is available, we can conclude that all versions of new cannot be used.",
+            "new==1 requires python >=3.99, another than that of the environment; choose a version for it",
+        ),
+        (
+            "error: Failed to build `scipy==1`\n  cause: The build backend returned an error\n"
+            "   ../meson.build:1:0: ERROR: Unknown compiler(s): [['cc'], ['gcc']]\n",
+            "scipy==1 has to be compiled, and a compiler is not installed; install it, or choose a version with a wheel for this "
+            "Python",
+        ),
+        (
+            "The virtual environment was not created successfully because ensurepip is not available.  On Debian\n",
+            "this Python cannot make environments; install its venv package, or uv",
+        ),
         ("error: something new\n  cause: and why\n", "something new: and why"),
         ("just this\n", "just this"),
         ("", "no error message"),
