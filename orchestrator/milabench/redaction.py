@@ -6,14 +6,11 @@ host. The value of a known one is masked wherever it occurs, in the forms in whi
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import os
 import re
 from functools import lru_cache
 from typing import Any, Iterable, Iterator, List, Mapping, Set, Tuple
-from urllib.parse import quote, quote_plus, unquote
 
 MASK = "***"
 LEAST = 8
@@ -161,6 +158,8 @@ def _values_in_text(text: str) -> Iterator[str]:
         if is_secret_name(match[1]):
             yield match[2]
     for match in _USERINFO.finditer(text):
+        from urllib.parse import unquote
+
         user, _, password = match[1].partition(":")
         # A user alone is a token to a web server, and a name to all others.
         if password or text.endswith(("http", "https"), 0, match.start()):
@@ -223,6 +222,10 @@ def _forms(value: str) -> Iterator[str]:
 
 def _written(line: str) -> Iterator[str]:
     """Yield a value as it is, escaped for JSON, Python, HTML, URLs and shells, and in base64."""
+    import base64  # these take longer to load than all the rest of an agent that has no secret
+    import html
+    from urllib.parse import quote, quote_plus
+
     yield from (line, json.dumps(line)[1:-1], repr(line)[1:-1], html.escape(line))
     yield from (quote(line), quote(line, safe=""), quote_plus(line), line.replace("'", "'\"'\"'"))
     # In base64 it looks different by what is before it (`user:`): what depends on its neighbours is left out.
