@@ -18,7 +18,7 @@ import yaml
 from tests.commands import ROOT, Said
 from tests.processes import until
 
-PROGRAM = ROOT / "tests" / "programs" / "secrets.py"
+PROGRAM = ROOT / "tests" / "programs" / "says_secrets.py"
 CONTROL = "none: a plain name"
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAcanary13\nQyNTUxOQAAACBcanary13+/=\n"
 # A canary for each source; the control stands under a name of nothing secret, and is found.

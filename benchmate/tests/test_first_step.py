@@ -12,14 +12,14 @@ from test_probes import needs_torch, run
 from benchmate.observed_loops import observe_iterable
 
 CONFIG = {"measure": {"warmup_steps": 1, "warmup_s": 0, "window_steps": 1000, "window_s": 0}}
-SLOW_S = 0.04
+SLOW_S = 0.2
 
 SLOW_LOADER = """
     import json, time
 
     class Loader:
         def __iter__(self):
-            time.sleep(0.04)
+            time.sleep(0.2)
             return iter([1, 2, 3])
 
     class Batches:
@@ -36,7 +36,7 @@ SLOW_LOADER = """
         return Loader()
 
     def make_batches():
-        time.sleep(0.04)
+        time.sleep(0.2)
         return Batches()
 
     def train(batches):
@@ -84,7 +84,7 @@ def test_starting_the_workers_of_a_dataloader_is_in_the_first_step(agent, tmp_pa
 
         class Slow(DataLoader):
             def _get_iterator(self):
-                time.sleep(0.04)
+                time.sleep(0.2)
                 return super()._get_iterator()
 
         data = TensorDataset(torch.randn(12, 8))

@@ -185,16 +185,16 @@ def test_for_a_donated_result_the_newest_array_is_waited_for_once_and_copies_fro
 
 def test_short_steps_share_an_entry_which_waits_for_the_one_before(jax):
     waited: list[int] = []
-    here = measuring(warmup=300, window=10**6, stop=None)
+    here = measuring(warmup=1500, window=10**6, stop=None)
     jax.live = [Array(waited, 0)]
-    for number, _ in enumerate(observe_iterable(range(3000), here.observer("train", "items/s"), 1)):
+    for number, _ in enumerate(observe_iterable(range(9000), here.observer("train", "items/s"), 1)):
         jax.live = [Array(waited, number)]
         until_ns = time.perf_counter_ns() + 20_000
         while time.perf_counter_ns() < until_ns:
             pass
     here.finish()
     entries = here.sink.of("rate")
-    assert sum(data.get("steps", 1) for data in entries) == 3000
+    assert sum(data.get("steps", 1) for data in entries) == 9000
     in_window = [data for data in entries if not data.get("warmup")]
     # In the middle: another program may stretch an entry, and have the next ones shortened.
     assert statistics.median(data["steps"] for data in in_window) >= 64

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from milabench.redaction import mask
+
 DONE = 0
 STEPS_FAILED = 1
 UNREACHABLE = 5
@@ -21,6 +23,10 @@ class MilabenchError(Exception):
     """An error that is explained in one or a few lines: `str(error)`. The base class of all others."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        # An error quotes what is wrong, and reaches programs and logs that we do not know.
+        return mask(super().__str__())
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,9 @@ def _values_in_text(text: str) -> Iterator[str]:
             yield match[2]
     for match in _USERINFO.finditer(text):
         user, _, password = match[1].partition(":")
-        yield unquote(password or user)
+        # A user alone is a token to a web server, and a name to all others.
+        if password or text.endswith(("http", "https"), 0, match.start()):
+            yield unquote(password or user)
 
 
 def values_in(data: Any, name: str = "") -> Iterator[str]:
@@ -254,16 +256,30 @@ class Masker:
             data = _USERINFO_BYTES.sub(b"://%s@" % MASK.encode(), data)
         return data
 
-    def mask_data(self, value: Any) -> Any:
-        """Return plain data without known values in any text of it."""
-        if isinstance(value, str):
-            return self.mask_text(value)
-        if isinstance(value, Mapping):
-            return {self.mask_data(key): self.mask_data(item) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            masked = [self.mask_data(item) for item in value]
-            return tuple(masked) if isinstance(value, tuple) else masked
+    def mask_data(self, value: Any, *, is_named: bool = False, name: str = "") -> Any:
+        """Return plain data without known values in any text of it; `is_named`: nor what stands under secret names.
+
+        `name` is what this value stands under.
+        """
+        # Plans of thousands of steps pass here: what most values are comes first.
+        kind = type(value)
+        if kind is str:
+            return MASK if is_named and value and is_secret_name(name) else self.mask_text(value)
+        if kind is list or kind is tuple:
+            items = self._items(value, is_named)
+            return tuple(items) if kind is tuple else items
+        if kind is dict or isinstance(value, Mapping):
+            masked = {key: self.mask_data(item, is_named=is_named, name=str(key)) for key, item in value.items()}
+            return {self.mask_data(key): item for key, item in masked.items()} if self._forms else masked
         return value
+
+    def _items(self, values: Iterable[Any], is_named: bool) -> List[Any]:
+        """Return the items of a list; of words, one behind an option stands under its name."""
+        items, option = [], ""
+        for item in values:
+            items.append(self.mask_data(item, is_named=is_named, name=option))
+            option = _option(item) if is_named else ""
+        return items
 
     def held_back(self, data: bytes) -> int:
         """Return how many bytes at the end of unfinished output may be the beginning of a known value."""
@@ -318,18 +334,7 @@ def mask_settings(value: Any) -> Any:
 
     However short that is; and not for other data, whose keys may be anything.
     """
-    return _without_named(mask_data(value), "")
-
-
-def _without_named(value: Any, name: str) -> Any:
-    if isinstance(value, str):
-        return MASK if value and name and is_secret_name(name) else value
-    if isinstance(value, Mapping):
-        return {key: _without_named(item, str(key)) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        masked = [_without_named(item, option) for item, option in zip(value, ["", *map(_option, value)])]
-        return tuple(masked) if isinstance(value, tuple) else masked
-    return value
+    return _KNOWN.masker.mask_data(value, is_named=True)
 
 
 def secrets_within(*data: Any) -> List[str]:

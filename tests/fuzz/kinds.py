@@ -426,11 +426,12 @@ def imports(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
 
 
 def operators(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
-    """Configurations of operators."""
+    """Configurations of operators: whole ones, and one operator of them."""
+    each = [{name: value} for configuration in fixed.operators for name, value in configuration.items()]
 
     @st.composite
     def draw_input(draw: Draw[Any]) -> Input:
-        content = as_json(mutated(draw, draw(st.sampled_from(fixed.operators)), 4))
+        content = as_json(mutated(draw, draw(st.sampled_from([*fixed.operators, *each])), 2))
         content = scrambled(draw, content) if draw(st.integers(0, 4)) == 0 else content
         return Input("operators", {"ops.json": content}, ((OPS, "-c", "in/ops.json", "--expand"),))
 
@@ -448,7 +449,7 @@ def traces(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
 
     @st.composite
     def draw_input(draw: Draw[Any]) -> Input:
-        content = as_json(mutated(draw, draw(st.sampled_from(fixed.traces)), 4))
+        content = as_json(mutated(draw, draw(st.sampled_from(fixed.traces)), 2))
         content = scrambled(draw, content) if draw(st.integers(0, 4)) == 0 else content
         name = draw(st.sampled_from(("trace.json", "trace.json", "trace.json.gz", "trace.tar.gz")))
         if name.endswith(".json.gz"):

@@ -127,4 +127,6 @@ def test_every_verb_runs_on_the_oldest_python_here_and_loads_nothing_but_the_age
     loaded = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
     ours = [name for name in loaded if name.startswith("milabench")]
     assert ours
-    assert all(name.startswith(("milabench.execute.agent", "milabench.devices")) for name in ours)
+    assert all(
+        name.startswith(("milabench.execute.agent", "milabench.devices", "milabench.redaction")) for name in ours
+    )

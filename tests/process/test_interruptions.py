@@ -80,6 +80,17 @@ def test_one_that_nobody_heard_is_raised_when_the_holding_ends() -> None:
     assert ran(code) == (0, "held\nraised\n", "")
 
 
+def test_one_in_a_context_that_raises_is_raised_there_once_and_is_then_routed_again() -> None:
+    code = (
+        "kill = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "with interrupts().deferred(), interrupts().routed_to(lambda: print('heard')):\n"
+        "    try:\n        with interrupts().raising():\n            kill()\n"
+        "    except KeyboardInterrupt:\n        print('raised')\n"
+        "    kill()\n"
+    )
+    assert ran(code) == (0, "raised\nheard\n", "")
+
+
 def test_none_matters_once_the_end_is_decided() -> None:
     code = "interrupts().ignore_all()\nos.kill(os.getpid(), signal.SIGTERM)\nprint('ended as decided')\n"
     assert ran(code) == (0, "ended as decided\n", "")
@@ -130,6 +141,43 @@ def test_a_signal_that_another_thread_receives_wakes_an_event_loop() -> None:
         "run_deferring_signals(main)\n"
     )
     assert ran(code) == (0, "in time\n", "")
+
+
+ASKED = """
+import asyncio
+import milabench.execute.interrupts as module
+from milabench.execute.remote_host import HostPool
+
+module.PATIENCE_S = 0.0
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+async def asks():
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.05, interrupt)
+    try:
+        await asyncio.sleep(600)
+    finally:
+        print("tidies up")
+        loop.call_later(0.05, interrupt)
+        await asyncio.sleep(600)
+
+pool = HostPool()
+"""
+
+
+def test_what_is_asked_of_nodes_is_cancelled_and_its_tidying_up_too() -> None:
+    code = ASKED + "try:\n    pool.run(asks)\nexcept KeyboardInterrupt:\n    print('raised')\n    pool.close()\n"
+    assert ran(code) == (0, "tidies up\nraised\n", "")
+
+
+def test_one_that_was_deferred_before_nodes_are_asked_cancels_that() -> None:
+    code = ASKED + (
+        "try:\n    with interrupts().deferred():\n        interrupt()\n        pool.run(lambda: asyncio.sleep(600))\n"
+        "except KeyboardInterrupt:\n    print('raised')\n"
+    )
+    assert ran(code) == (0, "raised\n", "")
 
 
 def test_the_first_failure_stops_what_is_mapped_over_threads_and_cancels_the_rest() -> None:

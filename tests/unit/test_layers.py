@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "plan": {"bench", "config", "facts"},
     "checks": {"events"},
     "analysis": {"events"},
-    "report": {"analysis", "acceptance"},
+    "report": {"analysis", "acceptance", "events"},
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
     "history": {"analysis", "events"},

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from milabench.errors import ConfigError, Problem
 from milabench.redaction import (
     LEAST,
     MASK,
@@ -155,8 +156,20 @@ def test_what_stands_under_a_secret_name_is_found_in_any_data() -> None:
 
 
 def test_a_variable_with_the_path_of_what_exists_is_no_secret(tmp_path: Path) -> None:
-    env = {"SSH_KEY": str(tmp_path), "MY_KEY": "/none/such/", "INDEX": "https://a-user:a-password@host/"}
-    assert values_in_environment(env) == ["/none/such/", "a-password"]
+    assert values_in_environment({"SSH_KEY": str(tmp_path), "MY_KEY": "/none/such/"}) == ["/none/such/"]
+
+
+@pytest.mark.parametrize(
+    ("url", "values"),
+    [
+        ("https://a-user:a-password@host/", ["a-password"]),
+        ("https://a-token@host/", ["a-token"]),
+        ("ssh://a-user@host/", []),
+        ("postgresql://a-user:a%2Fpassword@host/db", ["a/password"]),
+    ],
+)
+def test_a_url_has_a_password_or_a_token(url: str, values: list[str]) -> None:
+    assert values_in_environment({"A_URL": url}) == values
 
 
 VALUE = "pa\"ss/wo'rd é&1"
@@ -253,3 +266,10 @@ def test_a_machine_learns_only_what_it_is_given() -> None:
 def test_the_end_of_output_that_may_begin_a_secret_is_held_back() -> None:
     masker = Masker(["s3cr3t-of-mine"])
     assert [masker.held_back(data) for data in (b"text s3cr3t-of-min", b"text s", b"text", b"")] == [14 - 1, 1, 0, 0]
+
+
+def test_no_error_quotes_a_secret() -> None:
+    learn(["s3cr3t-of-mine"])
+    assert str(ConfigError(Problem("here", "a.b", "expected a number, got 's3cr3t-of-mine'"))) == (
+        "here: a.b: expected a number, got '***'"
+    )

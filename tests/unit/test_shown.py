@@ -188,3 +188,17 @@ def test_a_stream_that_lacks_letters_says_which(monkeypatch: pytest.MonkeyPatch)
     stream = cli.VisibleStream(io.TextIOWrapper(raw, encoding="ascii", write_through=True))
     stream.write("µ\x1b")
     assert raw.getvalue() == b"\\xb5\\u241b"
+
+
+@pytest.mark.parametrize("make", [Plain, Live])
+def test_a_name_with_a_line_break_makes_no_line_of_its_own(make: Callable[[io.StringIO], Plain | Live]) -> None:
+    stream = io.StringIO()
+    display = make(stream)
+    display.on_start("digits\n0/1 other: passed")
+    display.on_end("digits\n0/1 other: passed", "failed", "why")
+    display.on_message("two\nlines")
+    display.close()
+    lines = [line.strip() for line in stream.getvalue().splitlines()]
+    assert not [line for line in lines if line.startswith("0/1 other")]
+    assert any(line.endswith("two") for line in lines)
+    assert any(line.endswith("lines") for line in lines)

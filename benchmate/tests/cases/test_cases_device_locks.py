@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from agent import Agent
 from programs import Program
 
 from benchmate.cases.device_locks import DeviceInUseError, lock_devices, lock_names
-from benchmate.devices.vendors.locks import DeviceLocks
+from benchmate.devices.vendors.locks import DeviceLocks, close_files
 
 NOBODY = pytest.fail
 QUIET = """
@@ -42,6 +44,44 @@ def test_another_may_have_it_when_it_is_let_go(tmp_path: Path) -> None:
     first.release()
     lock_devices(second, ["cuda-b"], "other.py", 0.0, NOBODY)
     second.release()
+
+
+def test_a_link_instead_of_a_lock_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for number, make in enumerate((Path.symlink_to, Path.hardlink_to)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        make(folder / "cuda-a.lock", victim)
+        with pytest.raises(OSError, match=r"symbolic link|has another name"):
+            DeviceLocks(str(folder)).open(["cuda-a"])
+    (folder / "cuda-b.lock").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="symbolic link"):
+        DeviceLocks(str(folder)).open(["cuda-b"])
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_in_which_others_could_remove_locks_is_none_for_locks(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "target").mkdir()
+    (tmp_path / "link").symlink_to("target")
+    for name in ("open", "link"):
+        with pytest.raises(OSError, match=r"others could remove a lock in it \(chmod \+t\)"):
+            DeviceLocks(str(tmp_path / name)).open(["cuda-a"])
+    (tmp_path / "open").chmod(0o1777)
+    locks = DeviceLocks(str(tmp_path / "open"))
+    assert locks.take(locks.open(["cuda-a"])) is None
+    # One that is made is for the locks of all users, whatever the umask.
+    locks = DeviceLocks(str(tmp_path / "new"))
+    old = os.umask(0o077)
+    try:
+        close_files(locks.open(["cuda-a"]))
+    finally:
+        os.umask(old)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new", tmp_path / "new" / "cuda-a.lock")]
+    assert modes == [0o1777, 0o666]
 
 
 def test_who_waits_says_for_whom(tmp_path: Path) -> None:

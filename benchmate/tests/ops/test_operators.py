@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import traces
@@ -486,6 +487,46 @@ def test_a_program_of_the_originals_library_runs_with_the_aliases(tmp_path):
     lists = ["measure.gpu.memory", "measure.time", "warmup.gpu.memory", "warmup.time"]
     assert done.stdout == f"1 { ({'forward': lists, 'backward': lists}) }\n"
     assert done.stderr == ""
+
+
+class OptimType(enum.Enum):
+    EXACT_SGD = "exact_sgd"
+    EXACT_ROWWISE_ADAGRAD = "exact_row_wise_adagrad"
+
+
+class SparseType(enum.Enum):
+    FP16 = "fp16"
+
+
+def test_tables_are_built_with_the_optimizer_as_the_originals_configuration_names_it(monkeypatch):
+    from benchmate.ops.base import OperatorFailed
+    from benchmate.ops.fbgemm import SplitTableOp
+
+    built = []
+    both = SimpleNamespace(HOST=1, CPU=1)
+    package = ModuleType("fbgemm_gpu")
+    package.split_table_batched_embeddings_ops_common = SimpleNamespace(EmbeddingLocation=both, PoolingMode={"SUM": 0})
+    package.split_table_batched_embeddings_ops_training = SimpleNamespace(
+        ComputeDevice=both, SparseType=SparseType, OptimType=OptimType,
+        SplitTableBatchedEmbeddingBagsCodegen=lambda _, **options: built.append(options),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "fbgemm_gpu", package)
+    op = SplitTableOp()
+    for more, keywords in (((), {"optimizer": "exact_row_wise_adagrad"}), (("EXACT_ROWWISE_ADAGRAD",), {})):
+        op.build(1, 100, 8, 0, False, "fp16", *more, **keywords)
+    assert [(options["optimizer"], options["weights_precision"]) for options in built] == [
+        (OptimType.EXACT_ROWWISE_ADAGRAD, SparseType.FP16)
+    ] * 2
+    with pytest.raises(OperatorFailed, match="unknown OptimType 'exact_rowwise'; did you mean"):
+        op.build(1, 100, 8, 0, False, "fp16", "exact_rowwise")
+
+
+def test_a_program_may_describe_tables_and_input_in_one_list():
+    from benchmate.ops.fbgemm import SplitTableInputGenerator
+
+    values = [number(2), number(10), number(4), number(3), number(5), number(True, "bool"), number("fp16", "str")]
+    (indices, offsets, weights), _ = SplitTableInputGenerator().get_data({"args": values}, "cpu")
+    assert (indices.numel(), offsets.tolist(), weights.numel()) == (30, list(range(0, 31, 5)), 30)
 
 
 def test_rows_of_embedding_tables_follow_alpha():

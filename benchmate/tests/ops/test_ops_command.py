@@ -10,6 +10,7 @@ import pytest
 from configurations import CONFIGS, command, number, operator, ops, tensor
 
 import benchmate
+from benchmate.ops.base import run_command
 from benchmate.ops.cli import main
 
 
@@ -90,6 +91,14 @@ def test_a_mistake_ends_with_2_and_one_line(argv, words, capsys):
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert words in errors[0]
+
+
+def test_memory_that_a_command_itself_lacks_is_one_line(capsys):
+    def read() -> int:
+        raise MemoryError
+
+    assert run_command(read) == 1
+    assert capsys.readouterr().err == "error: out-of-memory: reading and planning took more than there is\n"
 
 
 def test_an_unknown_operator_is_an_error_before_anything_runs(tmp_path, capsys):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import subprocess
 import sys
 import tarfile
 import time
@@ -465,3 +467,30 @@ def test_commands_read_a_file_and_print(tmp_path, capsys):
     assert cli.main(["to-config", path, "-o", str(tmp_path / "c.json")]) == 0
     assert "3 operators, 3 inputs, 4 calls of a step" in capsys.readouterr().err
     assert set(json.loads((tmp_path / "c.json").read_text())) == {"aten::embedding", "aten::linear", "aten::add"}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "zero"])
+@pytest.mark.parametrize("words", [["trace", "summary"], ["trace", "predict"], ["-c"]], ids="-".join)
+def test_a_pipe_or_a_device_is_no_trace_and_no_configuration(tmp_path, make, words):
+    path = tmp_path / "t.json"
+    make(path)
+    done = command(tmp_path, *words, str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: {path}: not a regular file but a " in done.stderr
+
+
+def test_what_unpacks_to_far_more_than_a_trace_is_refused(tmp_path):
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(gzip.compress(bytes(1 << 26)))
+    with pytest.raises(OpsError, match="unpacks to more than the limit of 16 MiB"):
+        read_trace(str(path))
+    with pytest.raises(OpsError, match="unpacks to more than the limit of 16 MiB"):
+        replay_report.read_profile(str(path))
+
+
+def test_a_trace_may_come_from_a_pipe_of_the_shell(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps(content(small())))
+    line = f"{sys.executable} -m benchmate.ops trace summary <(cat {tmp_path}/t.json) --json"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)

@@ -241,6 +241,12 @@ def test_what_this_machine_cannot_run_is_in_no_configuration(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "left out: 1 x fbgemm_gpu cannot be imported: ModuleNotFoundError" in said
     assert "has no custom::gone.default" in said
+    of_cuda = node(40, "aten::cudnn_grid_sampler", [tensor(2, 3, 4)], [], schema=(
+        "aten::cudnn_grid_sampler(Tensor self, Tensor grid) -> Tensor"))  # fmt: skip
+    path = str(file(tmp_path, *small(), of_cuda))
+    for device, count in (("cpu", 1), ("cuda", 0)):
+        assert cli.main(["to-config", path, "-o", str(tmp_path / "c.json"), "-d", device]) == 0
+        assert capsys.readouterr().err.count("has no aten::cudnn_grid_sampler for cpu") == count
 
 
 def test_a_step_of_an_optimizer_is_recorded_from_outside(tmp_path):

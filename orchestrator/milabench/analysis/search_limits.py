@@ -7,6 +7,7 @@ there ends the match.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import time
 from types import FrameType
@@ -60,7 +61,12 @@ class SearchWatch:
 def search_watch() -> SearchWatch:
     """Return the process's watch, which is the handler of SIGVTALRM from the first call on. Only in the main thread."""
     installed = signal.getsignal(signal.SIGVTALRM)
-    watch = installed if isinstance(installed, SearchWatch) else SearchWatch()
+    if isinstance(installed, SearchWatch):
+        watch = installed
+    else:
+        watch = SearchWatch()
+        # Python takes its handlers away before it frees its modules: a tick would then end the process.
+        atexit.register(signal.setitimer, signal.ITIMER_VIRTUAL, 0.0)
     signal.signal(signal.SIGVTALRM, watch)
     watch.is_ticking = False  # a timer is not inherited by a process that was forked since
     return watch

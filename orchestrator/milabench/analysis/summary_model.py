@@ -130,7 +130,7 @@ class BenchSummary:
     def icc(self) -> float | None:
         """The share of processes in the variation of single observations, 0 to 1; None where one of its parts is not known."""
         counts = [process.throughput.observations for process in self.processes]
-        if self.spread is None or self.spread_within is None or not all(counts):
+        if self.spread is None or self.spread_within is None or not counts or not all(counts):
             return None
         return share_of_processes(self.spread_within, self.spread, len(counts) / math.fsum(1 / n for n in counts))
 

@@ -13,6 +13,8 @@ from milabench.bundle.archive import ArchiveMember, add_file, create_archive
 from milabench.bundle.signing import sign
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
+from milabench.events.shapes import BUNDLE, require_shape
+from milabench.events.wire import parse_object
 
 NAME = "bundle.json"
 SIGNATURE = f"{NAME}.sig"
@@ -131,25 +133,26 @@ def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
 def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
     """Return the manifest and its contradictions. Raises RecordError when it cannot be read as one."""
     try:
-        value = json.loads(content)
-        listed = value["files"]
-        files = tuple(ArchiveMember(path=str(f["path"]), size=int(f["size"]), sha256=str(f["sha256"])) for f in listed)
-        recorded_links = [str(file["chain"]) for file in listed]
-        schema, chain = value["schema"], str(value["chain"])
-        runs, notes = tuple(map(str, value["runs"])), tuple(map(str, value.get("notes", ())))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RecordError(f"{where}: {NAME}: cannot be read as a bundle manifest ({type(error).__name__})") from None
-    if schema != SCHEMA:
-        raise RecordError(
-            f"{where}: has schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it"
+        value = parse_object(content)
+        require_shape(value, BUNDLE)
+        files = tuple(
+            ArchiveMember(**{key: file[key] for key in ("path", "size", "sha256")}) for file in value["files"]
         )
-    manifest = Manifest(version=str(value.get("version", "")), runs=runs, files=files, notes=notes)
+        links = chain_links(files)
+    except ValueError as error:
+        raise RecordError(f"{where}: {NAME}: cannot be read as a bundle manifest: {error}") from None
+    if value.get("schema") != SCHEMA:
+        raise RecordError(
+            f"{where}: has schema {value.get('schema')!r}, but this version reads {SCHEMA}; use the version that wrote it"
+        )
+    notes = tuple(value.get("notes") or ())
+    manifest = Manifest(version=value.get("version") or "", runs=tuple(value["runs"]), files=files, notes=notes)
     wrong = [
         f"{NAME}: the chain breaks at {file.path}"
-        for file, recorded, link in zip(files, recorded_links, chain_links(files), strict=True)
-        if recorded != link
+        for file, listed, link in zip(files, value["files"], links, strict=True)
+        if listed["chain"] != link
     ][:1]
-    if not wrong and chain != manifest.chain:
+    if not wrong and value["chain"] != manifest.chain:
         wrong.append(f"{NAME}: its last link does not match the chain")
     return manifest, wrong
 

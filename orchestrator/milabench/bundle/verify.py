@@ -14,6 +14,8 @@ from milabench.bundle import archive, create
 from milabench.bundle.signing import signer_of
 from milabench.errors import RecordError
 from milabench.events.rundir import open_run
+from milabench.events.values import finite_number
+from milabench.events.wire import parse_object
 
 # Another machine's arithmetic may differ in the last bits, and what should be zero in all of them.
 _FAR = 1e-9
@@ -104,7 +106,7 @@ def _recompute(
         wrong.append(f"{run}: its summary or its records are missing: no number can be recomputed")
         return 0
     try:
-        stored_summary = json.loads(archive.read_member(file, stored))
+        stored_summary = parse_object(archive.read_member(file, stored))
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as scratch:
             target = Path(scratch, run)
             archive.unpack_archive(file, records, folder.rstrip("/"), target)
@@ -136,9 +138,9 @@ def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[s
             yield from summary_differences(item, counterpart, f"{path}[{label}]", counted)
     elif isinstance(stored, int | float) and not isinstance(stored, bool):
         counted.append(path)
-        is_number = isinstance(recomputed, int | float) and not isinstance(recomputed, bool)
-        if not is_number or abs(stored - recomputed) > max(_ZERO, _FAR * max(abs(stored), abs(recomputed))):
-            yield f"{path}: recorded as {stored!r}, recomputed as {recomputed!r}"
+        here, there = finite_number(stored), finite_number(recomputed)
+        if here is None or there is None or abs(here - there) > max(_ZERO, _FAR * max(abs(here), abs(there))):
+            yield f"{path}: recorded as {_short(stored)}, recomputed as {_short(recomputed)}"
     elif stored != recomputed:
         yield f"{path}: recorded as {_short(stored)}, recomputed as {_short(recomputed)}"
 

@@ -133,6 +133,8 @@ def _output_error(error: Exception) -> str:
 
 def main() -> NoReturn:
     """Run the command line and end with its exit code (docs/reference/protocol.md, section 5)."""
+    # Nothing that we or our children make can be written by everybody, also where the umask would allow that.
+    os.umask(os.umask(0o077) | 0o002)
     interrupts = Interrupts()
     learn([*values_in_environment(os.environ), *values_in(sys.argv)])
     _hide_arguments()

@@ -9,6 +9,7 @@ import click
 
 from milabench.cli.options import base_option, terminal_session
 from milabench.errors import DONE, STEPS_FAILED, UNREACHABLE
+from milabench.shown import visible_line
 
 
 @click.command("cleanup")
@@ -30,7 +31,7 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
     for machine, processes in orphans.processes.items():
         where = f"on {machine.name} ({machine.shown}): " if machine else ""
         for pid, name in processes:
-            click.echo(f"{pid:>8}  {where}{name}")
+            click.echo(f"{pid:>8}  {where}{visible_line(name)}")
     if not yes:
         # Nobody can answer: a script that means it says --yes.
         if not sys.stdin.isatty():

@@ -10,6 +10,7 @@ import click
 
 from milabench.cli.options import json_option, suite_options, terminal_session
 from milabench.errors import DONE, UNREACHABLE
+from milabench.shown import visible_line
 from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     from milabench.workflow.doctor import check_nodes
 
     checked = check_nodes(options, terminal_session(), with_links=not no_links)
-    click.echo(json.dumps(checked.to_json(), indent=1) if as_json else "\n".join(check_lines(checked)))
+    click.echo(
+        json.dumps(checked.to_json(), indent=1) if as_json else "\n".join(map(visible_line, check_lines(checked)))
+    )
     return UNREACHABLE if any(finding.state == "bad" for finding in checked.findings) else DONE
 
 

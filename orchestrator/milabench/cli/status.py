@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.options import base_option, json_option
+from milabench.shown import visible_line
 
 if TYPE_CHECKING:
     from milabench.workflow.run_lookup import RunHandle
@@ -26,7 +27,9 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
     from milabench.workflow.run_lookup import resolve_run
 
     handle, now = resolve_run(base, run), time.time()
-    click.echo(json.dumps(handle_json(handle, now), indent=1) if as_json else "\n".join(status_lines(handle, now)))
+    # A name of the records makes no line of its own.
+    lines = [] if as_json else map(visible_line, status_lines(handle, now))
+    click.echo(json.dumps(handle_json(handle, now), indent=1) if as_json else "\n".join(lines))
 
 
 def handle_json(handle: RunHandle, now: float) -> dict[str, Any]:

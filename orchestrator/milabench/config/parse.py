@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milabench.config import schema
 from milabench.config.interpolate import Interpolator
-from milabench.config.kinds import INVALID, ValueParser, is_slip
+from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
@@ -25,6 +25,7 @@ Declared = Callable[[Path], frozenset[str] | None]
 """Return the extra keys that the benchfile in a folder declares; None where there is no benchfile to ask."""
 
 MAX_DEVICES: Final = 100_000
+NODE_KEYS: Final = record_of(schema.NodeConfig).keys
 _DEFAULT_DIRS: Final = {
     name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")
 }
@@ -58,6 +59,8 @@ def parse_suite(
     interpolator = Interpolator(_with_arch(system_node, arch_node, arch), env)
     problems.extend(interpolator.system_problems)
     system = parse_system(interpolator.system, parser, arch_is_given=arch_node is not None)
+    system_warnings = Problems()
+    _warn_of_node_keys(interpolator.system, system_warnings)
     benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks, env)
     parsed = {name: benchmark_parser.parse(name, node) for name, node in folded.benchmarks.items()}
     benchmark_parser.check_templates(folded.templates)
@@ -71,7 +74,7 @@ def parse_suite(
     # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
     all_warnings = Problems()
-    all_warnings.extend((*warnings, *benchmark_parser.warnings.all()))
+    all_warnings.extend((*warnings, *system_warnings.all(), *benchmark_parser.warnings.all()))
     return schema.Suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
@@ -320,6 +323,16 @@ def _check_nodes(
         if other != index and nodes[other].name != node.name:
             what = f"{node.name!r} and {nodes[other].name!r} are one machine, {node.ip} port {node.port}"
             parser.reject(item, f"{path}.ip", what, f"the other is at {items[other].mark}")
+
+
+def _warn_of_node_keys(system: Located, warnings: Problems) -> None:
+    """Warn of keys that hold for the whole system only: at a node they are kept, as any key is, and do nothing."""
+    nodes = system.value.get("nodes") if type(system.value) is dict else None
+    for index, node in enumerate(nodes.value if nodes is not None and type(nodes.value) is list else ()):
+        for key, child in node.value.items() if type(node.value) is dict else ():
+            if key in schema.SYSTEM.keys and key not in NODE_KEYS:
+                hint = f"write it as system.{key}, for all nodes"
+                warnings.note(child.key or child.mark, f"system.nodes.{index}.{key}", "does nothing at a node", hint)
 
 
 def _check_node(node: schema.NodeConfig, item: Located, path: str, parser: ValueParser) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from milabench.display.base import Display, Tally, ending_of, progress_text, rate_text
 from milabench.plan.model import Plan
-from milabench.shown import visible, visible_line
+from milabench.shown import visible_line
 
 ROWS = 30
 REDRAW_S = 1.0
@@ -94,7 +94,8 @@ class Live(Display):
 
     def on_message(self, text: str) -> None:
         """Show the message above the table."""
-        self._say(text)
+        for line in text.splitlines():
+            self._say(line)
         self._changed()
 
     def tick(self) -> None:
@@ -112,7 +113,7 @@ class Live(Display):
                 self._console.print(Text(str(self._tally)))
 
     def _say(self, text: str, name: str = "", style: str = "") -> None:
-        self._ended.append(Text.assemble((visible(name), style), visible(text)))
+        self._ended.append(Text.assemble((visible_line(name), style), visible_line(text)))
 
     def _changed(self) -> None:
         self._is_stale = True

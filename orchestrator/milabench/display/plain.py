@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from milabench.display.base import Display, Tally, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
-from milabench.shown import visible
+from milabench.shown import visible_line
 
 
 class Plain(Display):
@@ -80,7 +80,8 @@ class Plain(Display):
 
     def on_message(self, text: str) -> None:
         """Print the message."""
-        self._say(text)
+        for line in text.splitlines():
+            self._say(line)
 
     def close(self) -> None:
         """Print the tally."""
@@ -89,5 +90,5 @@ class Plain(Display):
                 self._say(str(self._tally))
 
     def _say(self, text: str) -> None:
-        self._stream.write(f"[{self._clock() - self._began:7.1f}s] {visible(text)}\n")
+        self._stream.write(f"[{self._clock() - self._began:7.1f}s] {visible_line(text)}\n")
         self._stream.flush()  # a log file or a pipe is followed while the run goes on

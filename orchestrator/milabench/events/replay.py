@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import cast
 
 from milabench.events.attempts import Attempt, attempts
-from milabench.events.model import Event, Start
+from milabench.events.model import End, Event, Start
 from milabench.events.rundir import Run
 
 CLOCKS_DIFFER_S = 1.0  # the journal may say a little later that a step has begun
@@ -35,7 +35,8 @@ def _tried(run: Run, step: str, tried: Iterable[Attempt]) -> Iterator[tuple[int,
 def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event]:
     """Yield the events of an attempt with their times on the clock by which it `began`, that of the journal.
 
-    The agent stamps records by its node's clock, from `start` on, which comes when the journal says that the step began.
+    The agent stamps records by its node's clock, from `start` on, which comes when the journal says that the step began. The
+    end of a step whose agent was lost is stamped by us.
     """
     ahead_s = 0.0
     for event in events:
@@ -43,6 +44,8 @@ def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event
             ahead_s = cast("float", event.t) - cast("float", began)
             if abs(ahead_s) < CLOCKS_DIFFER_S:
                 ahead_s = 0.0
+        elif isinstance(event, End) and event.why == "lost-node" and event.return_code is None:
+            ahead_s = 0.0
         yield replace(event, t=event.t - ahead_s) if ahead_s and event.t is not None else event
 
 

@@ -51,7 +51,7 @@ _PLAN = {
     "skipped": [{"bench": Required(str), "why": str}],
 }
 _OPTIONS = {**{key: [str] for key in ("overrides", "ab")}, "environ": {str: str}}
-_AIM, _REPLICATES = {str: float}, {str: {str: float}}
+_AIM, _REPLICATES = {str: float}, {str: {"planned": Required(float), **dict.fromkeys(("wanted", "log_spread"), float)}}
 
 MANIFEST: Shape = {
     **dict.fromkeys(("phase", "name", "created", "version", "cwd", "suite_file", "plan_hash", "profile"), str),
@@ -91,6 +91,21 @@ _METRIC = {
     **dict.fromkeys(("rank", "repeat"), int),
     "params": {},
     **{key: [str] for key in ("steps", "reasons")},
+}
+# What a row of a results store says of a benchmark in a run; a database may hold any kind of value in any column.
+STORED: Shape = {
+    "run": Required(str),
+    "value": Required(float),
+    **dict.fromkeys(("created", "host", "device", "units", "direction", "validity", "outcome"), str),
+    **dict.fromkeys(("low", "high"), float),
+}
+# What lists the contents of a bundle.
+BUNDLE: Shape = {
+    "version": str,
+    "runs": Required([str]),
+    "notes": [str],
+    "files": Required([{**dict.fromkeys(("path", "sha256", "chain"), Required(str)), "size": Required(int)}]),
+    "chain": Required(str),
 }
 # The metric that a launch's throughput is written as.
 RATE: Shape = {
@@ -140,10 +155,13 @@ def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, s
         every = shape.get(str)
         for key, wanted in shape.items() if every is None else ((key, every) for key in value):
             inner = value.get(key)
-            is_required = isinstance(wanted, Required)
-            if inner is not None or is_required:
-                below = f"{place}.{key}" if place else str(key)
-                yield from _misfits(inner, wanted.shape if is_required else wanted, below)
+            if isinstance(wanted, Required):
+                wanted = wanted.shape  # noqa: PLW2901
+            elif inner is None:
+                continue
+            # A summary has a hundred thousand of these: no generator for each.
+            if isinstance(wanted, list | dict) or not _fits(inner, wanted):
+                yield from _misfits(inner, wanted, f"{place}.{key}" if place else str(key))
     elif isinstance(shape, list):
         if not isinstance(value, list):
             yield place, value, "a list"

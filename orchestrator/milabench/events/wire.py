@@ -23,8 +23,9 @@ _PIPES = ("stdout", "stderr", "data", None)
 
 # Nothing that is recorded is nested deeper; what is would end whoever walks through it with Python's own limit.
 MOST_DEPTH = 100
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
-_BRACKETS = re.compile(rb"[\[\]{}]")
+_ESCAPE, _STRING = re.compile(rb"\\."), re.compile(rb'"[^"]*"')
+_INNERMOST = re.compile(rb"\[\]|\{\}")
+_BESIDE_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 class NotARecordError(ValueError):
@@ -175,7 +176,7 @@ def _complete_end(known: dict[str, Any], data: Mapping[str, Any]) -> None:
 
 def parse_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object on one line. Raises ValueError when there is none, for any bytes."""
-    if line.count(b"[") + line.count(b"{") > MOST_DEPTH and _depth(line) > MOST_DEPTH:
+    if line.count(b"[") + line.count(b"{") > MOST_DEPTH and _is_too_deep(line):
         raise NotARecordError("it is nested too deeply")
     try:
         # Decoded here: given bytes, the parser guesses UTF-16 or UTF-32 from zero bytes.
@@ -187,13 +188,17 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _depth(line: bytes) -> int:
-    """Return how deep lists and objects are nested."""
-    depth = deepest = 0
-    for match in _BRACKETS.finditer(_STRINGS.sub(b"", line)):
-        depth += 1 if match[0] in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _is_too_deep(line: bytes) -> bool:
+    """Return whether lists and objects are nested deeper than `MOST_DEPTH`; of what is no JSON, nothing is said."""
+    # A manifest has megabytes: nothing here looks at its bytes one by one.
+    plain = _ESCAPE.sub(b"", line) if b"\\" in line else line
+    brackets = _STRING.sub(b"", plain.translate(None, _BESIDE_BRACKETS))
+    for _ in range(MOST_DEPTH):
+        outer = _INNERMOST.sub(b"", brackets)
+        if len(outer) == len(brackets):
+            return False
+        brackets = outer
+    return bool(brackets)
 
 
 def parse_string(content: bytes) -> str:

@@ -16,7 +16,7 @@ from milabench.events.model import Why
 from milabench.events.rundir import RunWriter, attempt_stem
 from milabench.execute.agent_client import AgentNode
 from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
-from milabench.execute.interrupts import interrupts
+from milabench.execute.interrupts import InterruptRequested, interrupts
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.start_barrier import BarrierEvent, GroupBarrier, group_barrier
 from milabench.plan.container import names_in
@@ -35,8 +35,8 @@ class ExecutionSettings:
     `locks` are the names of the devices' locks, by node.
 
     `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
-    None. `missing_data` returns what an attempt at a step, by its number, should have recorded and did not although it
-    passed; empty when nothing is missing. An interrupt cancels it.
+    None; it may raise InterruptRequested for a signal. `missing_data` returns what an attempt at a step, by its number,
+    should have recorded and did not although it passed; empty when nothing is missing. An interrupt cancels it.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -183,7 +183,12 @@ class Engine:
         if self._interrupts or self._has_cancelled():
             self._is_complete = False  # the extension was not decided
             return None
-        plan = self._settings.extend_plan()
+        try:
+            plan = self._settings.extend_plan()
+        except InterruptRequested:
+            self._is_complete = False
+            self.interrupt()
+            return None
         if plan is not None:
             self._plan = replace(self._plan, steps=(*self._plan.steps, *plan.steps))
         return plan

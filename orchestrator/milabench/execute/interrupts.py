@@ -2,7 +2,8 @@
 
 A command is interrupted once. By default that is an exception, raised once: nothing raises again while the stack unwinds.
 Around an event loop, from before its creation until it is closed, nothing is raised at all, because asyncio does not
-survive that at every point: signals go to a listener, or are deferred until the loop is closed.
+survive that at every point: signals go to a listener, or are deferred until the loop is closed. Only what neither awaits nor
+writes may ask for the exception there (`raising`).
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Interrupts:
         self._watcher: Callable[[], object] | None = None
         self._child: Callable[[int], object] | None = None
         self._is_deferring = False
+        self._is_raising = False
         self._deferred: list[int] = []
         self._raised_at: float | None = None
         self._is_over = False
@@ -86,6 +88,9 @@ class Interrupts:
         """Handle a signal. Raises InterruptRequested, but never twice, and not while signals are deferred or routed."""
         if self._is_over:
             return
+        if self._is_raising:
+            self._is_raising = False
+            raise InterruptRequested
         if self._child is not None:
             if number in (signal.SIGTERM, signal.SIGHUP):
                 self._child(number)
@@ -122,6 +127,18 @@ class Interrupts:
             self(signal.SIGINT, None)
         finally:
             self._is_deferring = before
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raise InterruptRequested in this context, once, instead of deferring or routing the signal.
+
+        For what takes long, changes nothing, and lets nothing else run.
+        """
+        try:
+            self._is_raising = True
+            yield
+        finally:
+            self._is_raising = False
 
     @contextlib.contextmanager
     def routed_to(self, listener: Callable[[], object]) -> Iterator[None]:

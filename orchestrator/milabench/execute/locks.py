@@ -22,6 +22,8 @@ from typing import Any
 from milabench.devices.locks import try_lock, user_name
 from milabench.devices.regular_file import open_descriptor, open_regular
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
+from milabench.events.rundir import parse_entry
+from milabench.events.wire import parse_object
 from milabench.execute.agent.procfs import read_process, read_text
 
 BASE_LOCK = ".milabench.lock"
@@ -237,22 +239,24 @@ def _lock_run(fd: int) -> bool:
 
 def _orchestrator_in(fd: int) -> Orchestrator | None:
     try:
-        entry = json.loads(os.pread(fd, 4096, 0))
+        return orchestrator_of(parse_entry(os.pread(fd, 4096, 0)))
     except (OSError, ValueError):
         return None
-    return orchestrator_of(entry) if isinstance(entry, dict) else None
 
 
 def _base_holder(fd: int) -> str:
     try:
-        holder = json.loads(os.pread(fd, 4096, 0))
+        holder = parse_object(os.pread(fd, 4096, 0))
         return f"`{holder['purpose']}` of {holder['user']}@{holder['host']} (pid {holder['pid']}) since {_time(holder['since'])}"
     except (OSError, ValueError, KeyError, TypeError):
         return "an unknown process"
 
 
 def _time(since: float) -> str:
-    return datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M:%S")
+    except (OSError, OverflowError, TypeError, ValueError):
+        return "an unknown time"
 
 
 def this_boot() -> str:

@@ -101,8 +101,6 @@ async def connect_openssh(address: Address) -> OpensshConnection:
     """Open a master connection to a machine. Raises Unreachable, with the node's name and ssh's message."""
     if shutil.which("ssh") is None:
         raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")
-    if address.key and not (key := Path(address.key).expanduser()).exists():  # ssh itself would go on with others
-        raise Unreachable(f"{address.name}: {key}: no such file; system.sshkey names the private key")
     folder = Path(tempfile.mkdtemp(prefix="milabench-ssh-"))  # short: a socket's path may have 107 bytes
     options = _options(address, folder / "s")
     words = folder / "stderr"

@@ -44,6 +44,7 @@ class RemoteHost:
                 await self._connection.close()
                 self._connection = None
             if self._connection is None:
+                ssh.require_key_files(self.address)
                 if self.address.transport == "openssh":
                     self._connection = await openssh.connect_openssh(self.address)
                 else:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench.devices.regular_file import open_regular
 from milabench.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -53,6 +54,19 @@ class Address:
     def shown(self) -> str:
         """user@host:port for a person."""
         return f"{self.user}@" * bool(self.user) + self.host + f":{self.port}" * (self.port != 22)
+
+
+def require_key_files(address: Address) -> None:
+    """Raise Unreachable for a key, or known hosts, that is not a file which can be read: a pipe would be waited for."""
+    files = [(Path(address.key).expanduser(), "system.sshkey names the private key")] if address.key else []
+    if address.known_hosts_file.exists() and not address.known_hosts_file.samefile(os.devnull):
+        files.append((address.known_hosts_file, "system.known_hosts names a file of host keys"))
+    for file, hint in files:
+        try:
+            open_regular(file).close()
+        except OSError as error:
+            what = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+            raise Unreachable(f"{address.name}: {file}: {what}; {hint}") from None
 
 
 class SshReader:

@@ -153,7 +153,7 @@ def read_suite_only(options: SuiteOptions, *, detected_arch: str = "cpu") -> Sui
 
 
 def selected_benchmarks(suite: Suite, options: SuiteOptions) -> tuple[BenchmarkConfig, ...]:
-    """Return what is selected of a suite. Raises NothingSelected, with --select as the way out."""
+    """Return what is selected of a suite. Raises NothingSelected, which names --select."""
     from milabench.config.select import select
 
     return select(suite, options.select, options.exclude)

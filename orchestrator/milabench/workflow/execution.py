@@ -371,7 +371,8 @@ def _write_manifest(
 
 def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], object]) -> Plan | None:
     """Return the added steps, which the manifest holds from now on; None when there are none. Raises RecordError."""
-    extension = extend(writer.path)
+    with interrupts().raising():  # all records of the pilot are read
+        extension = extend(writer.path)
     if extension is None:
         return None
     manifest = dict(open_run(writer.path).manifest)

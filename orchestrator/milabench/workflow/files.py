@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milabench.devices.regular_file import open_regular, read_regular
+from milabench.devices.regular_file import MIB, open_regular, read_regular
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 from milabench.events.atomic_write import write_output
 
@@ -13,6 +13,7 @@ _CHECKOUT = _PACKAGE.parents[1]
 IS_CHECKOUT = (_CHECKOUT / "benchmate" / "pyproject.toml").is_file()
 ROOT = _CHECKOUT if IS_CHECKOUT else _PACKAGE / "shipped"
 """The folder of config/, benchmarks/, constraints/ and benchmate/: the checkout's, else what the wheel brought."""
+MAX_BYTES = 256 * MIB
 
 
 def shipped_suite(name: str) -> Path:
@@ -50,7 +51,7 @@ def suite_file(config_file: Path | None) -> Path:
 def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str = "") -> bytes:
     """Return the content of a file that a user named, a pipe of the shell's too. Raises `error`, with the hint."""
     try:
-        return read_regular(path, is_pipe_allowed=True)
+        return read_regular(path, MAX_BYTES, is_pipe_allowed=True)
     except OSError as why:
         raise _unreadable(path, why, error, hint) from None
 

@@ -30,6 +30,7 @@ from milabench.plan.pin import PinInput, pin_specs
 from milabench.plan.venvs import InstallPlan
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.files import require_file
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
@@ -257,6 +258,8 @@ def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, 
 
 
 def pin_input(bench: str, folder: Path, variant: str) -> PinInput:
-    """Return a benchmark's lock for a variant and its source: requirements.<variant>.in where it exists."""
+    """Return a benchmark's lock for a variant and its source, its own where there is one. Raises EnvironmentFailed."""
     requirements = environments.requirements_source(folder, variant)
+    if requirements.exists():  # uv says best what is not there, but waits for a pipe
+        require_file(requirements, EnvironmentFailed)
     return PinInput(bench=bench, requirements=str(requirements), lock=str(folder / f"requirements.{variant}.txt"))

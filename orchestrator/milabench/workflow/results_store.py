@@ -13,6 +13,7 @@ from milabench.bundle.create import relative_logs
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import MANIFEST, Run
+from milabench.events.shapes import STORED, require_shape
 from milabench.events.wire import parse_object
 from milabench.history import STORE
 from milabench.history.rows import Row, RunRows
@@ -57,13 +58,18 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
     summaries = []
     for wanted in names or (None,):
         # `night` also means `night.2026-03-01_12-00-00`.
-        named = (text for name, text in rows if wanted is None or wanted in (name, name.rpartition(".")[0]))
+        named = (text for name, text in rows if wanted is None or wanted in (name, str(name).rpartition(".")[0]))
         text = next(named, None)
         if text is None:
-            known = ", ".join(name for name, _ in rows[:3])
+            known = ", ".join(str(name) for name, _ in rows[:3])
             newest = f"; the newest are {known}" if known else ""
             raise NothingSelected(f"no run is called '{wanted}' in the results store{newest}")
-        summaries.append(summary_from_json(parse_object(text.encode())))
+        try:
+            summaries.append(summary_from_json(parse_object(str(text).encode())))
+        except (ValueError, RecordError) as error:
+            raise RecordError(
+                f"the results store: what it holds of {wanted or rows[0][0]} {error}; add the run again"
+            ) from None
     return summaries
 
 
@@ -95,7 +101,12 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
     if metric != "rate":  # interval, units and direction in the table are those of the rate
         direction = "higher" if metric == "score" else "lower"
         own = {"low": None, "high": None, "units": _UNITS.get(metric, ""), "direction": direction}
-    return [{**dict(zip(columns, row, strict=True)), **own} for row in rows]
+    found = [{**dict(zip(columns, row, strict=True)), **own} for row in rows]
+    try:
+        require_shape({"rows": found}, {"rows": [STORED]})
+    except ValueError as error:
+        raise RecordError(f"the results store was altered: {error}; add the runs again to a new one") from None
+    return found
 
 
 def run_identity(run: Run) -> str:

@@ -128,3 +128,19 @@ def test_locks(
         4,
         "lock",
     )
+
+
+def test_what_a_benchmark_requires(bounded: Callable[..., Said], put: Callable[[Path], str], tmp_path: Path) -> None:
+    folder = tmp_path / "bench"
+    folder.mkdir()
+    (folder / "benchfile.py").write_text("from milabench import Benchmark\nbenchmark = Benchmark(script='main.py')\n")
+    (folder / "main.py").touch()
+    put(folder / "requirements.in")
+    config = tmp_path / "suite.yaml"
+    config.write_text("a: {definition: bench}\n")
+    refused(bounded("pin", "--config", str(config), "--arch", "cpu"), 4, "requirements.in")
+    put(folder / "benchfile.py")
+    said = bounded("list", "--config", str(config))
+    assert said.code in (0, 2), said.err
+    said = bounded("plan", "run", "--use-current-env", "--config", str(config))
+    assert (said.code, "benchfile.py: no such file" in said.err) == (2, True), said.err

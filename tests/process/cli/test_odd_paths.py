@@ -76,3 +76,28 @@ def test_a_report_that_does_not_fit_is_not_there(milabench: Callable[..., Said],
         said = milabench("bundle", "-o", str(place / "b.zip"))
         assert said.code == 6
         assert [(path.name, path.read_text()) for path in place.iterdir()] == [("old.html", "old")]
+
+
+def test_nothing_that_is_made_can_be_written_by_everybody(environ: dict[str, str], tmp_path: Path) -> None:
+    """Also where the umask is none, and by a step; else the umask holds."""
+    here = suite(tmp_path, a="echo fine > made; mkdir folder")
+    for umask, forbidden in ((0o000, 0o002), (0o077, 0o077)):
+        base = tmp_path / f"base{umask}"
+        done = subprocess.run(
+            [sys.executable, "-m", "milabench", "run", *here, "--display", "none", "--repeat", "1"],
+            env={**environ, "MILABENCH_BASE": str(base)},
+            cwd=ROOT,
+            check=False,
+            umask=umask,
+        )
+        assert done.returncode == 0
+        subprocess.run(
+            [sys.executable, "-m", "milabench", "report", "-o", str(base / "report.html")],
+            env={**environ, "MILABENCH_BASE": str(base)},
+            cwd=ROOT,
+            check=True,
+            umask=umask,
+        )
+        made = [base, *base.rglob("*")]
+        assert {"made", "folder", "manifest.json", "report.html", "a.0.data"} <= {path.name for path in made}
+        assert [path for path in made if path.stat().st_mode & forbidden] == []

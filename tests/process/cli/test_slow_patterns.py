@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -129,10 +130,17 @@ def is_searching(pid: int) -> bool:
     return bool(caught >> (signal.SIGVTALRM - 1) & 1)
 
 
+def running(
+    argv: Sequence[str], environ: Mapping[str, str], cwd: Path = ROOT
+) -> contextlib.AbstractContextManager[subprocess.Popen[Any]]:
+    """A command while it runs."""
+    command = [sys.executable, "-m", "milabench", *argv]
+    return started(command, env=environ, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def interrupted(argv: Sequence[str], environ: Mapping[str, str], cwd: Path, number: int) -> Said:
     """What a command answers that gets a signal while it searches."""
-    command = [sys.executable, "-m", "milabench", *argv]
-    with started(command, env=environ, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(argv, environ, cwd) as process:
         until(lambda: is_searching(process.pid), "a search")
         process.send_signal(number)
         code = end_of(process)
@@ -154,6 +162,24 @@ def test_a_signal_ends_a_run_in_the_midst_of_a_match(environ: Mapping[str, str],
     assert said.code == 130, said.err
     assert "Traceback" not in said.err
     assert ends(only_run(environ))["slow.0"]["outcome"] == "cancelled"
+
+
+def test_a_signal_ends_the_decision_after_a_pilot_in_the_midst_of_a_match(
+    environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    def journals() -> list[Path]:
+        return list(Path(environ["MILABENCH_BASE"]).glob("runs/*/journal.jsonl"))
+
+    command = ["run", *suite(tmp_path, 2 * (22 * "a" + "b\n") + "ok 3\n", r"(?:a+)+$|ok (\d+)"), "--precision", "1%"]
+    with running(command, environ) as process:
+        until(
+            lambda: [1 for file in journals() if file.read_text().count('"state":"ended"') == 5], "the end of the pilot"
+        )
+        process.send_signal(signal.SIGTERM)
+        assert end_of(process) == 130
+    run = only_run(environ)
+    assert "replicates" not in json.loads((run / "manifest.json").read_text())
+    assert journal(run)[-1]["verdict"] == "interrupted"
 
 
 def test_a_signal_ends_a_task_in_the_midst_of_a_match(environ: Mapping[str, str], tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 import math
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -311,6 +313,19 @@ def test_an_interrupt_in_the_midst_of_a_match_leaves_no_tick_for_what_follows() 
     finally:
         signal.signal(signal.SIGALRM, before)
     assert search_watch().searching is None
+
+
+def test_a_program_that_ends_while_the_limit_ticks_ends_as_it_would() -> None:
+    # What is freed after Python has taken its signal handlers away lasts longer than a tick.
+    program = """
+import re
+from milabench.analysis.log_metrics import LogFold, LogMetric
+held = [[] for _ in range(3_000_000)]
+fold = LogFold([LogMetric(name="m", pattern=re.compile("ok"), reduce="count")])
+fold.observe("ok 1\\n")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_a_line_of_any_length_is_searched_in_pieces() -> None:

@@ -467,3 +467,23 @@ def test_no_suite_crashes_the_reader(
         read_suite([path], overrides=overrides)
     except ConfigError as error:
         assert str(error)
+
+
+def test_a_key_of_the_system_at_a_node_is_warned_about_and_others_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "system.yaml"
+    file.write_text(
+        "system:\n  nodes:\n  - {name: a, ip: h, interface: eth0, transport: openssh, sshport: 23}\n"
+        "  - ip: g\n    sshkey: k\na: {command: x}\n"
+    )
+    warned = [str(warning).replace(f"{file}:", "") for warning in read_suite([file]).warnings]
+    assert warned == [
+        "3:39: system.nodes.0.transport: does nothing at a node; write it as system.transport, for all nodes",
+        "5:5: system.nodes.1.sshkey: does nothing at a node; write it as system.sshkey, for all nodes",
+    ]
+
+
+def test_a_benchmark_that_only_appends_is_no_mapping(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("a: {append: [1]}\nb: {command: x, inherits: a}\n")
+    with pytest.raises(ConfigError, match=r"s\.yaml:1:4: a: expected a mapping, got a list to append"):
+        read_suite([file])

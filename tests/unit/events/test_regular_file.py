@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from milabench.devices.regular_file import open_descriptor, open_regular, read_regular
+from milabench.devices.regular_file import MIB, open_descriptor, open_regular, read_regular
 from milabench.errors import RecordError
 from milabench.events import rundir
 from milabench.events.rundir import RunWriter, open_run, read_batches, read_events
@@ -135,3 +136,14 @@ def test_a_line_without_end_is_no_record_and_those_after_it_are(
         before = tail.offset
         whole += tail.lines()
     assert (whole, len(tail._rest) <= 1001) == ([LINE[:-1]], True)
+
+
+def test_a_small_file_takes_no_memory_of_the_largest_that_may_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "small"
+    path.write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_regular(path) == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    finally:
+        tracemalloc.stop()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from milabench.events.model import Event, Message, Start
+from milabench.events.model import End, Event, Message, Start
 from milabench.events.replay import merge_events, on_our_clock
 
 
@@ -31,6 +31,12 @@ def test_what_a_node_stamped_by_another_clock_is_placed_on_that_of_the_journal()
             Message(step="a", t=101.0 + ahead, text="1"),
         ]
         assert [event.t and round(event.t, 6) for event in on_our_clock(events, 100.2)] == [None, 100.2, 101.0]
+
+
+def test_the_end_of_a_step_whose_agent_was_lost_is_ours_already() -> None:
+    end = End(step="a", t=105.0, return_code=None, outcome="failed", why="lost-node", detail="")
+    events = [Start(step="a", t=3700.0, data={}), end]
+    assert [event.t for event in on_our_clock(events, 100.0)] == [100.0, 105.0]
 
 
 def test_what_was_stamped_by_our_clock_stays_as_it_is() -> None:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from milabench.events.model import (
     Stop,
     Verdict,
 )
+from milabench.events.wire import MOST_DEPTH, parse_object
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63)
 json_values = st.recursive(
@@ -184,3 +186,28 @@ def test_the_end_of_a_milabench_1_3_step_gets_its_outcome_from_the_return_code(
 def test_a_torn_or_foreign_line_is_a_value_error(torn: bytes) -> None:
     with pytest.raises(ValueError):
         wire.decode(torn, "s")
+
+
+def depth_of(value: Any) -> int:
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + max(map(depth_of, value.values() if isinstance(value, dict) else value), default=0)
+
+
+@pytest.mark.parametrize("depth", [MOST_DEPTH - 1, MOST_DEPTH, MOST_DEPTH + 1, 2 * MOST_DEPTH])
+def test_what_is_nested_too_deeply_is_no_record_whatever_its_texts_hold(depth: int) -> None:
+    chance, value = random.Random(depth), cast("Any", [])
+    for _ in range(depth - 2):
+        text = chance.choice(['"[[[', '\\"]', "{\\", "[]{}"])
+        value = chance.choice([[value, text, []], [text, value, {}], {text: value, "a": text}])
+    line = json.dumps({"a": value}).encode()
+    assert depth_of(json.loads(line)) == depth
+    if depth <= MOST_DEPTH:
+        parse_object(line)
+    else:
+        with pytest.raises(ValueError, match="nested too deeply"):
+            parse_object(line)
+
+
+def test_thousands_of_shallow_values_are_a_record() -> None:
+    parse_object(json.dumps({"a": [[{"b": []}]] * 3000}).encode())

@@ -23,6 +23,7 @@ from milabench.execute.api import (
     Waiting,
 )
 from milabench.execute.engine import Engine, ExecutionResult, ExecutionSettings
+from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, Step
 from tests.fake_node import FakeLocks, FakeNode
@@ -226,6 +227,15 @@ def test_an_interrupt_ends_the_look_at_a_steps_data_and_cancels_the_step() -> No
     done = asyncio.run(run())
     assert outcomes(done) == {"a": "cancelled", "b": "cancelled"}
     assert done.is_cut
+
+
+def test_an_interrupt_while_an_extension_is_decided_leaves_the_run_to_be_gone_on_with() -> None:
+    def extend() -> Plan | None:
+        raise InterruptRequested
+
+    done, _ = carry_out(step("a"), settings=ExecutionSettings(extend_plan=extend))
+    assert outcomes(done) == {"a": "passed"}
+    assert (done.interrupted, done.is_cut) == (True, True)
 
 
 def test_a_second_interrupt_kills() -> None:

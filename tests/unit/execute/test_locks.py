@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from milabench.execute.locks import hold_run, holder_of, orchestrator_of, this_orchestrator
+from milabench.execute.locks import RUN_LOCK, hold_run, holder_of, orchestrator_of, this_orchestrator
 
 
 @pytest.mark.parametrize("detached", [False, True])
@@ -37,3 +38,21 @@ def test_who_let_go_of_a_run_holds_it_no_more_although_it_lives(tmp_path: Path) 
     with pytest.raises(ZeroDivisionError), hold_run(tmp_path, who):
         raise ZeroDivisionError
     assert holder_of(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "3", '"x"', "{}", "[" * 4000, '{"pid": 1}'),
+        json.dumps({**this_orchestrator("m").to_json(), "pid": [1]}),
+        json.dumps({**this_orchestrator("m").to_json(), "since": 10**400}),
+        json.dumps({**this_orchestrator("m").to_json(), "host": {"a": 1}}),
+    ],
+)
+def test_a_lock_file_of_another_kind_names_nobody(tmp_path: Path, content: str) -> None:
+    (tmp_path / RUN_LOCK).write_text(content)
+    assert holder_of(tmp_path) is None
+
+
+def test_a_time_that_no_calendar_has_is_an_unknown_one() -> None:
+    assert str(replace(this_orchestrator("m"), since=1e40)).endswith(" since an unknown time")

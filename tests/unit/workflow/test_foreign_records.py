@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
 import re
 import shutil
+import sqlite3
+import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 import pytest
 
 from milabench.events.model import Config, Event, Meta, Verdict
+from tests.examples import thinned
 from tests.mutations import Mutation, mutations
 from tests.recorded_run import Recorded, data, message, rates, record
 
@@ -52,7 +56,7 @@ JOURNAL: tuple[dict[str, Any], ...] = (
     {"step": "digits.D0", "attempt": 2, "state": "ended", "outcome": "passed"},
 )
 REPORTED = ("report.json",)
-SAMPLE = 150  # mutations of each kind of file
+SAMPLE = len(thinned(range(300)))  # mutations of each kind of file
 
 
 def events() -> Iterable[Event]:
@@ -161,6 +165,7 @@ def answers(milabench: Milabench, tmp_path: Path) -> Callable[[Mutation, Iterabl
     return answered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["manifest.json", "journal.jsonl", ".data", "summary.json", "report.json"])
 def test_no_record_of_another_shape_breaks_a_command(
     answers: Callable[[Mutation, Iterable[str]], None], tmp_path: Path, file: str
@@ -171,3 +176,70 @@ def test_no_record_of_another_shape_breaks_a_command(
     commands = itertools.cycle(OF_A_REPORT if file in REPORTED else COMMANDS)
     for mutation in random.Random(5).sample(found, min(SAMPLE, len(found))):
         answers(mutation, itertools.islice(commands, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["bundle.json", "summary.json", "manifest.json"])
+def test_no_content_of_a_bundle_of_another_shape_breaks_its_verification(
+    milabench: Milabench, tmp_path: Path, file: str
+) -> None:
+    (source := tmp_path / "source").mkdir()
+    assert milabench("bundle", str(recorded(source)), "-o", "good.zip").code == 0
+    with zipfile.ZipFile("good.zip") as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    name = next(name for name in contents if name.endswith(file))
+    (folder := tmp_path / "content").mkdir()
+    (folder / file).write_bytes(contents[name])
+    for mutation in random.Random(5).sample(list(mutations(folder)), SAMPLE):
+        (folder / file).write_bytes(contents[name])
+        mutation.apply(folder)
+        with zipfile.ZipFile("altered.zip", "w") as archive:
+            for each, content in contents.items():
+                archive.writestr(each, (folder / file).read_bytes() if each == name else content)
+        said = milabench("verify", "altered.zip")
+        # What bundle.json says besides hashes and numbers, its version and notes, is nothing to verify.
+        assert said.code in ((0, 6) if file == "bundle.json" else (6,)), (str(mutation), said)
+        assert not OBEYED.search(said.out + said.err), (str(mutation), said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["summary", "baseline"])
+def test_no_store_and_no_baseline_of_another_shape_breaks_what_reads_it(
+    milabench: Milabench, tmp_path: Path, what: str
+) -> None:
+    (source := tmp_path / "source").mkdir()
+    run = str(recorded(source))
+    assert milabench("db", "add", run, "--db", "o.db").code == 0
+    assert milabench("baseline", run, "-o", "b.json").code == 0
+    (folder := tmp_path / "content").mkdir()
+    store = sqlite3.connect("o.db")
+    (kept,) = store.execute("SELECT summary FROM runs").fetchone()
+    whole = kept if what == "summary" else Path("b.json").read_text()
+    (folder / "x.json").write_text(whole)
+    for mutation in random.Random(5).sample(list(mutations(folder)), SAMPLE):
+        (folder / "x.json").write_text(whole)
+        mutation.apply(folder)
+        store.execute("UPDATE runs SET summary = ?", ((folder / "x.json").read_text() if what == "summary" else kept,))
+        store.commit()
+        reads = ["report", "--from-db", "--db", "o.db"] if what == "summary" else ["outliers", run, "--baseline"]
+        said = milabench(*reads, *([] if what == "summary" else [str(folder / "x.json")]))
+        assert said.code in (0, 1, 6), (str(mutation), said)
+        assert not OBEYED.search(said.out + said.err), (str(mutation), said)
+    store.close()
+
+
+@pytest.mark.parametrize("value", ["x", b"\xff", 1e308, "9" * 500])
+@pytest.mark.parametrize(
+    "column", ["results.perf", "results.ci95_low", "runs.created", "runs.host", "runs.name", "runs.summary"]
+)
+def test_no_value_of_another_kind_in_a_store_breaks_what_reads_it(
+    milabench: Milabench, tmp_path: Path, column: str, value: object
+) -> None:
+    assert milabench("db", "add", str(recorded(tmp_path)), "--db", "o.db").code == 0
+    table, _, name = column.partition(".")
+    with contextlib.closing(sqlite3.connect("o.db")) as store:
+        store.execute(f"UPDATE {table} SET {name} = ?", (value,))
+        store.commit()
+    for command in ("history digits --db o.db", "report --from-db --db o.db", "db query SELECT*FROM(runs) --db o.db"):
+        said = milabench(*command.split())
+        assert said.code in (0, 3, 6), said

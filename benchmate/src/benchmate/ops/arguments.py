@@ -160,6 +160,15 @@ def _check_tensor(spec: JsonMapping, where: str) -> None:
         _check_dtype(name, f"{where}.dtype")
     for rule in spec.get("__copy__") or ():
         _check_copy(rule, where)
+    _check_shapes(spec, where)
+    requires_grad = spec.get("requires_grad")
+    if requires_grad is not None and not isinstance(requires_grad, bool):
+        raise OpsError(f"{where}.requires_grad: expected true or false, got {requires_grad!r}")
+    if spec.get("value_range") is not None:
+        _check_bounds(spec["value_range"], NUMBER, where)
+
+
+def _check_shapes(spec: JsonMapping, where: str) -> None:
     shapes = spec["shape"] if "shape" in (spec.get("__list__") or ()) else [spec["shape"]]
     for shape in shapes:
         sizes = require_list(shape, f"{where}.shape", "a list of sizes")
@@ -170,11 +179,6 @@ def _check_tensor(spec: JsonMapping, where: str) -> None:
                 _check_range(size, WHOLE_NUMBER, f"{where}.shape[{number}]")
             elif not WHOLE_NUMBER.fits(size) or (size < 0 and number not in copied):
                 raise OpsError(f"{where}.shape[{number}]: expected a size, got {size!r}")
-    requires_grad = spec.get("requires_grad")
-    if requires_grad is not None and not isinstance(requires_grad, bool):
-        raise OpsError(f"{where}.requires_grad: expected true or false, got {requires_grad!r}")
-    if spec.get("value_range") is not None:
-        _check_bounds(spec["value_range"], NUMBER, where)
 
 
 def _check_copy(rule: object, where: str) -> None:

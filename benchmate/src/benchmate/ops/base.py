@@ -114,6 +114,9 @@ def run_command(work: Callable[[], int]) -> int:
     except OperatorFailed as error:
         print(_error_line(error), file=sys.stderr)
         return 1
+    except MemoryError:
+        print("error: out-of-memory: reading and planning took more than there is", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # The reader has seen enough (`--expand | head`); Python must not flush into the broken pipe at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

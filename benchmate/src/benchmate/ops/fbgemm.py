@@ -19,6 +19,7 @@ from typing import Any
 from benchmate.ops.base import Arguments, Generator, JsonMapping, Keywords, OperatorFailed, OperatorSkipped, Tensor
 from benchmate.ops.config_iterators import ConfigIterator, Identified
 from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes, autograd_passes
+from benchmate.ops.registry import spelling_hint
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
 SEQUENTIAL = 0.5
@@ -51,8 +52,8 @@ class SplitTableOp(OperatorInterface):
         self.module = training.SplitTableBatchedEmbeddingBagsCodegen(
             [(rows[n], dims[n], where, compute) for n in range(tables)],
             pooling_mode=common.PoolingMode[POOLING[pooling]],
-            weights_precision=getattr(training.SparseType, precision.upper()),
-            optimizer=getattr(training.OptimType, optimizer.upper()),
+            weights_precision=_member(training.SparseType, precision),
+            optimizer=_member(training.OptimType, str(kwargs.pop("optimizer", optimizer))),
             device=self.device,
             **kwargs,
         )
@@ -94,8 +95,15 @@ class SplitTableInputGenerator(DataGenerator):
     def get_data(self, config: JsonMapping, device: str) -> tuple[tuple[Tensor | None, ...], Keywords]:
         import torch
 
-        tables, rows, _, _, weighted, *_ = table_arguments([_plain(argument) for argument in config["tables"]])
-        batch_size, pooling, *rest = [_plain(argument) for argument in config["args"]]
+        given = [_plain(argument) for argument in config["args"]]
+        if "tables" in config:
+            tables, rows, _, _, weighted, *_ = table_arguments([_plain(argument) for argument in config["tables"]])
+            batch_size, pooling, *rest = given
+        else:
+            # Without our iterator, as a program of the original's library calls it: tables and input in one list.
+            counts, rest = given[:3], given[7:]
+            batch_size, pooling, weighted = given[3:6]
+            tables, rows, *_ = table_arguments([*counts, 0, weighted])
         alpha = float(rest[0] if rest else os.environ.get(DISTRIBUTION, "1"))
         factors = pooling if isinstance(pooling, list) else [pooling] * tables
         generator = torch.Generator().manual_seed(random.Random(self.seed).getrandbits(63))
@@ -113,6 +121,14 @@ class SplitTableInputGenerator(DataGenerator):
             if path:
                 tensors[name] = torch.load(path, weights_only=True)
         return tuple(None if tensor is None else tensor.to(device) for tensor in tensors.values()), {}
+
+
+def _member(kind: Any, text: str) -> Any:
+    """Return the member of an enumeration by its value, which configurations have (exact_row_wise_adagrad), else by its name."""
+    known = {member.name.lower(): member for member in kind} | {member.value: member for member in kind}
+    if text.lower() not in known:
+        raise OperatorFailed(f"unknown {kind.__name__} '{text}'{spelling_hint(text, known)}")
+    return known[text.lower()]
 
 
 def rows_of(rows: int, count: int, alpha: float, generator: Generator) -> Tensor:

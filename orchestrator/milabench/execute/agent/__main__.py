@@ -23,6 +23,7 @@ def load_package() -> None:
 
 if __name__ == "__main__":
     load_package()
+    os.umask(os.umask(0o077) | 0o002)  # as the control plane: nothing is made that everybody can write
     from milabench.execute.agent.verbs import main
 
     main()

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import socket
+import stat
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -77,18 +78,31 @@ class DeviceLocks:
             fd = open_descriptor(path, flags | os.O_CREAT | os.O_EXCL)
             os.fchmod(fd, 0o666)  # what the umask took away
             return fd
-        return open_descriptor(path, flags)
+        fd = open_descriptor(path, flags)
+        if os.fstat(fd).st_nlink > 1:
+            os.close(fd)
+            raise OSError(errno.EMLINK, "has another name: what is written into it is written into another file", path)
+        return fd
 
     def _folder(self) -> str:
         for folder in self._folders:
             with contextlib.suppress(OSError):  # it exists, or cannot be created: the next line shows which
                 os.mkdir(folder)
                 os.chmod(folder, 0o1777)  # noqa: S103 - the locks of all users, as /tmp
-            if os.path.isdir(folder) and not os.path.islink(folder) and os.access(folder, os.W_OK | os.X_OK):
+            if os.access(folder, os.W_OK | os.X_OK) and _is_safe(folder):
                 return folder
-        raise OSError(
-            errno.EACCES, "cannot be written; MILABENCH_LOCK_DIR names another folder", " or ".join(self._folders)
+        what = (
+            "cannot be written, or others could remove a lock in it (chmod +t); MILABENCH_LOCK_DIR names another folder"
         )
+        raise OSError(errno.EACCES, what, " or ".join(self._folders))
+
+
+def _is_safe(folder: str) -> bool:
+    """Tell whether nobody can remove a lock that another holds, but for root and who owns a folder like /tmp."""
+    status = os.lstat(folder)
+    is_sticky = bool(status.st_mode & stat.S_ISVTX)
+    is_ours = status.st_uid in (0, os.getuid()) and not status.st_mode & stat.S_IWOTH
+    return stat.S_ISDIR(status.st_mode) and (is_sticky or is_ours)
 
 
 def try_lock(fd: int) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable, run_command
+from benchmate.ops.device import default_device
 from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
@@ -86,17 +87,19 @@ def summarise(args: argparse.Namespace) -> int:
 
 def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
-    from benchmate.ops.traces.plan import static_obstacle
+    from benchmate.ops.traces.plan import Obstacle, static_obstacle
     from benchmate.ops.traces.replay_calls import machine_obstacle
     from benchmate.ops.traces.schema import read_trace
     from benchmate.ops.traces.summary import to_configuration
 
     trace = read_trace(args.file)
-    obstacle, note = machine_obstacle, ""
+    obstacle: Obstacle = static_obstacle
+    note = ""
     try:
         import_torch()
+        obstacle = machine_obstacle(args.device or default_device())
     except OpsError as error:
-        obstacle, note = static_obstacle, f"{error}: what that one lacks is not left out"
+        note = f"{error}: what that one lacks is not left out"
     operators, left_out = to_configuration(trace, args.device, obstacle)
     if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")

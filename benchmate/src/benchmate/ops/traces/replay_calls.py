@@ -20,7 +20,7 @@ from benchmate.ops.base import (
 )
 from benchmate.ops.device import free_bytes
 from benchmate.ops.operators import find_packet, parse_schema
-from benchmate.ops.traces.plan import Plan, Slot, TensorView, static_obstacle
+from benchmate.ops.traces.plan import Obstacle, Plan, Slot, TensorView, static_obstacle
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, OpaqueValue, TensorRef, Trace, tensor_refs
 
 
@@ -150,16 +150,25 @@ def find_overload(schema_text: str) -> OpOverload:
         raise OperatorFailed(f"torch {torch.__version__} has no {schema.name}.{overload_name}") from None
 
 
-def machine_obstacle(node: Node) -> str | None:
-    """Return why an operator cannot be run with the torch and the packages of this machine; None when it can."""
-    if reason := static_obstacle(node):
-        return reason
-    try:
-        if not node.is_collective:
-            find_overload(node.schema)
-    except OperatorFailed as error:
-        return str(error)
-    return None
+def machine_obstacle(device: str) -> Obstacle:
+    """Return what tells why the torch and the packages of this machine cannot run an operator on a device."""
+    import torch
+
+    has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+
+    def obstacle(node: Node) -> str | None:
+        if (reason := static_obstacle(node)) or node.is_collective:
+            return reason
+        try:
+            name = find_overload(node.schema).name()
+        except OperatorFailed as error:
+            return str(error)
+        # What a torch without it says of another device's kernels cannot be relied on.
+        if device.startswith("cpu") and not has_kernel(name, "CPU"):
+            return f"torch {torch.__version__} has no {name} for cpu"
+        return None
+
+    return obstacle
 
 
 def bind_operator(node: Node, arguments: Sequence[object], device_of: DeviceOf) -> BindSlots:
