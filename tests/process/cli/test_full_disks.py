@@ -14,6 +14,7 @@ import pytest
 
 from milabench.facts.probe import agent_command
 from tests.commands import Said
+from tests.processes import started
 
 from .installable import installable
 from .test_bad_places import disk
@@ -163,16 +164,13 @@ def transfer(target: Path, content: bytes) -> dict[str, object]:
     import hashlib
 
     entry = ["big", "f", 0o644, len(content), 1, hashlib.sha256(content).hexdigest()]
-    with subprocess.Popen(agent_command("files"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
-        assert agent.stdin is not None
-        assert agent.stdout is not None
+    with started(agent_command("files"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
         agent.stdin.write(json.dumps({"do": "take", "root": str(target), "entries": [entry]}).encode() + b"\n")
         agent.stdin.flush()
-        need = json.loads(agent.stdout.readline())
-        if not need["ok"]:
-            return dict(need)
-        ((_, offset),) = need["need"]
+        answer = json.loads(agent.stdout.readline())
         with contextlib.suppress(BrokenPipeError):
-            agent.stdin.write(content[offset:] + hashlib.sha256(content).digest())
+            if answer["ok"]:
+                ((_, offset),) = answer["need"]
+                agent.stdin.write(content[offset:] + hashlib.sha256(content).digest())
             agent.stdin.close()
-        return dict(json.loads(agent.stdout.readline()))
+        return dict(json.loads(agent.stdout.readline()) if answer["ok"] else answer)
