@@ -90,12 +90,12 @@ def secret_names(env: Mapping[str, Any]) -> Tuple[str, ...]:
 # what has a digest behind it is an image.
 _USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:)")
 _USERINFO_BYTES = re.compile(_USERINFO.pattern.encode())
-# NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it.
-_ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_.-]*)(=|[\\\"']*\s*:\s*[\\\"']*)([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)"
-)
+# NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it. A name has an end: with each of its parts a name
+# may begin, and to look for the end of each in a line of a megabyte takes an hour.
+_ASSIGNING = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_.-]{0,100})(=|[\\\"']*\s*:\s*[\\\"']*)")
+_ASSIGNED = re.compile(_ASSIGNING.pattern + r"([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)")
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
-_GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*?[A-Za-z_][\w-]*)\"?)=")
+_OVERRIDING = re.compile(r"--[\w-]+=")
 _MAY_HOLD = re.compile(r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|://")
 
 
@@ -106,13 +106,14 @@ def mask_urls(text: str) -> str:
 
 def _assignments(text: str) -> Iterator[re.Match[str]]:
     """Yield what assigns to a secret name, by its name, what is between, and the value."""
-    match = _ASSIGNED.search(text)
-    while match is not None:
-        is_secret = is_secret_name(match[1])
-        if is_secret:
+    name = _ASSIGNING.search(text)
+    while name is not None:
+        # The value of another name may itself be an assignment, `"command": "TOKEN=..."`, and is not even looked at: it may be
+        # all of the rest.
+        match = _ASSIGNED.match(text, name.start()) if is_secret_name(name[1]) else None
+        if match is not None:
             yield match
-        # The value of another name may itself be an assignment: `"command": "TOKEN=..."`.
-        match = _ASSIGNED.search(text, match.end() if is_secret else match.end(2))
+        name = _ASSIGNING.search(text, (match or name).end())
 
 
 def _without(text: str, matches: Iterable[re.Match[str]]) -> str:
@@ -140,9 +141,13 @@ def mask_argument(word: str) -> str:
 
     `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses all behind its `=`; a mapping what stands in it.
     """
-    given = _GIVEN.match(word)
-    if given is not None and is_secret_name(given[2].replace('"', "")):
-        return f"{given[1]}={MASK}"
+    option = _OVERRIDING.match(word)
+    for begin in (option.end(), 0) if option is not None else (0,):
+        key, equals, _ = word[begin:].partition("=")
+        if equals and "{" not in key:
+            if is_secret_name(key.replace('"', "")):
+                return f"{word[:begin]}{key}={MASK}"
+            break
     return mask_urls(_without(word, _assignments(word)))
 
 
