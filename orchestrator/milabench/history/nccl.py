@@ -14,7 +14,7 @@ from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events import wire
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.events.values import as_mapping, finite_number
+from milabench.events.values import as_mapping, finite_number, mappings_in, whole
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 
 FORMAT = "nccl-tests"
@@ -39,7 +39,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         what = f"is not JSON ({error.msg.lower()}); nccl-tests closes the file at its end"
         raise RecordError(f"{path}:{error.lineno}:{error.colno}: {what}") from None
-    except (UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no UTF-8, a number of too many digits
         raise RecordError(f"{path}: is not JSON") from None
     output = as_mapping(value)
     if not isinstance(output.get("results"), list) or "average_bus_bandwidth" not in output:
@@ -80,7 +80,7 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
     identity = f"{bench}.R{repeat}"
     wrong = _wrong(value)
-    errors = [str(error) for error in value.get("errors") or () if error and error != "no error"]
+    errors = [str(error) for error in _items(value.get("errors")) if error and error != "no error"]
     outcome, why, detail = "passed", "", ""
     if wrong:
         outcome, why, detail = "failed", "invalid", f"{wrong:g} wrong values"
@@ -88,7 +88,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
         outcome, why, detail = "failed", "no-data", errors[0] if errors else "no result"
     events: list[Event] = [
         Meta(step=identity, data={"nccl": value.get("nccl_version"), "config": dict(as_mapping(value.get("config")))}),
-        Start(step=identity, data={"command": list(value.get("args") or ()), "time": None}),
+        Start(step=identity, data={"command": _items(value.get("args")), "time": None}),
         *(Data(step=identity, data=measurement) for measurement in _measurements(value)),
         *(Message(step=identity, text=error) for error in errors),
         End(step=identity, outcome=outcome, why=why or None, detail=detail, return_code=None),  # type: ignore[arg-type]
@@ -140,7 +140,11 @@ def _wrong(value: Mapping[str, Any]) -> float:
 def _devices(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the devices that have an index; where they are listed depends on the version."""
     listed = as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
-    return [device for device in map(as_mapping, listed) if isinstance(device.get("device"), int)]
+    return [device for device in mappings_in(listed) if whole(device.get("device"), -1) >= 0]
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _bench(value: Mapping[str, Any], file: str) -> str:
