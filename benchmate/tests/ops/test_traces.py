@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from pathlib import Path
 
 import pytest
 from configurations import command
@@ -32,7 +34,7 @@ from traces import (
     trace,
 )
 
-from benchmate.ops.base import OpsError
+from benchmate.ops.base import OpsError, write_whole
 from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.traces import cli, progress, replay_report
 from benchmate.ops.traces.graph import build_graph
@@ -494,3 +496,22 @@ def test_a_trace_may_come_from_a_pipe_of_the_shell(tmp_path):
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)
+
+
+def test_a_configuration_that_does_not_fit_is_not_there(tmp_path, monkeypatch):
+    (tmp_path / "t.json").write_text(json.dumps(content(small())))
+    old = tmp_path / "old.json"
+    old.write_text("old")
+    done = command(tmp_path, "trace", "to-config", "t.json", "-o", "/dev/full")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "error: -o /dev/full: No space left on device")
+
+    def full(self, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    for path in (old, tmp_path / "new.json"):
+        with pytest.raises(OpsError, match=f"-o {path}: No space left"):
+            write_whole(str(path), "new")
+    assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir() if path.name != "t.json") == [
+        ("old.json", "old")
+    ]

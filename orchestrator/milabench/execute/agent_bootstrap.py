@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import io
-import secrets
+import os
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -87,7 +87,7 @@ async def start_agent(
 
     Raises Unreachable with what is missing there, or how far it came.
     """
-    sign = f"milabench-boot-{secrets.token_hex(8)}"
+    sign = f"milabench-boot-{os.urandom(8).hex()}"
     channel: Channel | None = None
     boot = _Boot()
     try:

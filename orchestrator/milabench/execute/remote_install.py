@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +77,7 @@ async def install_remotely(
         shutil.copy(uv, tools / "uv")  # no link: it would be sent as a link, which points nowhere there
     # The suite's settings of pip may hold credentials: for the user's eyes only, and gone when it has been read. A name of
     # its own: another control plane may install there at the same time.
-    job = f"job-{secrets.token_hex(6)}"
+    job = f"job-{os.urandom(6).hex()}"
     with os.fdopen(os.open(tools / job, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(pickle.dumps((tuple(specs), dirs, options)))
     await remote.send(tools, folder, keep=True)

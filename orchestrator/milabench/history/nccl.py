@@ -14,10 +14,14 @@ from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events import wire
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.events.values import as_mapping, finite_number, mappings_in, whole
+from milabench.events.rundir import encoded
+from milabench.events.shapes import require_shape
+from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 
 FORMAT = "nccl-tests"
+_DEVICES = [{"device": int, "hostname": str, "device_info": str}]
+_OUTPUT = {"args": [str], "errors": [object], "results": [{}], "config": {"devices": _DEVICES}, "devices": _DEVICES}
 _CASES = ("out_of_place", "in_place")
 MAX_BYTES = 256 * 2**20
 # Which one depends on the version of the tests.
@@ -39,9 +43,13 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         what = f"is not JSON ({error.msg.lower()}); nccl-tests closes the file at its end"
         raise RecordError(f"{path}:{error.lineno}:{error.colno}: {what}") from None
-    except (ValueError, RecursionError):  # no UTF-8, a number of too many digits
+    except (ValueError, RecursionError):
         raise RecordError(f"{path}: is not JSON") from None
     output = as_mapping(value)
+    try:
+        require_shape(output, _OUTPUT)
+    except ValueError as error:
+        raise RecordError(f"{path}: is not output of nccl-tests: {error}") from None
     if not isinstance(output.get("results"), list) or "average_bus_bandwidth" not in output:
         raise RecordError(f"{path}: is not output of nccl-tests: it has no results and no average_bus_bandwidth")
     return output
@@ -78,9 +86,9 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 
 
 def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
-    identity = f"{bench}.R{repeat}"
+    identity = encoded(f"{bench}.R{repeat}")
     wrong = _wrong(value)
-    errors = [str(error) for error in _items(value.get("errors")) if error and error != "no error"]
+    errors = [str(error) for error in value.get("errors") or () if error and error != "no error"]
     outcome, why, detail = "passed", "", ""
     if wrong:
         outcome, why, detail = "failed", "invalid", f"{wrong:g} wrong values"
@@ -88,7 +96,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
         outcome, why, detail = "failed", "no-data", errors[0] if errors else "no result"
     events: list[Event] = [
         Meta(step=identity, data={"nccl": value.get("nccl_version"), "config": dict(as_mapping(value.get("config")))}),
-        Start(step=identity, data={"command": _items(value.get("args")), "time": None}),
+        Start(step=identity, data={"command": list(value.get("args") or ()), "time": None}),
         *(Data(step=identity, data=measurement) for measurement in _measurements(value)),
         *(Message(step=identity, text=error) for error in errors),
         End(step=identity, outcome=outcome, why=why or None, detail=detail, return_code=None),  # type: ignore[arg-type]
@@ -140,11 +148,7 @@ def _wrong(value: Mapping[str, Any]) -> float:
 def _devices(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the devices that have an index; where they are listed depends on the version."""
     listed = as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
-    return [device for device in mappings_in(listed) if whole(device.get("device"), -1) >= 0]
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return [device for device in map(as_mapping, listed) if isinstance(device.get("device"), int)]
 
 
 def _bench(value: Mapping[str, Any], file: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import thinned
 from tests.mutations import mutations
 from tests.old_runs import nccl, old_run, remote_pack
 
@@ -149,10 +150,20 @@ def test_a_harmonic_mean_of_recorded_rates_says_that_it_is_one(milabench: Milabe
     assert "compat" in milabench("report", "-f", form).out
 
 
-def test_records_of_any_shape_are_imported_or_refused_in_a_line(milabench: Milabench, tmp_path: Path) -> None:
-    old = old_run(tmp_path / OLD, "resnet50", devices=1, rates=[300.0] * 3, before_end=[STOP])
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["milabench 1.3", "nccl-tests"])
+def test_records_of_any_shape_are_imported_or_refused_in_a_line(
+    milabench: Milabench, tmp_path: Path, program: str
+) -> None:
+    old = tmp_path / OLD
+    if program == "nccl-tests":
+        old.mkdir()
+        (old / "x.json").write_text(json.dumps(nccl()))
+    else:
+        old_run(old, "resnet50", devices=1, rates=[300.0] * 3, before_end=[STOP])
     whole = {path: path.read_bytes() for path in old.iterdir()}
-    for number, mutation in enumerate(random.Random(3).sample(list(mutations(old)), 150)):
+    found = list(mutations(old))
+    for number, mutation in enumerate(random.Random(3).sample(found, len(thinned(range(500))))):
         for path, content in whole.items():
             path.write_bytes(content)
         mutation.apply(old)

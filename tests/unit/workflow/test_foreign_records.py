@@ -105,6 +105,10 @@ def recorded(base: Path) -> Path:
     return run.path
 
 
+def sampled(found: list[Mutation]) -> list[Mutation]:
+    return random.Random(5).sample(found, min(SAMPLE, len(found)))
+
+
 COMMANDS = (
     *(f"report RUN -f {form}" for form in ("text", "markdown", "html", "csv", "json", "junit")),
     "report RUN --score compat",
@@ -174,7 +178,7 @@ def test_no_record_of_another_shape_breaks_a_command(
     folder = tmp_path if file in REPORTED else folder
     found = list(mutations(folder, lambda name: name.endswith(file)))
     commands = itertools.cycle(OF_A_REPORT if file in REPORTED else COMMANDS)
-    for mutation in random.Random(5).sample(found, min(SAMPLE, len(found))):
+    for mutation in sampled(found):
         answers(mutation, itertools.islice(commands, 3))
 
 
@@ -190,7 +194,7 @@ def test_no_content_of_a_bundle_of_another_shape_breaks_its_verification(
     name = next(name for name in contents if name.endswith(file))
     (folder := tmp_path / "content").mkdir()
     (folder / file).write_bytes(contents[name])
-    for mutation in random.Random(5).sample(list(mutations(folder)), SAMPLE):
+    for mutation in sampled(list(mutations(folder))):
         (folder / file).write_bytes(contents[name])
         mutation.apply(folder)
         with zipfile.ZipFile("altered.zip", "w") as archive:
@@ -216,7 +220,7 @@ def test_no_store_and_no_baseline_of_another_shape_breaks_what_reads_it(
     (kept,) = store.execute("SELECT summary FROM runs").fetchone()
     whole = kept if what == "summary" else Path("b.json").read_text()
     (folder / "x.json").write_text(whole)
-    for mutation in random.Random(5).sample(list(mutations(folder)), SAMPLE):
+    for mutation in sampled(list(mutations(folder))):
         (folder / "x.json").write_text(whole)
         mutation.apply(folder)
         store.execute("UPDATE runs SET summary = ?", ((folder / "x.json").read_text() if what == "summary" else kept,))

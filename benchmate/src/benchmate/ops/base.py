@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmate.errors import BenchmateError
@@ -63,6 +64,25 @@ class OperatorSkipped(BenchmateError):
 
 class UnknownOperator(OperatorSkipped):
     """An operator whose name means nothing: the others of its configuration run all the same."""
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write what -o names: all of it, or nothing and the file as it was; into a pipe or device as it comes. Raises OpsError."""
+    target = Path(path)
+    try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return
+        target = target.resolve()
+        draft = target.with_name(f".{os.urandom(8).hex()}.tmp")
+        try:
+            with draft.open("x", encoding="utf-8") as file:
+                file.write(text)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise OpsError(f"-o {path}: {error.strerror}") from error
 
 
 def quiet_torch() -> None:

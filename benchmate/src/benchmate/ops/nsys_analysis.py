@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmate.ops.base import JsonObject, OpsError, run_command
+from benchmate.ops.base import JsonObject, OpsError, run_command, write_whole
 
 # [param|<operator>|<config>|<build>|<input>|<stage>|<pass>]; an operator's name holds no bar. The first form is what is written,
 # the second, without brackets and with the stage first, what the oldest version of the original wrote.
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
 def _write_analysis(path: str, output: str | None) -> int:
     text = json.dumps(analyse(path), indent=1)
     if output:
-        Path(output).write_text(text + "\n", encoding="utf-8")
+        write_whole(output, text + "\n")
     else:
         print(text)
     return 0

@@ -92,7 +92,8 @@ def output_path(prefix: str, is_appended: bool) -> Path:
 def open_output(path: Path, is_appended: bool) -> TextIO:
     """Open the file to write to; a line that a killed run left unfinished is ended first, so that it spoils no other."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    stream = path.open("a" if is_appended else "w", encoding="utf-8")
+    # x: the name of a new one can be known before, and somebody may have put a link there.
+    stream = path.open("a" if is_appended else "x", encoding="utf-8")
     if is_appended and path.stat().st_size:
         with path.open("rb") as written:
             written.seek(-1, io.SEEK_END)

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable, run_command
+from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable, run_command, write_whole
 from benchmate.ops.device import default_device
 from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
@@ -112,10 +112,7 @@ def to_config(args: argparse.Namespace) -> int:
     if args.output is None:
         sys.stdout.write(content)
     else:
-        try:
-            Path(args.output).write_text(content, encoding="utf-8")
-        except OSError as error:
-            raise OpsError(f"-o {args.output}: {error.strerror}") from error
+        write_whole(args.output, content)
     summary = f"{len(operators)} operators, {len(counts)} inputs, {sum(counts)} calls of a step"
     print(summary + (f" in {args.output}" if args.output else ""), file=sys.stderr)
     for reason, count in left_out.items():
