@@ -6,14 +6,11 @@ host. The value of a known one is masked wherever it occurs, in the forms in whi
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import os
 import re
 from functools import lru_cache
 from typing import Any, Iterable, Iterator, List, Mapping, Set, Tuple
-from urllib.parse import quote, quote_plus, unquote
 
 MASK = "***"
 LEAST = 8
@@ -90,12 +87,15 @@ def secret_names(env: Mapping[str, Any]) -> Tuple[str, ...]:
 # what has a digest behind it is an image.
 _USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:)")
 _USERINFO_BYTES = re.compile(_USERINFO.pattern.encode())
-# NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it. A name has an end: with each of its parts a name
-# may begin, and to look for the end of each in a line of a megabyte takes an hour.
-_ASSIGNING = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_.-]{0,100})(=|[\\\"']*\s*:\s*[\\\"']*)")
-_ASSIGNED = re.compile(_ASSIGNING.pattern + r"([^\s\"'\\,{}\[\]][^\s\"'\\,}\]]*)")
+# NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it.
+# A name begins where what it may consist of does, and a value is read for a secret only: linear in the text.
+_NAMED = re.compile(
+    r"(?<![A-Za-z0-9_.-])[0-9.-]*([A-Za-z_][A-Za-z0-9_.-]*)(=|[\\\"']*\s*:\s*[\\\"']*)(?=[^\s\"'\\,{}\[\]])"
+)
+_ASSIGNED = re.compile(_NAMED.pattern + r"([^\s\"'\\,}\]]*)")
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
-_OVERRIDING = re.compile(r"--[\w-]+=")
+_GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*))=")
+_RESTS = 8  # of a text: the rests of a thousand assignments are as long as all of them, a thousand times
 _MAY_HOLD = re.compile(r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|://")
 
 
@@ -106,14 +106,13 @@ def mask_urls(text: str) -> str:
 
 def _assignments(text: str) -> Iterator[re.Match[str]]:
     """Yield what assigns to a secret name, by its name, what is between, and the value."""
-    name = _ASSIGNING.search(text)
-    while name is not None:
-        # The value of another name may itself be an assignment, `"command": "TOKEN=..."`, and is not even looked at: it may be
-        # all of the rest.
-        match = _ASSIGNED.match(text, name.start()) if is_secret_name(name[1]) else None
+    named = _NAMED.search(text)
+    while named is not None:
+        match = _ASSIGNED.match(text, named.start()) if is_secret_name(named[1]) else None
         if match is not None:
             yield match
-        name = _ASSIGNING.search(text, (match or name).end())
+        # The value of another name may itself be an assignment: `"command": "TOKEN=..."`.
+        named = _NAMED.search(text, named.end() if match is None else match.end())
 
 
 def _without(text: str, matches: Iterable[re.Match[str]]) -> str:
@@ -141,13 +140,9 @@ def mask_argument(word: str) -> str:
 
     `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses all behind its `=`; a mapping what stands in it.
     """
-    option = _OVERRIDING.match(word)
-    for begin in (option.end(), 0) if option is not None else (0,):
-        key, equals, _ = word[begin:].partition("=")
-        if equals and "{" not in key:
-            if is_secret_name(key.replace('"', "")):
-                return f"{word[:begin]}{key}={MASK}"
-            break
+    given = _GIVEN.match(word)
+    if given is not None and is_secret_name(given[2].replace('"', "")):
+        return f"{given[1]}={MASK}"
     return mask_urls(_without(word, _assignments(word)))
 
 
@@ -155,14 +150,16 @@ def _values_in_text(text: str) -> Iterator[str]:
     """Yield the secrets that a text shows by itself: assigned to a secret name, given to such an option, in a URL."""
     if not _MAY_HOLD.search(text):
         return
-    for match in _assignments(text):
+    for number, match in enumerate(_assignments(text)):
         yield match[3]
-        if match[2] == "=":  # in a shell, the rest of the word
+        if match[2] == "=" and number < _RESTS:  # in a shell, the rest of the word
             yield text[match.start(3) :]
     for match in _OPTION.finditer(text):
         if is_secret_name(match[1]):
             yield match[2]
     for match in _USERINFO.finditer(text):
+        from urllib.parse import unquote
+
         user, _, password = match[1].partition(":")
         # A user alone is a token to a web server, and a name to all others.
         if password or text.endswith(("http", "https"), 0, match.start()):
@@ -225,6 +222,10 @@ def _forms(value: str) -> Iterator[str]:
 
 def _written(line: str) -> Iterator[str]:
     """Yield a value as it is, escaped for JSON, Python, HTML, URLs and shells, and in base64."""
+    import base64  # these take longer to load than all the rest of an agent that has no secret
+    import html
+    from urllib.parse import quote, quote_plus
+
     yield from (line, json.dumps(line)[1:-1], repr(line)[1:-1], html.escape(line))
     yield from (quote(line), quote(line, safe=""), quote_plus(line), line.replace("'", "'\"'\"'"))
     # In base64 it looks different by what is before it (`user:`): what depends on its neighbours is left out.

@@ -497,6 +497,14 @@ def test_no_record_holds_a_secret_whoever_writes_it(agent: Any) -> None:
     assert start["command"][-1] == "***"
 
 
+def test_secrets_of_the_node_are_masked_too(agents: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEPASSWORD", "s3cr3t-of-the-node")
+    agent = agents()
+    agent.run("sh", "-c", 'echo "$NODEPASSWORD"; echo "$NODEPASSWORD" >&2')
+    assert agent.text() == "***\n"
+    assert "s3cr3t-of-the-node" not in json.dumps(agent.events())
+
+
 def test_a_group_of_one_goes_at_once(agent: Any) -> None:
     agent.run_program("sink.py", "say", '{"ready": true}', "await")
     assert list(json.loads(agent.text())) == ["go"]

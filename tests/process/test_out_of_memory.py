@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import ROOT
+from tests.commands import ROOT, milabench_in
 from tests.processes import until
 
 LIMIT_MIB = 64
@@ -120,43 +121,52 @@ def test_a_step_whose_child_was_killed_for_memory_and_that_ended_well_has_passed
     assert how(agent.run(*inside(group, '"$1" -c "$2"; true'))) == ("passed", None, "")
 
 
+RUN_LIMIT_MIB = 256
+
+
+def run_in(group: Path, folder: Path, victim: str, *options: str) -> tuple[int, list[dict[str, Any]], dict[str, str]]:
+    """A run in which the kernel kills for memory, a process that a line of shell names as its first victim.
+
+    Its exit code, how its attempts ended, and the variables with which verbs find it.
+    """
+    for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max"):
+        if (group / name).exists():
+            (group / name).write_text(str(RUN_LIMIT_MIB << 20))
+    hog = folder / "hog.py"
+    hog.write_text(HOG)
+    # It holds less than the program; of a larger score the kernel takes it first.
+    hungry = f"touch {folder}/seen; echo 1000 > /proc/{victim}/oom_score_adj; {sys.executable} {hog}"
+    line = json.dumps(f"test -e {folder}/seen || {{ {hungry}; }}")
+    (folder / "suite.yaml").write_text(
+        "profile: quick\n"
+        f"a: {{shell: true, command: [{line}], max_duration: 60, plan: {{method: njobs, n: 1}}, weight: 1.0}}\n"
+    )
+    words = [sys.executable, "-m", "milabench", "run", "--use-current-env", "--config", folder / "suite.yaml", *options]
+    environ = {**os.environ, "MILABENCH_BASE": str(folder), "MILABENCH_LOCK_DIR": str(folder / "locks")}
+    enter = f'echo $$ > {group}/cgroup.procs || exit 99; exec "$@"'
+    ran = subprocess.run(["sh", "-c", enter, "sh", *words], env=environ, cwd=ROOT, capture_output=True, check=False)
+    (run,) = (folder / "runs").iterdir()
+    entries = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    return ran.returncode, [entry for entry in entries if entry.get("state") == "ended"], environ
+
+
 def test_an_agent_that_the_kernel_killed_is_reported_so_and_the_next_step_has_another(
     group: Path, tmp_path: Path
 ) -> None:
-    limit_mib = 256
-    for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max"):
-        if (group / name).exists():
-            (group / name).write_text(str(limit_mib << 20))
-    hog = tmp_path / "hog.py"
-    hog.write_text(HOG)
-    # The agent holds the least; of a larger score the kernel takes it first.
-    hungry = f"touch {tmp_path}/seen; echo 1000 > /proc/$PPID/oom_score_adj; {sys.executable} {hog}"
-    line = f"test -e {tmp_path}/seen || {{ {hungry}; }}"
-    (tmp_path / "suite.yaml").write_text(
-        "profile: quick\n"
-        f"a: {{shell: true, command: [{json.dumps(line)}], max_duration: 60, plan: {{method: njobs, n: 1}}, weight: 1.0}}\n"
-    )
-    words = [sys.executable, "-m", "milabench", "run", "--use-current-env", "--config", tmp_path / "suite.yaml"]
-    environ = {**os.environ, "MILABENCH_BASE": str(tmp_path), "MILABENCH_LOCK_DIR": str(tmp_path / "locks")}
-    enter = f'echo $$ > {group}/cgroup.procs || exit 99; exec "$@"'
-    ran = subprocess.run(
-        ["sh", "-c", enter, "sh", *words, "--max-retries", "1"],
-        env=environ,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    (run,) = (tmp_path / "runs").iterdir()
-    first, second = (
-        json.loads(line)
-        for line in (run / "journal.jsonl").read_text().splitlines()
-        if '"ended"' in line and '"step"' in line
-    )
-    assert (first["why"], second["outcome"]) == ("lost-node", "passed")
-    assert "the agent was ended by SIGKILL: " in first["detail"]
-    assert (
-        f"for memory, in a control group that may hold {limit_mib} MiB" in first["detail"]
-        or ON_MACHINE in first["detail"]
-    )
+    code, (first, second), _ = run_in(group, tmp_path, "$PPID", "--max-retries", "1")
+    assert (code, first["why"], second["outcome"]) == (0, "lost-node", "passed")
+    assert "the agent was ended by SIGKILL; meanwhile the kernel killed there " in first["detail"]
+    assert " for lack of memory" in first["detail"]
+
+
+def test_an_orchestrator_that_the_kernel_killed_is_reported_so_and_its_run_is_resumed(
+    group: Path, tmp_path: Path
+) -> None:
+    code, ended, environ = run_in(group, tmp_path, "$(cut -d ' ' -f 4 /proc/$PPID/stat)")
+    assert (code, ended) == (-signal.SIGKILL, [])
+    verb = milabench_in(environ)
+    told = verb("status").out
+    assert "incomplete" in told
+    assert "memory   since it began, the kernel killed " in told
+    assert verb("resume", "--force").code == 0  # outside of the group the machine has more memory
+    assert "since it began" not in verb("status").out

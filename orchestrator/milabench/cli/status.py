@@ -56,6 +56,11 @@ def status_lines(handle: RunHandle, now: float) -> list[str]:
 
     path, status, holder = handle.run.path, handle.status, handle.holder
     lines = [f"{handle.run.name}: {handle.state_text}" + (f", by {holder}" if holder is not None else "")]
+    if killed := handle.kills_for_memory:
+        times = f"{killed} time{'s' * (killed > 1)}"
+        lines.append(
+            f"memory   since it began, the kernel killed {times} for lack of memory, perhaps its orchestrator too"
+        )
     done = sum(tried is not None and tried.outcome is not None for tried in status.steps.values())
     counts = ", ".join(
         f"{count} {'not done' if outcome == 'missing' else outcome}" for outcome, count in status.counts.items()

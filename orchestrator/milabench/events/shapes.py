@@ -80,7 +80,7 @@ JOURNAL: Shape = {
     "overhead": {str: float},
     # Of the orchestrator that started or went on with the run.
     **dict.fromkeys(("boot", "host", "user", "marker"), str),
-    **dict.fromkeys(("pid", "pid_start"), int),
+    **dict.fromkeys(("pid", "pid_start", "oom_kills"), int),
     "since": float,
     "nodes": [{**dict.fromkeys(("name", "host"), Required(str)), "port": int}],
 }

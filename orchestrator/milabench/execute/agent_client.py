@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typing import Any, Protocol, cast
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.execute.agent.outcome import OomWatch
 from milabench.execute.agent.procfs import signal_name
 from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, ServerReady, Started, StepRequest, Waiting
 from milabench.execute.ssh import SshReader, SshWriter
@@ -446,7 +444,6 @@ def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks:
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
     async def open_link() -> AgentLink:
-        oom_watch = OomWatch()
         try:
             # A session of its own: Ctrl-C must reach only this process, which ends the steps in order.
             process = await asyncio.create_subprocess_exec(
@@ -464,10 +461,9 @@ def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks:
 
         async def describe_end() -> str:
             code = await process.wait()
-            if code >= 0:
-                return f"the agent ended with exit code {code}"
-            for_memory = oom_watch.describe_kill(is_elsewhere=False) if code == -signal.SIGKILL else ""
-            return f"the agent was ended by {signal_name(-code)}" + (f": {for_memory}" if for_memory else "")
+            return "the agent " + (
+                f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
+            )
 
         return AgentLink(process.stdout, process.stdin, describe_end)
 

@@ -21,6 +21,7 @@ from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Meta
 from milabench.events.rundir import RunWriter, create_run, open_run, stems
 from milabench.events.wire import decode, encode
+from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
@@ -144,7 +145,9 @@ def continue_plan(
         # The other nodes too, so that processes left by a crash can be found there.
         used = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
         with writing(writer.path):
-            writer.journal({"run": "started", **orchestrator.to_json(), **used})
+            # So that a kill by the kernel can be guessed afterwards: who was killed cannot tell.
+            kills = {"oom_kills": oom_kills(MACHINE_KILLS)}
+            writer.journal({"run": "started", **orchestrator.to_json(), **used, **kills})
         checks = LiveChecks(plan, writer.path)
         shown = ShownSteps(display, checks.measured if plan.phase == "run" else lambda *_: None)
 

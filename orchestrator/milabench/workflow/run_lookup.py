@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import Run, find_run, latest_run, open_run
-from milabench.execute.locks import Orchestrator, holder_of
+from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
+from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of
 from milabench.workflow.files import base_folder
 
 
@@ -31,6 +34,17 @@ class RunHandle:
     def state_text(self) -> str:
         """The state for a person."""
         return "incomplete" if self.state == "cut off" else self.state
+
+    @property
+    def kills_for_memory(self) -> int:
+        """How often the kernel has killed for lack of memory since the orchestrator of an incomplete run began."""
+        entries = (entry for entry in reversed(self.run.journal) if entry.get("run") == "started")
+        began: Mapping[str, Any] = next(entries, {})
+        last = orchestrator_of(began) if self.state == "cut off" else None
+        before, now = began.get("oom_kills"), oom_kills(MACHINE_KILLS)
+        if last is None or not (last.is_local and last.is_of_this_boot) or before is None or now is None:
+            return 0
+        return int(now - before)
 
     @property
     def is_detached(self) -> bool:

@@ -148,7 +148,7 @@ def test_an_archive_that_was_changed_in_our_cache_is_fetched_again(place: Place,
         return outcome
 
     assert fetched().is_new
-    (kept,) = Path(place.environ["HOME"], ".cache", "milabench", "archives").iterdir()
+    kept = Path(place.environ["HOME"], ".cache", "milabench", "archives", sha256)
     kept.write_bytes(b"another archive")
     assert not fetched(force=True).why
     assert hashlib.sha256(kept.read_bytes()).hexdigest() == sha256

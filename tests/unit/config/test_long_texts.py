@@ -9,6 +9,7 @@ from milabench.cli.completion import _WORD, _names
 from milabench.config.interpolate import escaped
 from milabench.config.tasks import parse_tasks
 from milabench.errors import ConfigError
+from milabench.redaction import mask_argument, values_in
 
 LONG = 500_000
 
@@ -33,3 +34,14 @@ def test_a_share_of_many_digits() -> None:
 def test_names_that_are_completed() -> None:
     assert list(_names(f"a{' ' * LONG}\nb: {{definition: x}}\n'c' : {{}}\nd  : {{}}\n")) == ["b", "c", "d"]
     assert _WORD.findall("x" * LONG + " - more.yaml")[-1] == "more.yaml"
+
+
+def test_an_argument_that_may_give_a_secret() -> None:
+    assert mask_argument("a." * (LONG // 2)) == "a." * (LONG // 2)
+    assert mask_argument("a" * LONG + ".env.HF_TOKEN=hunter2") == "a" * LONG + ".env.HF_TOKEN=***"
+
+
+def test_a_text_that_assigns_many_secrets() -> None:
+    found = list(values_in("TOKEN=abcdefgh " * (LONG // 15)))
+    assert len(found) < LONG
+    assert sum(map(len, found)) < 20 * LONG

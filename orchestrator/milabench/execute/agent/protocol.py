@@ -7,10 +7,12 @@ import json
 import os
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from ...redaction import Masker
 from .event_loop import READ_BYTES
+
+if TYPE_CHECKING:
+    from ...redaction import Masker  # not at the start of verbs without steps
 
 VERSION = 1
 TAIL_CHARACTERS = 500  # of an output line that a detail quotes

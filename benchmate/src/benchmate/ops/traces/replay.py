@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -132,8 +133,7 @@ class Replay:
             ]
             self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
             self._ready = [self._prepare(call) for call in self._plan.calls]
-            self._say(f"trying the {len(self._ready)} calls of plan {number + 1}")
-            failures = self._try_calls()
+            failures = self._try_calls(f"of {len(self._ready)} of plan {number + 1}")
             # A rank that planned again alone would leave the others waiting in their collectives.
             if not self.groups.any_rank(bool(failures)):
                 return
@@ -172,11 +172,13 @@ class Replay:
         is_garbage = node.name in EMPTY and bool(outputs) and outputs[0].dtype in INTEGERS
         return _Ready(call=call, bind=bind, is_collective=node.is_collective, is_garbage=is_garbage)
 
-    def _try_calls(self) -> dict[int, str]:
+    def _try_calls(self, among: str) -> dict[int, str]:
         """Make one step in which each call may fail; return {node: its error}."""
         failures: dict[int, str] = {}
+        numbers = itertools.count(1)
 
         def guarded(ready: _Ready, call: Call) -> object:
+            self._say(f"trying call {next(numbers)} {among}")
             try:
                 result = call()
                 self.device.synchronize()
