@@ -45,9 +45,13 @@ class Problem:
 
     def __str__(self) -> str:
         parts = (self.where, self.path.replace("\n", "\\n"), self.what)
-        head = ": ".join(part if len(part) <= MAX_SHOWN else f"{part[:MAX_SHOWN]}..." for part in parts if part)
-        text = f"{head}; {self.hint}" if self.hint else head
+        head = ": ".join(_shortened(part) for part in parts if part)
+        text = f"{head}; {_shortened(self.hint)}" if self.hint else head
         return f"{text}\n       {self.replaces}" if self.replaces else text
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 class ConfigError(MilabenchError):

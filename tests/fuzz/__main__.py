@@ -64,10 +64,10 @@ def fuzz(
         seen = 0
         with pool.running():
             while given_ < inputs and time.monotonic() < deadline:
-                for index, (kind, drawn) in enumerate(strategies.items()):
+                for kind, drawn in strategies.items():
                     count = min(ROUND * SHARES.get(kind, 1), inputs - given_)
                     if count > 0 and time.monotonic() < deadline:
-                        draw(drawn, count, number * 1_000_003 + round_ * 101 + index, pool.take)
+                        draw(drawn, count, number * 1_000_003 + round_ * 101 + list(KINDS).index(kind), pool.take)
                         given_ += count
                 round_ += 1
                 for defect in pool.defects[seen:]:

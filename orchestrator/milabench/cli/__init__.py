@@ -15,6 +15,7 @@ from milabench.execute.interrupts import InterruptRequested, Interrupts
 from milabench.redaction import learn, mask, mask_argument, mask_bytes, values_in, values_in_environment
 from milabench.shown import visible
 
+MAX_LINE = 4_000  # characters of a line of an error
 COLLECT_AFTER = 50_000  # objects; Python's own 700 is for programs that make more garbage than they keep
 
 
@@ -163,6 +164,12 @@ def run_command_line() -> int:
         return _exit_code_of_verb()
 
 
+def _error_text(text: str) -> str:
+    """Return what is printed of an error: a name in it may be as long as a file."""
+    lines = f"error: {text}".split("\n")
+    return "\n".join(line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..." for line in lines)
+
+
 def _exit_code_of_verb() -> int:
     import click
 
@@ -173,12 +180,12 @@ def _exit_code_of_verb() -> int:
     except (MilabenchError, OSError) as error:
         if "--traceback" in sys.argv:
             raise
-        click.echo(f"error: {error if isinstance(error, MilabenchError) else _output_error(error)}", err=True)
+        click.echo(_error_text(str(error) if isinstance(error, MilabenchError) else _output_error(error)), err=True)
         return error.exit_code if isinstance(error, MilabenchError) else NOT_WRITTEN
     except click.ClickException as error:
         text = error.format_message()
         # A group of verbs without a verb: click's message is then the help.
-        click.echo(text if text.startswith("Usage:") else f"error: {text}", err=True)
+        click.echo(text if text.startswith("Usage:") else _error_text(text), err=True)
         return error.exit_code
     except click.Abort:
         raise InterruptRequested from None

@@ -19,7 +19,7 @@ from benchmate.ops import arguments
 from benchmate.ops.base import JsonMapping, OpsError
 from benchmate.ops.sampling import gc_paused
 
-MAX_RATIO = 200  # unpacked over packed, from 16 MiB on
+MAX_RATIO = 100  # unpacked over packed, from 16 MiB on
 
 FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
 NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -230,10 +230,14 @@ def gunzip(content: bytes, path: str) -> bytes:
     """Return what gzip packed. Raises OpsError for more than a trace has, EOFError, OSError and zlib.error for damage."""
     # A trace of repeated operators is packed to a thirtieth of its size.
     most = min(MAX_WHOLE, max(16 * MIB, MAX_RATIO * len(content)))
+    pieces, size = [], 0
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        unpacked = file.read(most + 1)
-    _require_size(len(unpacked), path, most)
-    return unpacked
+        # Piece by piece: Python makes room for as many bytes as it is asked for.
+        while size <= most and (piece := file.read(MIB)):
+            pieces.append(piece)
+            size += len(piece)
+    _require_size(size, path, most)
+    return b"".join(pieces)
 
 
 def _require_size(size: int, path: str, most: int = MAX_WHOLE) -> None:
