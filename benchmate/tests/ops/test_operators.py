@@ -257,6 +257,13 @@ def test_unknown_names_are_errors_before_anything_runs(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
+@pytest.mark.parametrize("name", ["torch.os.system", "torch.sys.exit", "torch.nn.functional.Optional"])
+def test_what_torch_itself_imports_is_no_operator(tmp_path, name):
+    done = ops(tmp_path, {name: operator([{"type": "str", "value": "touch ran"}])})
+    assert (done.returncode, f"unknown operator '{name}'" in done.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 def test_one_unknown_operator_is_skipped_and_the_others_run(tmp_path):
     config = {name: operator([tensor(2), tensor(2)]) for name in ("add", "torch.add", "aten::addd", "fbgemm::addd")}
     done = ops(tmp_path, config)

@@ -61,7 +61,9 @@ def _by_name(name: str) -> OperatorInterface:
                 return UnaryOp(attribute)
             hint = spelling_hint(attribute, dir(parent))
             break
-    if target is None or not callable(target):
+    # Not what torch itself imports: torch.os.system is no operator.
+    home = getattr(target, "__module__", None) or "torch"
+    if target is None or not callable(target) or not home.startswith("torch"):
         hint = hint or spelling_hint(name, op_map) or "; --list-ops names those that are registered"
         raise OpsError(f"unknown operator '{name}'{hint}")
     if inspect.isclass(target) and issubclass(target, torch.nn.Module):
