@@ -130,7 +130,13 @@ def test_a_preparation_that_fills_the_disk_is_no_preparation(
     with disk(base, "1m"):
         folder = tmp_path / "hungry"
         assert milabench("new", "hungry", "--into", str(tmp_path)).code == 0
-        main = "import os, pathlib\np = pathlib.Path(os.environ['MILABENCH_DIR_DATA'], 'big')\np.write_bytes(b'x' * (4 << 20))\n"
+        main = """
+import os, pathlib, sys
+try:
+    pathlib.Path(os.environ["MILABENCH_DIR_DATA"], "big").write_bytes(b"x" * (4 << 20))
+except OSError as error:
+    sys.exit(str(error))
+"""
         (folder / "prepare.py").write_text(main)
         here = ("--use-current-env", "--config", str(folder / "suite.yaml"))
         said = milabench("prepare", *here, MILABENCH_BASE=str(base))

@@ -65,7 +65,7 @@ def test_instances_of_unlike_speed_measure_at_the_same_time(
         assert checks.pop("contended") in ("pass", "warn")
         assert set(checks.values()) == {"pass"}
         assert {"usage", "throttle", "foreign", "energy", "placement"} <= set(checks)
-    text = prepared("report").out
+    text = prepared("report", "--full").out
     assert "validations\n  beside.D0: " in text
     assert "beside: overlap of the instances' windows" in text
 
