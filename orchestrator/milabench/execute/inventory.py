@@ -78,6 +78,9 @@ def _recorded(site: Path, packages: str) -> dict[str, dict[str, tuple[str, str]]
         owner = record.parent.name.removesuffix(".dist-info").replace("-", " ")
         with record.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             for path, digest, size in (row for row in csv.reader(file) if len(row) == 3):
+                # Byte code that a wheel brings is compiled again when it is installed, from a source that is compared.
+                if path.endswith(".pyc"):
+                    continue
                 # Several packages may have a file of one name, `tests/__init__.py`: one of them was installed last.
                 if digest.startswith("sha256="):
                     recorded.setdefault(path, {})[digest] = (owner, size)
