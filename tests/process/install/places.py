@@ -42,9 +42,16 @@ def recorded(text: str) -> str:
 
 
 def wheel(
-    folder: Path, name: str, version: str, *, needs: tuple[str, ...] = (), content: str = "", info: str = ""
+    folder: Path,
+    name: str,
+    version: str,
+    *,
+    needs: tuple[str, ...] = (),
+    content: str = "",
+    info: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a wheel with one module; its sha256."""
+    """Write a wheel with one module and `more` files by their paths; its sha256."""
     module = name.replace("-", "_")
     home = f"{module}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{info}" + "".join(
@@ -52,6 +59,7 @@ def wheel(
     )
     members = {
         f"{module}/__init__.py": content or f"__version__ = {version!r}\n",
+        **(more or {}),
         f"{home}/METADATA": metadata,
         f"{home}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -118,6 +119,16 @@ def test_a_file_that_was_changed_in_the_cache_of_uv_is_noticed(place: Place) -> 
     subprocess.run([place.options().uv or "", "cache", "clean", "--quiet", "tool"], env=environ, check=True)
     (outcome,) = place.install(spec)
     assert outcome.is_new
+
+
+def test_byte_code_that_a_wheel_brings_is_compiled_again_and_no_change(place: Place) -> None:
+    compiled = f"tool/__pycache__/__init__.{sys.implementation.cache_tag}.pyc"
+    wheel(place.wheels, "tool", "1", more={compiled: "of another compiler"})
+    spec = place.spec(place.lock("tool==1"))
+    (outcome,) = place.install(spec)
+    assert (outcome.is_new, outcome.why) == (True, "")
+    (file,) = store_folder(place.dirs, spec).glob(f"lib/python*/site-packages/{compiled}")
+    assert file.read_bytes() != b"of another compiler"
 
 
 @pytest.mark.slow
