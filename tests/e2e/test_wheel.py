@@ -60,7 +60,11 @@ def test_a_wheel_in_an_empty_environment_measures_in_an_empty_folder(wheel: Path
     home.mkdir(), folder.mkdir()
     venv.create(environment, with_pip=True)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MILABENCH_", "PYTHON"))}
-    environ |= {"HOME": str(home), "PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
+    environ |= {
+        "HOME": str(home),
+        "MILABENCH_LOCK_DIR": str(tmp_path / "locks"),
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+    }
     ran("pip", "install", "--quiet", wheel, cwd=folder, environ=environ)
 
     said = ran("milabench", "quickstart", "--select", "digits", "--display", "none", cwd=folder, environ=environ)
