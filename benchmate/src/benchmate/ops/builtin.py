@@ -61,9 +61,7 @@ def _by_name(name: str) -> OperatorInterface:
                 return UnaryOp(attribute)
             hint = spelling_hint(attribute, dir(parent))
             break
-    # Not what torch itself imports: torch.os.system is no operator.
-    home = getattr(target, "__module__", None) or "torch"
-    if target is None or not callable(target) or not home.startswith("torch"):
+    if not _is_function_of_torch(target):
         hint = hint or spelling_hint(name, op_map) or "; --list-ops names those that are registered"
         raise OpsError(f"unknown operator '{name}'{hint}")
     if inspect.isclass(target) and issubclass(target, torch.nn.Module):
@@ -71,6 +69,11 @@ def _by_name(name: str) -> OperatorInterface:
     if inspect.isclass(target) and issubclass(target, torch.optim.Optimizer):
         return OptimizerOp(target)
     return CallableOp(target)
+
+
+def _is_function_of_torch(value: object) -> bool:
+    """Return whether it can be called, and is not what torch itself imports, such as torch.os.system."""
+    return callable(value) and (getattr(value, "__module__", None) or "torch").startswith("torch")
 
 
 def _model(name: str) -> OperatorInterface:
