@@ -65,13 +65,12 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
 
 def next_lines(summary: Summary) -> tuple[str, ...]:
     """Return the commands that lead on from this report."""
-    again = model.rerun_line(summary)
     launches = max((len(bench.processes) for bench in summary.benchmarks), default=0)
     lines = []
     if summary.profile == "quick":
-        lines.append(f"`{again} --profile default` measures long enough for valid numbers")
+        lines.append(f"`{model.rerun_line(summary, profile='default')}` measures long enough for valid numbers")
     elif launches and launches < 3:
-        lines.append(f"`{again} --repeat 3` measures how far launches differ")
+        lines.append(f"`{model.rerun_line(summary, repeat=3)}` measures how far launches differ")
     elif not any(bench.reasons for bench in summary.benchmarks):
         lines.append(f"`milabench compare {summary.run} OTHER` compares with another run")
     return (*lines, "`milabench report --full` shows windows, validations and further metrics")

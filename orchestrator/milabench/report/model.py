@@ -430,12 +430,15 @@ def pair_table(ab: AB, title: str = "") -> Table:
     return Table(title=title, headings=headings, is_text=(True, False, False, True, True, True), rows=tuple(rows))
 
 
-def rerun_line(summary: Summary, bench: str | None = None) -> str:
-    """Return the command that reruns all or one benchmark with this run's options, from any folder.
+def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int) -> str:
+    """Return the command that reruns all or one benchmark with this run's options, or with `changes` to them, from any folder.
 
     Of an old run, which did not keep them, the original command.
     """
-    words = ["milabench", "run", *(_options(summary.options) or _given(summary.argv))]
+    given = _options({**summary.options, **changes}) if summary.options else _given(summary.argv)
+    if not summary.options:
+        given += [word for name, value in changes.items() for word in (f"--{name}", str(value))]
+    words = ["milabench", "run", *given]
     if bench is None:
         return shlex.join(words)
     for pair in summary.ab.pairs if summary.ab is not None else ():
