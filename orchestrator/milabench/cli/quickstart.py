@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import display_option, suite_options, terminal_session
+from milabench.errors import DONE
 from milabench.workflow.options import Extent, ReportRequest, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
 
@@ -28,9 +29,12 @@ def command(options: SuiteOptions, display: str) -> int:
     click.echo("== milabench install: environments and programs")
     install(options, session)
     click.echo("== milabench prepare: data and models")
-    prepare(read_context(options, session), force=False)
-    click.echo("== milabench run: a first look; `--profile default` measures valid numbers")
-    ((run, code),) = execute_runs(prepare_runs(options, Extent(), RunSettings(), session), session)
+    code = prepare(read_context(options, session))
+    if code != DONE:
+        return code
+    click.echo("== milabench run: a first look; `milabench run --profile default` measures valid numbers")
+    finished = execute_runs(prepare_runs(options, Extent(), RunSettings(), session), session)
     click.echo("== milabench report")
-    click.echo(render_report(ReportRequest(runs=(str(run),)), "brief", session), nl=False)
-    return code
+    runs = tuple(str(run) for run, _ in finished)
+    click.echo(render_report(ReportRequest(runs=runs), "brief", session), nl=False)
+    return max(code for _, code in finished)
