@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
 
 from milabench.errors import UsageError
 from milabench.workflow.files import ROOT
+from milabench.workflow.schemas import schema_file
 
 TEMPLATE = ROOT / "benchmarks" / "_template"
 SHIPPED = ("config", "benchmarks", "constraints")
@@ -26,10 +28,20 @@ def create_benchmark(name: str, into: Path) -> Path:
         for path in folder.iterdir():
             text = path.read_text()
             if "@NAME@" in text:
-                path.write_text(text.replace("@NAME@", name))
+                path.write_text(text.replace("@NAME@", name).replace("@SCHEMA@", _schema_for(folder)))
     except OSError as error:
         raise UsageError(f"{folder}: cannot be created: {error.strerror}") from None
     return folder
+
+
+def _schema_for(folder: Path) -> str:
+    """Return the path from a new folder to the schema of suites: in the copy of what is shipped around it, else its own."""
+    shipped = schema_file("suite")
+    for above in folder.absolute().parents:
+        if (above / shipped.relative_to(ROOT)).is_file():
+            return Path(os.path.relpath(above / shipped.relative_to(ROOT), folder)).as_posix()
+    shutil.copy(shipped, folder)
+    return shipped.name
 
 
 def copy_shipped(into: Path) -> list[Path]:
