@@ -118,6 +118,7 @@ release: $(VENV)/.dev
 	$(BIN)/python -m hatchling build -d $(CURDIR)/dist
 	$(BIN)/uv build -q -o dist benchmate
 	$(PYTHON) -m venv dist/empty && dist/empty/bin/pip install --quiet --disable-pip-version-check dist/milabench-*.whl
+	rm dist/empty/lib/python*/site-packages/milabench-*.dist-info/direct_url.json  # names this folder
 	mkdir dist/sbom && $(BIN)/cyclonedx-py environment --output-reproducible -o dist/sbom/milabench.cdx.json dist/empty/bin/python
 	rm -rf dist/empty
 	for lock in benchmarks/[a-z]*/requirements.*.txt; do \
