@@ -62,6 +62,16 @@ def test_names_and_tags_of_the_suite_are_completed(
     assert candidates(milabench, *words) == expected
 
 
+def test_runs_are_completed(milabench: Milabench, tmp_path: Path) -> None:
+    base = ("--base", str(tmp_path))
+    assert candidates(milabench, "report", *base, "") == []
+    for name in ("day", "night"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    assert sorted(candidates(milabench, "report", *base, "")) == ["day", "latest", "night"]
+    assert candidates(milabench, "logs", *base, "--run", "ni") == ["night"]
+    assert candidates(milabench, "status", *base, "da") == ["day"]
+
+
 def test_the_suite_may_come_from_the_environment(milabench: Milabench) -> None:
     assert candidates(milabench, "run", "--select", "ti", MILABENCH_CONFIG="tests/suite/sized.yaml") == ["tiny"]
 
