@@ -18,7 +18,8 @@ from milabench.cli.verbs import verbs
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 # Options that most commands share; the page lists them once.
-SHARED = ("--config", "--system", "--base", "--override", "--max-jobs", "--arch", "--select", "--exclude", "--help")
+EVERYWHERE = ("--no-color", "--help-all", "--help")
+SHARED = ("--config", "--system", "--base", "--override", "--max-jobs", "--arch", "--select", "--exclude", *EVERYWHERE)
 SAME_EVERYWHERE = """\
 ## The same everywhere
 
@@ -94,7 +95,7 @@ def command_line() -> str:
         context = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
         options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
         usage = " ".join([name, *command.collect_usage_pieces(context)])
-        common = [long for each in options if (long := max(each.opts, key=len)) in SHARED and long != "--help"]
+        common = [long for each in options if (long := max(each.opts, key=len)) in SHARED and long not in EVERYWHERE]
         lines += ["", f"## {name}", "", " ".join((command.help or "").split()), "", f"`{usage}`", ""]
         lines += options_table([each for each in options if max(each.opts, key=len) not in SHARED], context)
         if common:

@@ -83,7 +83,7 @@ def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [name for name in known_runs(ctx) if name.startswith(incomplete)]
 
 
-# Each can be given as a variable too, MILABENCH_<OPTION>, which `verbs.with_variables` adds.
+# Each can be given as a variable too, MILABENCH_<OPTION>, which `help.with_variables` adds.
 base_option = click.option(
     "--base", type=click.Path(path_type=Path), help="Folder for environments, data and runs. Default: ./results."
 )
