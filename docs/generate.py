@@ -29,6 +29,8 @@ SAME_EVERYWHERE = """\
   several times where several are taken, is the same. Without any, most commands take the latest run.
 - **Tables** on a terminal fit it: long values are shortened, then the least important columns are left out, and the line
   below says so. `--wide` shows everything. In a file or a pipe a table is always whole.
+- **Colours** are for terminals. `--no-color`, or any text in [`NO_COLOR`](https://no-color.org), switches them off;
+  `FORCE_COLOR` asks for them in a file or a pipe too. `NO_COLOR` wins.
 """.splitlines()
 
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -103,3 +104,64 @@ def test_a_query_for_machines_is_the_same_on_a_terminal(
 def test_a_query_in_two_formats_is_refused(milabench: Callable[..., Said]) -> None:
     said = milabench("db", "query", "SELECT 1", "--csv", "--format", "json")
     assert (said.code, said.err) == (2, "error: csv and json are different formats; give one\n")
+
+
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+FOREGROUND = re.compile(r"\x1b\[(?:\d+;)*3\d(?:;\d+)*m")
+OFF = [({"NO_COLOR": "1"}, ()), ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, ()), ({"FORCE_COLOR": "1"}, ("--no-color",))]
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> tuple[str, ...]:
+    return ("run", *suite(tmp_path, red="printf '\\033[31mred\\033[0m\\n'; exit 3"))
+
+
+@pytest.mark.parametrize("display", ["live", "plain"])
+def test_a_terminal_shows_what_failed_in_colour_unless_asked_not_to(
+    terminal: Terminal, failing: tuple[str, ...], display: str
+) -> None:
+    run = (*failing, "--display", display)
+    assert FOREGROUND.search(terminal(*run))
+    for variables, options in OFF:
+        shown = terminal(*run, *options, **variables)
+        assert "failed" in shown
+        assert FOREGROUND.search(shown) is None, (variables, options)
+    before = terminal("--no-color", *run)
+    assert FOREGROUND.search(before) is None
+
+
+def test_a_dumb_terminal_and_a_pipe_get_no_colours_unless_they_are_forced(
+    terminal: Terminal, milabench: Callable[..., Said], failing: tuple[str, ...]
+) -> None:
+    assert "\x1b" not in terminal(*failing, TERM="dumb")
+    assert "\x1b" not in milabench(*failing, NO_COLOR="", FORCE_COLOR="").err
+    assert FOREGROUND.search(milabench(*failing, NO_COLOR="", FORCE_COLOR="1").err)
+    assert "\x1b" not in milabench(*failing, NO_COLOR="1", FORCE_COLOR="1").err
+
+
+def test_the_colours_of_a_step_are_shown_on_a_terminal_and_kept_in_a_file(
+    terminal: Terminal, milabench: Callable[..., Said], failing: tuple[str, ...]
+) -> None:
+    assert milabench(*failing).code == 1
+    assert terminal("logs", "red") == "\x1b[31mred\x1b[0m\n"
+    for variables, options in OFF:
+        assert terminal("logs", "red", *options, **variables) == "red\n"
+    assert terminal("logs", "red", "--raw", NO_COLOR="1") == "\x1b[31mred\x1b[0m\n"
+    assert milabench("logs", "red", NO_COLOR="1").out == "\x1b[31mred\x1b[0m\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("--help",), ("run", "--help-all"), ("runs",), ("list", "--config", "config/quickstart.yaml"), ("nope",)],
+    ids=" ".join,
+)
+def test_help_tables_and_errors_have_no_colours(terminal: Terminal, argv: tuple[str, ...]) -> None:
+    assert "\x1b" not in terminal(*argv, FORCE_COLOR="1")
+
+
+def test_a_traceback_has_colours_only_where_they_are_wanted(terminal: Terminal, tmp_path: Path) -> None:
+    broken = ("--traceback", "list", "--config", str(tmp_path / "none.yaml"))
+    shown = terminal(*broken)
+    assert "Traceback" in shown
+    for variables, options in OFF:
+        assert "\x1b" not in terminal(*options, *broken, **variables)
