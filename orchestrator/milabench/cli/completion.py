@@ -14,7 +14,7 @@ import click
 
 from milabench.devices.regular_file import MIB, read_regular
 from milabench.errors import MilabenchError, UsageError
-from milabench.workflow.files import suite_file
+from milabench.workflow.files import base_folder, suite_file
 
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
@@ -63,6 +63,16 @@ def selectors(ctx: click.Context) -> list[str]:
     """Return the names, then the tags."""
     tags = {tag.strip(" \"'") for text in _texts(ctx) for match in _TAGS.finditer(text) for tag in match[1].split(",")}
     return list(dict.fromkeys([*benchmarks(ctx), *sorted(tags - {""})]))
+
+
+def known_runs(ctx: click.Context) -> list[str]:
+    """Return `latest` and the names of the runs below the base, the newest first."""
+    folder = base_folder(ctx.params.get("base")) / "runs"
+    try:
+        found = [(entry.stat().st_mtime, entry.name) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+    return ["latest", *(name for _, name in sorted(found, reverse=True))]
 
 
 def _all_names(ctx: click.Context) -> list[str] | None:
