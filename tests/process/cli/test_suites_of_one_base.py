@@ -131,3 +131,44 @@ def test_two_suites_with_environments_of_one_name_are_measured_in_turn(
     assert sorted(locks) == ["shared@A", "shared@B"]
     bundled = milabench("bundle", str(manifest.parent), "-o", str(pair.folder / "run.tar"))
     assert (bundled.code, "is gone" in bundled.err) == (0, False), bundled.err
+
+
+def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callable[..., Said], pair: Pair) -> None:
+    assert milabench("install", *pair.config("a")).code == 0
+    said = milabench("prepare", cwd=pair.folder)
+    assert (said.code, said.err.splitlines()[0]) == (
+        0,
+        "suite: a.yaml, the last used in base; --config chooses another",
+    )
+    for verb in ("install", "prepare", "run"):
+        assert milabench(verb, *pair.config("b")).code == 0
+    # What only reads takes the default, and leaves it.
+    listed = milabench("list", "--json", *pair.config("a"))
+    assert ([bench["name"] for bench in json.loads(listed.out)["benchmarks"]], listed.err) == (["a"], "")
+    listed = milabench("list", "--json", cwd=pair.folder)
+    assert [bench["name"] for bench in json.loads(listed.out)["benchmarks"]] == ["b"]
+    assert listed.err == "suite: b.yaml, the last used in base; --config chooses another\n"
+    assert milabench("list", MILABENCH_CONFIG=str(pair.folder / "a.yaml")).err == ""
+    assert milabench("run").code == 0
+    # One that is gone is no default; a record that is damaged only costs the default.
+    (pair.folder / "b.yaml").rename(pair.folder / "moved.yaml")
+    assert milabench("list", cwd=pair.folder).err.startswith("suite: a.yaml, the last used")
+    record = pair.base / "suites.json"
+    record.write_text(record.read_text()[:-40])
+    damaged = milabench("list", cwd=pair.folder)
+    assert (damaged.code, damaged.err) == (
+        0,
+        f"warning: {record}: is not what milabench wrote; remove it, and `milabench install` writes it again\n",
+    )
+
+
+def test_the_default_keeps_its_system_file_and_no_secret_is_recorded(
+    milabench: Callable[..., Said], pair: Pair
+) -> None:
+    system = pair.folder / "my system.yaml"
+    system.write_text("system: {arch: cpu}\n")
+    override = "a.env.API_TOKEN=s3cret-of-mine-123"
+    said = milabench("install", *pair.config("a"), "--system", str(system), "--override", override)
+    assert said.code == 0, said.err
+    assert "s3cret" not in (pair.base / "suites.json").read_text()
+    assert milabench("list", cwd=pair.folder).err.startswith("suite: a.yaml with my system.yaml, the last used in base")
