@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         programs that print speed ratios"
 	@echo "make fmt          format the code"
-	@echo "make docs         write the generated pages of docs/"
+	@echo "make docs         write the generated pages of docs/, build and check the site and llms.txt in build/docs/site"
 	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
 	@echo "make release      build the distributions into dist/, try the wheel, write SBOMs (CycloneDX) and SHA256SUMS, tag the version"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
@@ -103,8 +103,15 @@ perf: $(VENV)/.dev
 figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write
 
-docs: $(VENV)/.installed
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "== installing what builds the documentation into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.build_site
+	$(BIN)/python -m pytest -q tests/unit/test_docs.py tests/unit/test_site.py
 
 # A release is what a commit holds, under the tag of its version; the tag is made last, when all of it is there.
 release: $(VENV)/.dev

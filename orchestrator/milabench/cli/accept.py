@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -32,9 +31,9 @@ def command(
 ) -> int:
     """Check a run, by default the latest, against acceptance criteria. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE."""
     if print_schema:
-        from milabench.acceptance.criteria import criteria_schema
+        from milabench.workflow.schemas import schema_text
 
-        click.echo(json.dumps(criteria_schema(), indent=2))
+        click.echo(schema_text("acceptance"), nl=False)
         return DONE
     from milabench.workflow.report_runs import accept_run
 
