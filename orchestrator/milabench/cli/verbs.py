@@ -23,6 +23,7 @@ GROUPS = {
         "run": "Run and measure the selected benchmarks.",
         "resume": "Resume an incomplete run, or rerun what failed in it.",
         "plan": "Show what install, prepare or run would do.",
+        "ci": "Do all steps of a build server's job, from doctor to the exit code.",
         "size": "Find the largest batch size of a benchmark that fits.",
     },
     "Read results": {

@@ -30,6 +30,7 @@ LINES = {
     "run": ["run @suite"],
     "resume": ["resume"],
     "plan": ["plan run @suite", "plan run --json @suite", "plan install --config @config"],
+    "ci": ["ci @suite --reports @folder/reports"],
     "size": ["size --help"],
     "report": ["report", "report --full", "report --json", "report --format csv", "report --format html"],
     "history": ["history --help"],
