@@ -60,6 +60,7 @@ GROUPS = {
         "init": "Copy the shipped suites and benchmarks into a folder, to edit them.",
         "new": "Create a benchmark from a template.",
         "pin": "Write the lock files of the selected benchmarks.",
+        "image": "Write the recipe of a container image: control plane, or an environment.",
         "driver": "Run a task of a .cfg file and extract its metrics from its log.",
         "timing-audit": "Show how the method of timing a model's call changes the result.",
         "ops": "Time operators, record and replay execution traces.",

@@ -57,6 +57,7 @@ LINES = {
     "init": ["init --help"],
     "new": ["new --help"],
     "pin": ["pin --help"],
+    "image": ["image --help"],
     "driver": ["driver --help"],
     "timing-audit": ["timing-audit --help"],
     "ops": ["ops --help"],
