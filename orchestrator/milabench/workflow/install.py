@@ -22,7 +22,7 @@ from milabench.execute.inventory import installed_packages, is_fetched, is_linke
 from milabench.execute.locks import hold_base
 from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.sources import fetch_sources, release
+from milabench.execute.sources import fetch_sources, find_release
 from milabench.execute.venv import InstallOptions, Report, benchmate_requirements, install_venvs, raise_failures
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
@@ -83,7 +83,7 @@ def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
             case GitDefinition(url=url, rev=rev, branch=branch) if bench.declared is None:
                 wanted.append(Git(url, rev or branch or "HEAD"))
             case PyPIDefinition(project=project, version=version) if bench.declared is None:
-                wanted.append(release(project, version, environ=how.environ))
+                wanted.append(find_release(project, version, environ=how.environ))
             case _:
                 pass
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
