@@ -7,7 +7,7 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf release clean
+.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf lock release clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
@@ -22,6 +22,7 @@ help:
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/, build and check the site and llms.txt in build/docs/site"
 	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
+	@echo "make lock         pin the control plane's own dependencies in constraints/milabench.txt, which its images install"
 	@echo "make release      build the distributions into dist/, try the wheel, write SBOMs (CycloneDX) and SHA256SUMS, tag the version"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
 
@@ -112,6 +113,12 @@ docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m docs.build_site
 	$(BIN)/python -m pytest -q tests/unit/test_docs.py tests/unit/test_site.py
+
+# flit_core builds benchmate in an image. Comments of a lock that milabench reads: plan/requirements.py.
+lock: $(VENV)/.dev
+	echo 'flit_core>=3.11,<4' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-annotate --upgrade --output-file constraints/milabench.txt pyproject.toml - > /dev/null
+	sed -i '1i # python: 3.11\n# made by: make lock' constraints/milabench.txt
 
 # A release is what a commit holds, under the tag of its version; the tag is made last, when all of it is there.
 release: $(VENV)/.dev

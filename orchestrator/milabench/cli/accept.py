@@ -8,10 +8,8 @@ import click
 
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, run_argument
-from milabench.errors import DONE, UsageError
+from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
-
-EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
 
 
 @click.command("accept")
@@ -44,4 +42,4 @@ def command(
     destination.write(renderer.render_acceptance(acceptance))
     if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
-    return EXIT_CODES[acceptance.verdict]
+    return VERDICT_CODES[acceptance.verdict]

@@ -27,11 +27,13 @@ GROUPS = {
         "new": "Create a benchmark from a template",
         "pin": "Write the lock files of benchmarks from their requirements",
         "dev": "Open a shell or run a command in a benchmark's environment",
+        "image": "Write the recipe of a container image",
         "completion": "Print the completion script of a shell",
     },
     "Measure": {
         "plan": "Show what install, prepare or run would do",
         "run": "Run and measure benchmarks",
+        "ci": "Do all steps of a build server's job, from doctor to the exit code",
         "resume": "Resume an incomplete run, or rerun what failed in it",
         "size": "Find the largest batch size that fits",
         "ops": "Time operators; record and replay execution traces",
