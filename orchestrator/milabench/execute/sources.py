@@ -220,6 +220,20 @@ def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[
     return tuple(files)
 
 
+def listed_files(
+    project: str, where: Indexes, stop: threading.Event
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return what `release_files` does of those indexes that answer, and a line for each that does not."""
+    files, silent = [], []
+    with _client(where) as client:
+        for index, link in _links(project, where, client, stop):
+            if isinstance(link, Exception):
+                silent.append(f"{mask(index)} cannot be reached: {_reason(link)}")
+            elif sha256 := _sha256(link):
+                files.append((link.filename, sha256))
+    return tuple(files), tuple(silent)
+
+
 def release(project: str, version: str, *, environ: Mapping[str, str], pip: Mapping[str, str] | None = None) -> PyPI:
     """Return the source file of a release: the sdist, else a wheel for any platform, with the index's own sha256.
 
