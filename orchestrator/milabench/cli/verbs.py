@@ -56,6 +56,7 @@ GROUPS = {
         "dev": "Open a shell, or run a command, in a benchmark's environment.",
     },
     "Tools": {
+        "capsule": "Pack a suite with all that it needs, for machines without a network.",
         "init": "Copy the shipped suites and benchmarks into a folder, to edit them.",
         "new": "Create a benchmark from a template.",
         "pin": "Write the lock files of the selected benchmarks.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
@@ -222,6 +222,12 @@ def _preparation(
     step = prepare_step(node_bench, rank=rank)
     assert step is not None
     source = bench.declared.source.folder if bench.declared.source is not None else ""
-    digest = prepare_digest(step, files, venv=digests.get(bench.config.name, ""), source=source)
-    marker = PurePath(node_bench.context.dirs.data, marker_name(bench.config.name, digest))
-    return Preparation(step=step, marker=str(marker))
+    venv = digests.get(bench.config.name, "")
+    marker = PurePath(
+        node_bench.context.dirs.data,
+        marker_name(bench.config.name, prepare_digest(step, files, venv=venv, source=source)),
+    )
+    dirs = asdict(node_bench.dirs)
+    places = {node_bench.folder: "@benchmark", **{folder: f"@{name}" for name, folder in dirs.items()}}
+    portable = prepare_digest(step, files, venv=venv, source=source, places=places)
+    return Preparation(step=step, marker=str(marker), portable=portable)
