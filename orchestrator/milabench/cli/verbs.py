@@ -27,6 +27,7 @@ GROUPS = {
         "new": "Create a benchmark from a template",
         "pin": "Write the lock files of benchmarks from their requirements",
         "dev": "Open a shell or run a command in a benchmark's environment",
+        "capsule": "Pack a suite with all it needs, for machines without a network",
         "image": "Write the recipe of a container image",
         "completion": "Print the completion script of a shell",
     },
