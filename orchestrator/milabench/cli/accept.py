@@ -7,15 +7,13 @@ from pathlib import Path
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, file_option
-from milabench.errors import DONE, UsageError
+from milabench.cli.options import base_option, file_option, run_argument
+from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
-
-EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
 
 
 @click.command("accept")
-@click.argument("run", required=False)
+@run_argument
 @base_option
 @file_option("--criteria", help="Acceptance criteria (YAML); see docs/reference/criteria.md.")
 @click.option("--reference", metavar="RUN|FILE", help="The run, or JSON report of one, that `x reference` means.")
@@ -44,4 +42,4 @@ def command(
     destination.write(renderer.render_acceptance(acceptance))
     if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
-    return EXIT_CODES[acceptance.verdict]
+    return VERDICT_CODES[acceptance.verdict]

@@ -64,7 +64,7 @@ _AIM, _REPLICATES = {str: float}, {str: {"planned": Required(float), **dict.from
 
 MANIFEST: Shape = {
     **dict.fromkeys(("phase", "name", "created", "version", "cwd", "suite_file", "plan_hash", "profile"), str),
-    "reference": str,
+    **dict.fromkeys(("reference", "capsule"), str),
     "argv": [str],
     "suite": {str: {}},
     "system": _SYSTEM,
@@ -115,6 +115,16 @@ BUNDLE: Shape = {
     "notes": [str],
     "files": Required([{**dict.fromkeys(("path", "sha256", "chain"), Required(str)), "size": Required(int)}]),
     "chain": Required(str),
+}
+# What lists the contents of a capsule.
+CAPSULE: Shape = {
+    "schema": Required(int),
+    **dict.fromkeys(("kind", "version", "suite", "platform", "glibc", "benchmate"), Required(str)),
+    **dict.fromkeys(("benchmarks", "notes"), Required([str])),
+    "pythons": Required([dict.fromkeys(("version", "folder"), Required(str))]),
+    "prepared": Required({str: Required(str)}),
+    "images": Required([dict.fromkeys(("engine", "image", "path"), Required(str))]),
+    "files": Required([{"path": Required(str), "size": int, "sha256": str, "executable": bool, "link": str}]),
 }
 # The metric that a launch's throughput is written as.
 RATE: Shape = {
