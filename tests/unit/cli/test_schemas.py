@@ -110,6 +110,14 @@ def test_a_plan_fits_its_schema() -> None:
     validator("plan").validate(plan)
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [("report", "report.json"), ("comparison", "compare.json"), ("plan", "plan_run.json")]
+)
+def test_the_golden_files_fit_their_schemas(name: str, file: str) -> None:
+    """They hold failures, skips and doubts, which the recorded runs lack."""
+    validator(name).validate(json.loads((ROOT / "tests" / "golden" / file).read_text()))
+
+
 def lines_of(path: Path) -> Iterator[Any]:
     yield from map(json.loads, path.read_text().splitlines())
 
