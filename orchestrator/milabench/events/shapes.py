@@ -18,6 +18,15 @@ shape}` one of any keys."""
 # A file of the run, which is in the run's folder; a number that can be divided by; one that can be counted or measured.
 FILE, ABOVE_ZERO, NOT_NEGATIVE = "the name of a file", "a number above zero", "a number, zero or more"
 _NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+_SCHEMAS: Mapping[Shape, Mapping[str, Any]] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    FILE: {"type": "string", "pattern": "^[^/]+$"},
+    ABOVE_ZERO: {"type": "number", "exclusiveMinimum": 0},
+    NOT_NEGATIVE: {"type": "number", "minimum": 0},
+}
 _SHOWN = 40  # characters of a value that is not as it should be
 
 
@@ -44,7 +53,7 @@ _STEP = {
     "one_job": bool,
     "config": {},
 }
-_PLAN = {
+PLAN: Shape = {
     **dict.fromkeys(("phase", "hash"), str),
     "system": _SYSTEM,
     "steps": [_STEP],
@@ -59,7 +68,7 @@ MANIFEST: Shape = {
     "argv": [str],
     "suite": {str: {}},
     "system": _SYSTEM,
-    "plan": _PLAN,
+    "plan": PLAN,
     "files": {str: Required(FILE)},
     "seed": int,
     "costs": {},
@@ -180,6 +189,30 @@ def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, s
             yield from _misfits(item, shape[0], f"{place}.{number}")
     elif not _fits(value, shape):
         yield place, value, _NAMES.get(shape) or str(shape)
+
+
+def schema_of_shape(shape: Shape) -> dict[str, Any]:
+    """Return the JSON Schema of a shape."""
+    if isinstance(shape, Required):
+        return schema_of_shape(shape.shape)
+    if isinstance(shape, list):
+        return {"type": "array", "items": schema_of_shape(shape[0])}
+    if not isinstance(shape, Mapping):
+        return dict(_SCHEMAS[shape])
+    if str in shape:
+        return {"type": "object", "additionalProperties": _optional(shape[str])}
+    properties = {key: _optional(wanted) for key, wanted in shape.items()}
+    required = [key for key, wanted in shape.items() if isinstance(wanted, Required)]
+    return {
+        "type": "object",
+        **({"properties": properties} if properties else {}),
+        **({"required": required} if required else {}),
+    }
+
+
+def _optional(shape: Shape) -> dict[str, Any]:
+    schema = schema_of_shape(shape)
+    return schema if isinstance(shape, Required) else {"anyOf": [schema, {"type": "null"}]}
 
 
 def _fits(value: Any, shape: Shape) -> bool:
