@@ -90,24 +90,17 @@ def left(base: Path) -> list[str]:
     )
 
 
-def suite_of(said: Said) -> tuple[str, ...]:
-    """The options that the installation named for what comes next."""
-    import shlex
-
-    line = next(line for line in said.err.splitlines() if line.startswith("next: "))
-    words = shlex.split(line.removeprefix("next: `").removesuffix("`"))
-    return tuple(words[2:])
-
-
 @pytest.mark.slow
 def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsule(
     milabench: Callable[..., Said], environ: dict[str, str], packed: Path, contents: tuple[Content, ...]
 ) -> None:
-    said = milabench("install", "--from", str(packed), "--base", environ["MILABENCH_BASE"])
+    said = milabench("install", "--from", str(packed))
     assert said.code == 0, said.err
-    here = suite_of(said)
-    assert milabench("prepare", *here).code == 0
-    assert milabench("run", *here, "--display", "none").code == 0
+    assert "next: `milabench run " in said.err
+    said = milabench("prepare")
+    assert said.code == 0
+    assert "suite.yaml, the last used in " in said.err
+    assert milabench("run", "--display", "none").code == 0
     digest = f"sha256:{manifest_of(contents).digest}"
     for options in ((), ("--full",), ("--format", "markdown"), ("--format", "html"), ("--json",)):
         assert digest in milabench("report", *options).out, options
@@ -124,10 +117,10 @@ def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsul
     assert milabench("install", "--from", str(packed)).code == 0
     assert words.read_text() == "packed"
 
-    assert milabench("prepare", *here).code == 0
-    suite = Path(here[here.index("--config") + 1])
+    assert milabench("prepare").code == 0
+    (suite,) = Path(environ["MILABENCH_BASE"], "cache", "capsules").glob("*/suite/suite.yaml")
     suite.write_text(suite.read_text() + "\n")
-    said = milabench("run", *here, "--display", "none")
+    said = milabench("run", "--display", "none")
     assert said.code == 6
     assert "suite.yaml: was changed since it was unpacked from a capsule" in said.err.splitlines()[-1]
 
