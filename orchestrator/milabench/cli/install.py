@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -21,13 +22,16 @@ from milabench.workflow.options import SuiteOptions
 def command(options: SuiteOptions, capsule: Path | None, force: bool, update: bool, frozen: bool, jobs: int) -> None:
     """Install the environments and programs of the selected benchmarks."""
     if capsule is not None:
-        from milabench.workflow.capsule import install_from, next_command
+        from milabench.workflow.capsule import install_from
+        from milabench.workflow.preflight import command_line
 
         for name, given in (("--config", is_on_command_line("config_file")), ("--update", update)):
             if given:
                 raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
         session = terminal_session()
-        session.info(f"next: `{next_command(install_from(capsule, options, session, force=force, jobs=jobs))}`")
+        install_from(capsule, options, session, force=force, jobs=jobs)
+        # The suite that was installed last is the default of its base.
+        session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
         return
     from milabench.workflow.install import install
 
