@@ -21,7 +21,7 @@ RARE = frozenset(
         *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
         # how a run is made
         *("--precision", "--budget", "--ab", "--seed", "--wait", "--max-retries", "--maxfail", "--sizer-save"),
-        *("--validations", "run --json"),
+        *("--validations", "--no-prepare", "run --json"),
         # other commands
         *("--frozen", "--weights", "--costs", "--score", "--from-db", "--db", "--per", "--across", "--run"),
         *("--kvstore", "--dtype", "--epochs", "--data-set", "--metrics-policy", "--framework", "--metrics-suffix"),
