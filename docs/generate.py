@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference that are derived from the code: `python docs/generate.py`, or `make docs`.
+"""Write the pages and JSON Schemas that are derived from the code: `python docs/generate.py`, or `make docs`.
 
 `--check` writes nothing, names the pages that are out of date, and then ends with exit code 1.
 """
@@ -9,12 +9,14 @@ import argparse
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import click
 from click.testing import CliRunner
 
 from milabench.cli.verbs import verbs
+from milabench.workflow.schemas import SCHEMAS, schema_file, schema_text
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 # Options that most commands share; the page lists them once.
@@ -105,13 +107,12 @@ def command_line() -> str:
     return "\n".join(lines).rstrip("\n").replace("\n\n\n", "\n\n") + "\n"
 
 
-PAGES: Mapping[str, Callable[[], str]] = {
-    "command-line.md": command_line,
-    "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
-    "checks.md": lambda: page_of("checks_page.py"),
-    "api.md": lambda: page_of("api_page.py"),
-    "suite.schema.json": lambda: printed("config", "schema"),
-    "acceptance.schema.json": lambda: printed("accept", "--schema"),
+PAGES: Mapping[Path, Callable[[], str]] = {
+    REFERENCE / "command-line.md": command_line,
+    REFERENCE / "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
+    REFERENCE / "checks.md": lambda: page_of("checks_page.py"),
+    REFERENCE / "api.md": lambda: page_of("api_page.py"),
+    **{schema_file(name): partial(schema_text, name) for name in SCHEMAS},
 }
 
 
@@ -121,8 +122,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; name the pages that are out of date")
     check = parser.parse_args().check
     stale = 0
-    for name, render in PAGES.items():
-        page, text = REFERENCE / name, render()
+    for page, render in PAGES.items():
+        text = render()
         if page.exists() and page.read_text() == text:
             continue
         stale += 1

@@ -28,6 +28,16 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     return margin
 
 
+margin_option = click.option(
+    "--margin",
+    callback=margin_of,
+    default="1%",
+    show_default=True,
+    metavar="MARGIN",
+    help="Relative difference below which nothing is called faster or slower.",
+)
+
+
 @click.command(
     "compare",
     epilog="Exit codes: 0 compared; 1 a benchmark or the index is SLOWER, or failed where it passed on the first system; "
@@ -37,14 +47,7 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @base_option
 @format_options
 @click.option("--why", is_flag=True, help="List the differences between the systems, the likeliest causes first.")
-@click.option(
-    "--margin",
-    callback=margin_of,
-    default="1%",
-    show_default=True,
-    metavar="MARGIN",
-    help="Relative difference below which nothing is called faster or slower.",
-)
+@margin_option
 @click.option(
     "--per",
     type=click.Choice(["system", "instance"]),

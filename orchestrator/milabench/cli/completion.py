@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 
 from milabench.devices.regular_file import MIB, read_regular
-from milabench.errors import MilabenchError, UsageError
+from milabench.errors import MilabenchError, RecordError, UsageError
 from milabench.workflow.files import base_folder, suite_file
+from milabench.workflow.suites_used import last_chosen
 
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
@@ -117,6 +118,10 @@ def _texts(ctx: click.Context) -> Iterator[str]:
 def _suite(ctx: click.Context) -> Path | None:
     file = ctx.params.get("config_file") or os.environ.get("MILABENCH_CONFIG")
     try:
-        return suite_file(Path(file).expanduser() if file else None)
-    except UsageError:
+        if not file:
+            base = ctx.params.get("base") or os.environ.get("MILABENCH_BASE")
+            chosen = last_chosen(base_folder(Path(base) if base else None))
+            return suite_file(None) if chosen is None else chosen.path
+        return suite_file(Path(file).expanduser())
+    except (RecordError, UsageError):
         return None

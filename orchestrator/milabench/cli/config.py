@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from milabench.cli.options import benchmark_names, is_on_command_line, suite_opt
 from milabench.errors import UsageError
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import SuiteOptions
+from milabench.workflow.schemas import SCHEMAS, schema_text
 
 
 @click.group("config")
@@ -69,9 +69,12 @@ def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
 
 
 @command.command("schema")
-@click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
-def print_schema(markdown: bool) -> None:
-    """Print the JSON Schema (draft 2020-12) of suite and system files, for editors."""
-    from milabench.config.schema_docs import json_schema, reference_page
+@click.argument("name", default="suite", type=click.Choice(list(SCHEMAS)))
+@click.option("--markdown", is_flag=True, help="Print the reference page of all suite keys instead.")
+def print_schema(name: str, markdown: bool) -> None:
+    """Print the JSON Schema (draft 2020-12) of a format: by default that of suite and system files, for editors."""
+    from milabench.config.schema_docs import reference_page
 
-    click.echo(reference_page() if markdown else json.dumps(json_schema(), indent=1) + "\n", nl=False)
+    if markdown and name != "suite":
+        raise UsageError(f"--markdown prints the keys of suites; leave it out for the schema of a {name}")
+    click.echo(reference_page() if markdown else schema_text(name), nl=False)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from milabench.errors import UsageError
+from milabench.errors import RecordError, UsageError
 from milabench.history import STORE
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
-    from milabench.workflow.options import Extent, Level, Session
+    from milabench.workflow.options import Extent, Level, Session, SuiteOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 Verb = Callable[..., int | None]
@@ -161,7 +161,7 @@ _SUITE = (
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
-        help="Suite file, or name of a shipped suite. Default: config/standard.yaml.",
+        help="Suite file, or name of a shipped suite. Default: the last used in the base, else config/standard.yaml.",
     ),
     click.option(
         "--system", "system_file", type=click.Path(path_type=Path), help="System file: nodes, accelerators, folders."
@@ -238,12 +238,19 @@ def collected_as(parameter: str, kind: type) -> Decorator:
 
 # `suite_options`, `plan_options` and `retry_options` import what takes 5 ms: verbs without these options do not wait for it.
 def suite_options(
-    *, selection: bool = True, environment: bool = False, reach: bool = False, ask: bool = False, nodes: bool = False
+    *,
+    selection: bool = True,
+    environment: bool = False,
+    reach: bool = False,
+    ask: bool = False,
+    nodes: bool = False,
+    own_default: bool = False,
 ) -> Decorator:
     """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
 
     `reach` is for a verb that does something on nodes, which are queried first; `ask` for one that may query them, `nodes`
-    for one that is about them.
+    for one that is about them. `own_default`: without --config the verb means a suite of its own, not the one last used in
+    the base.
     """
     from milabench.devices.registry import ARCHS
     from milabench.workflow.options import SuiteOptions
@@ -256,7 +263,28 @@ def suite_options(
     )
     wanted = (*_SUITE, arch, *(_SELECTION if selection else ()), *((current_env_option,) if environment else ()))
     wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
-    return lambda function: gathered(function, "options", SuiteOptions, wanted, ask_nodes=reach)
+    return lambda function: gathered(
+        function if own_default else _last_chosen(function), "options", SuiteOptions, wanted, ask_nodes=reach
+    )
+
+
+def _last_chosen(function: Verb) -> Verb:
+    """Let a verb without --config mean the suite that was last used in the base, and say so."""
+
+    @functools.wraps(function)
+    def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
+        if options.config_file is None and not values.get("ab"):
+            from milabench.workflow.suites_used import with_last_chosen
+
+            try:
+                options, line = with_last_chosen(options)
+            except RecordError as error:
+                line = f"warning: {error}"
+            if line:
+                click.echo(line, err=True)
+        return function(options=options, **values)
+
+    return with_default
 
 
 display_option = click.option(

@@ -20,6 +20,7 @@ from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
+from milabench.workflow.suites_used import record_use
 
 LIMIT_S = 30.0  # what `milabench run` gives a benchmark that is not prepared
 LOOKED_AT = 20  # records of earlier preparations
@@ -34,6 +35,7 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
     """
     require_healthy(context)
     require_installed(context)
+    record_use(context)
     copy_folders(context)
     plan = pending_preparations(context, force=force, upload=True)
     if plan.steps:

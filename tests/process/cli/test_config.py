@@ -162,7 +162,7 @@ def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:
 
 
 def test_the_schema_in_the_documentation_is_current(milabench: Milabench) -> None:
-    assert milabench("config", "schema").out == (ROOT / "docs" / "reference" / "suite.schema.json").read_text(), (
+    assert milabench("config", "schema").out == (ROOT / "config" / "schemas" / "suite.schema.json").read_text(), (
         "run `make docs`"
     )
 
