@@ -133,11 +133,9 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     if settings.failed is not None:
         part = only_failed(planned.plan, settings.failed, Path(request.context.dirs.base))
         planned = replace(planned, plan=part, bundles=part.groups())
-    if settings.no_prepare:
-        require_request_ready(request, planned.plan)
-        return apply_budget(planned)
     budgeted = apply_budget(planned)
-    prepare_request_quickly(request, planned.plan)
+    make_ready = require_request_ready if settings.no_prepare else prepare_request_quickly
+    make_ready(request, planned.plan)
     return budgeted
 
 
