@@ -288,7 +288,7 @@ def run(
 
     Raises:
         ConfigError, NothingSelected, UsageError: As `plan_suite`.
-        EnvironmentFailed: Something is not installed, or cannot be prepared in 30 s; the message has the command to give.
+        EnvironmentFailed: Something is not installed, or cannot be prepared in 60 s; the message has the command to give.
         Unreachable: A node does not answer, or another run holds the devices.
         RecordError: The records cannot be written.
     """

@@ -22,7 +22,7 @@ from milabench.workflow.preflight import command_line, pending_preparations, pre
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 from milabench.workflow.suites_used import record_use
 
-LIMIT_S = 30.0  # what `milabench run` gives a benchmark that is not prepared
+LIMIT_S = 60.0  # what `milabench run` gives a benchmark that is not prepared
 LOOKED_AT = 20  # records of earlier preparations
 TAIL_LINES = 15
 TAIL_BYTES = 64 * 1024

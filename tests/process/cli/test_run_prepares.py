@@ -45,7 +45,7 @@ def test_a_run_prepares_what_is_missing_once_and_says_so(
 ) -> None:
     said = milabench("run", *mine)
     assert said.code == 0, said.err
-    assert "run: preparing mine first, 30 s at most for each\n" in said.err
+    assert "run: preparing mine first, 60 s at most for each\n" in said.err
     assert milabench("prepare", *mine).err == "prepare: nothing to do, 1 benchmarks are prepared\n"
     again = milabench("run", *mine)
     assert (again.code, "preparing" in again.err, count(tmp_path)) == (0, False, 1)
