@@ -96,6 +96,11 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does, and suggest the nearest verbs for an unknown one."""
         name = args[0] if args else ""
+        if name == "help":  # as of git, go and uv
+            if not args[1:]:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            return self.resolve_command(ctx, [*args[1:], "--help"])
         if name and name not in COMMANDS and not name.startswith("-"):
             import difflib
 

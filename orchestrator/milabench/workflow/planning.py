@@ -209,6 +209,21 @@ def require_request_ready(request: Request, plan: Plan) -> None:
         require_ready(side, of_side(plan, name) if request.is_ab else plan)
 
 
+def prepare_request_quickly(request: Request, plan: Plan) -> None:
+    """Prepare what the plan lacks, where that takes seconds; see `prepare_quickly`.
+
+    Raises EnvironmentFailed, with the command to give, unless everything that it needs is there then.
+    """
+    from milabench.workflow.preflight import lacking_preparations
+
+    for name, side in zip(SIDES, request.sides, strict=False):
+        pending = lacking_preparations(side, of_side(plan, name) if request.is_ab else plan)
+        if pending.steps:
+            from milabench.workflow.prepare import prepare_quickly
+
+            prepare_quickly(pending, side)
+
+
 def describe_run(
     planned: PlannedRequest,
     *,
