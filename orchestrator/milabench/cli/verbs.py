@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PROGRAM = "milabench"
 GROUPS = {
     "Measure": {
+        "bench": "Measure any command, or compare several: hyperfine with replicates and validity.",
         "quickstart": "Install, prepare, run and report a small suite: a first look.",
         "install": "Install the environments and programs of the selected benchmarks.",
         "prepare": "Download or generate the data and models of the selected benchmarks.",
