@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from milabench.cli.options import (
+    Verb,
     base_option,
     collected_as,
     display_option,
@@ -31,40 +34,45 @@ class _CommandLine(click.Command):
         return super().parse_args(ctx, args)
 
 
+def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: A002
+    """Return an option that is about one command, so that no variable of a shell stands for it (a step has MILABENCH_NAME)."""
+    return click.option(*names, help=help, envvar=(), **settings)
+
+
 @click.command("bench", cls=_CommandLine)
 @click.argument("commands", nargs=-1, metavar="COMMAND... | -- COMMAND ARGUMENT...")
 @click.option("--runs", type=click.IntRange(1), default=RUNS, show_default=True, help="Launches of each command.")
 @click.option("--warmup", type=click.IntRange(0), default=0, metavar="N", help="Launches before those, not counted.")
-@click.option("--prepare", "prerun", default="", metavar="LINE", help="Shell line before each launch, not timed.")
-@click.option(
+@_of_command("--prepare", "prerun", default="", metavar="LINE", help="Shell line before each launch, not timed.")
+@_of_command(
     "--metric",
     "metrics",
     multiple=True,
     metavar="[NAME=]REGEX",
     help="Measure a number in the output, the group of the regular expression. Default: the seconds of a launch.",
 )
-@click.option("--units", multiple=True, metavar="[NAME=]TEXT", help="Units of the metric.")
-@click.option(
+@_of_command("--units", multiple=True, metavar="[NAME=]TEXT", help="Units of the metric.")
+@_of_command(
     "--direction",
     "directions",
     multiple=True,
     metavar="[NAME=]higher|lower|none",
     help="Which direction of the metric is better. Default: higher.",
 )
-@click.option(
+@_of_command(
     "--reduce",
     "reductions",
     multiple=True,
     metavar="[NAME=]METHOD",
     help=f"How several matches become one number ({', '.join(REDUCTIONS)}). Default: last.",
 )
-@click.option("--name", "names", multiple=True, metavar="NAME", help="Name of a command, in their order.")
-@click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable of the commands, or pass one on.")
-@click.option("--cwd", type=click.Path(path_type=Path), help="Folder to start in. Default: the current one.")
+@_of_command("--name", "names", multiple=True, metavar="NAME", help="Name of a command, in their order.")
+@_of_command("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable of the commands, or pass one on.")
+@_of_command("--cwd", type=click.Path(path_type=Path), help="Folder to start in. Default: the current one.")
 @click.option(
     "--timeout", "timeout_s", callback=seconds_of, metavar="DURATION", help="End a launch after this time (90s, 30m)."
 )
-@click.option("--shell", is_flag=True, help="Give each command to /bin/sh, as one line.")
+@_of_command("--shell", is_flag=True, help="Give each command to /bin/sh, as one line.")
 @base_option
 @wait_option
 @display_option
