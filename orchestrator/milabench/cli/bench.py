@@ -41,7 +41,9 @@ def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Ver
 
 @click.command("bench", cls=_CommandLine)
 @click.argument("commands", nargs=-1, metavar="COMMAND... | -- COMMAND ARGUMENT...")
-@click.option("--runs", type=click.IntRange(1), default=RUNS, show_default=True, help="Launches of each command.")
+@click.option(
+    "--runs", "launches", type=click.IntRange(1), default=RUNS, show_default=True, help="Launches of each command."
+)
 @click.option("--warmup", type=click.IntRange(0), default=0, metavar="N", help="Launches before those, not counted.")
 @_of_command("--prepare", "prerun", default="", metavar="LINE", help="Shell line before each launch, not timed.")
 @_of_command(

@@ -45,7 +45,7 @@ class CommandOptions:
     argv: tuple[str, ...] = ()
     shell: bool = False
     names: tuple[str, ...] = ()
-    runs: int = RUNS
+    launches: int = RUNS
     warmup: int = 0
     prerun: str = ""
     metrics: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def measure_commands(options: CommandOptions, base: Path | None, session: Sessio
     written = SuiteOptions(config_file=_write(folder, names[0], suite), base=folder, environ=environ)
     # The next launch of a command that has failed would fail too.
     settings = RunSettings(retry=RetryPolicy(wait=wait, max_failures=1))
-    extent = Extent(repeat=options.runs, profile="default", run_name="bench", baseline=names[0])
+    extent = Extent(repeat=options.launches, profile="default", run_name="bench", baseline=names[0])
     prepared = prepare_runs(written, extent, settings, session)
     if options.warmup:
         code, path = _warm_up(written, replace(extent, repeat=options.warmup), settings, session)
