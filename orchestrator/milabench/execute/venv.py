@@ -67,7 +67,8 @@ class InstallOptions:
     `benchmate` is the project folder of the instruments; `environ` the user's environment. `force` rebuilds
     complete environments; `update` rebuilds those that are not pinned, with the newest packages. `ignore_space` begins also
     where the disk seems too small. `pip` are pip's settings; None asks pip, once, when something is to be built. `uv` is the
-    program; None uses pip.
+    program; None uses pip. `is_sealed`: nothing is asked but what `pip` and `environ` name, neither a network nor what the
+    suite says of indexes.
     """
 
     # No Path: these options are pickled for other machines, and Python 3.13 moved its classes to another module.
@@ -77,6 +78,7 @@ class InstallOptions:
     force: bool = False
     update: bool = False
     ignore_space: bool = False
+    is_sealed: bool = False
     pip: Mapping[str, str] | None = None
     uv: str | None = field(default_factory=lambda: find_uv(os.environ))
 
@@ -251,10 +253,12 @@ class _Work:
         """Return them with the sizes of their files; servers are asked only for what is not in the cache."""
         files = {file.url: file for need in needs for file in need.files}
         missing = {url for need in needs for url in need.fetched}
+        opener = None
         try:
-            opener = opener_of({**self.options.environ, **uv_env(self.pip_settings, self.options.environ)})
+            if not self.options.is_sealed:
+                opener = opener_of({**self.options.environ, **uv_env(self.pip_settings, self.options.environ)})
         except OSError:  # the certificates cannot be read, which uv will say
-            opener = None
+            pass
         measure = partial(_measured_file, opener=opener, missing=missing)
         sizes = dict(zip(files, thread_map(measure, files.values(), jobs=8), strict=True))
         return [replace(need, files=tuple(sizes[file.url] for file in need.files)) for need in needs]
@@ -310,6 +314,8 @@ class _Work:
 
     def is_reachable(self, index: str) -> bool:
         """Return whether an index answers, asked once."""
+        if self.options.is_sealed:
+            return False
         with self._once:
             if index not in self._reachable:
                 environ = {**self.options.environ, **uv_env(self.pip_settings, self.options.environ)}
@@ -358,8 +364,9 @@ class _Build:
         user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
         # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
         env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
+        own = {} if self._options.is_sealed else spec.pip
+        settings = {**work.pip_settings, **own}
         if self._options.uv:
-            settings = {**work.pip_settings, **spec.pip}
             ours = uv_env(settings, user)
             if spec.is_hashed:
                 # uv refuses constraints that are ranges beside hashes, and a lock leaves nothing to constrain.
@@ -369,7 +376,7 @@ class _Build:
                 path=self._options.uv, is_reachable=work.is_reachable, options=uv_options(settings)
             )
         else:
-            self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(spec.pip)}
+            self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(settings if self._options.is_sealed else own)}
             self._installer = Pip(python=sys.executable, is_reachable=work.is_reachable)
 
     def need(self) -> Need | None:
@@ -524,6 +531,8 @@ class _Build:
         if version == running:
             return sys.executable, ()
         interpreter = self._python(version)
+        if interpreter is None and self._options.is_sealed:
+            raise EnvironmentFailed(f"python {version} is neither in the capsule nor on this machine; install it first")
         if interpreter is None and self._options.uv:
             self._say(f"fetching: python {version}, which its locks are made for")
             with self._work.fetching:
