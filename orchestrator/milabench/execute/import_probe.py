@@ -47,7 +47,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-def last_line(error: BaseException) -> str:
+def _last_line(error: BaseException) -> str:
     """Return the last line of an exception, with its type."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return ": ".join((type(error).__name__, *lines[-1:]))
@@ -72,7 +72,7 @@ def main() -> None:
                 importlib.import_module(module)
             except BaseException as error:
                 traceback.print_exc()
-                _say(package=package, module=module, why=last_line(error))
+                _say(package=package, module=module, why=_last_line(error))
     _say(end=True)
     sys.stdout.flush()
     os._exit(0)  # what is loaded may crash when it is unloaded, which is no matter of importing

@@ -1,4 +1,4 @@
-"""What a child process that imports packages has said: which were imported, and why others were not."""
+"""What a child process that imports packages has written: which one it imports, and why some could not be imported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def is_driver_missing(why: str) -> bool:
 class ImportsTried:
     """What was heard so far; `module` is being imported."""
 
-    imported: list[str] = field(default_factory=list)
     module: str = ""
     _package: str = ""
     _failed: dict[str, str] = field(default_factory=dict)
@@ -37,17 +36,14 @@ class ImportsTried:
         """Take in a line of output; those of others are passed over."""
         if not line.startswith(MARK):
             return
-        said = json.loads(line.removeprefix(MARK))
-        if "why" in said:
-            self._failed.setdefault(said["package"], said["why"])
-        elif "absent" in said:
-            self._failed[said["package"]] = ABSENT
+        entry = json.loads(line.removeprefix(MARK))
+        if "why" in entry:
+            self._failed.setdefault(entry["package"], entry["why"])
+        elif "absent" in entry:
+            self._failed[entry["package"]] = ABSENT
         else:
-            package = said.get("package", "")
-            if self._package not in ("", package, *self._failed):
-                self.imported.append(self._package)
-            self._package, self.module = package, said.get("module", "")
-            self._is_over = said.get("end", False)
+            self._package, self.module = entry.get("package", ""), entry.get("module", "")
+            self._is_over = entry.get("end", False)
 
     def problems(self, code: int) -> dict[str, str]:
         """Return why packages could not be imported, given the exit code of the process, which may have died of one."""

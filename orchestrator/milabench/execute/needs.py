@@ -62,24 +62,26 @@ class Total:
     """What one or several environments take together, a file that they share counted once.
 
     `download` is in bytes, without `unknown` files, whose size nobody tells; `cache` and `base` are the bytes on the disks
-    of uv's cache and of the environments.
+    of uv's cache and of the environments, and there are more where `is_partial`.
     """
 
     packages: int
     download: int
     unknown: int
+    is_partial: bool
     cache: float
     base: float
 
     def __str__(self) -> str:
-        """Return `34 packages, 843 MB to download (2 more of unknown size), about 1.9 GB of disk`."""
+        """Return `34 packages, 843 MB to download, about 1.9 GB of disk`."""
         download = f"{size_text(self.download)} to download" if self.download else ""
         if self.unknown:
             download += " and " if download else ""
             download += f"{self.unknown} {'file' if self.unknown == 1 else 'files'} of unknown size to download"
-        disk = self.cache + self.base
-        about = "at least" if self.unknown else "about"
-        return f"{self.packages} packages, {download or 'nothing to download'}, {about} {size_text(disk)} of disk"
+        size = self.cache + self.base
+        disk = f"{'at least' if self.is_partial else 'about'} {size_text(size)} of disk" if size else "disk unknown"
+        packages = "1 package" if self.packages == 1 else f"{self.packages} packages"
+        return f"{packages}, {download or 'nothing to download'}, {disk}"
 
 
 def total(needs: Iterable[Need], *, is_linked: bool) -> Total:
@@ -93,6 +95,7 @@ def total(needs: Iterable[Need], *, is_linked: bool) -> Total:
         packages=len(files),
         download=sum(file.size or 0 for file in remote),
         unknown=sum(file.size is None for file in remote),
+        is_partial=any(file.unpacked is None for file in files.values()),
         cache=sum(file.unpacked or 0 for file in fetched),
         base=copied + sum(need.byte_code for need in needs),
     )

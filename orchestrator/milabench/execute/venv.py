@@ -217,8 +217,8 @@ class _Work:
         is_linked = cache is not None and _is_one_disk(cache, self.store, self.options.environ)
         remaining = iter(needs)
         for spec, need in zip(specs, found, strict=True):
-            told = "nobody tells beforehand how much there is to download" if need is None else ""
-            self.report(f"{spec.group}: needs: {told or total([next(remaining)], is_linked=is_linked)}")
+            known = total([next(remaining)], is_linked=is_linked) if need is not None else None
+            self.report(f"{spec.group}: needs: {known or 'nobody tells beforehand how much there is to download'}")
         takes = total(needs, is_linked=is_linked)
         if len(specs) > 1 and needs:
             self.report(f"in all: {takes}")
@@ -520,8 +520,7 @@ class _Build:
                     f"{package}, which {users} requires, cannot be imported: {why}; "
                     f"let the versions in requirements.in fit each other, and lock them with {pin}"
                 )
-        count = len(tried.imported)
-        self._work.report(f"{spec.group}: imported: {count} packages in {time.monotonic() - began:.1f} s")
+        self._work.report(f"{spec.group}: imported in {time.monotonic() - began:.1f} s")
         return tuple(notes)
 
     def _interpreter(self) -> tuple[str, tuple[str, ...]]:

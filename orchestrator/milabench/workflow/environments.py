@@ -194,7 +194,7 @@ def required_packages(file: Path) -> tuple[str, ...]:
     from milabench.plan.requirements import parse_requirements
 
     wanted: dict[str, None] = {}
-    pending, read = [file], set()
+    pending, read = [file.resolve()], set()
     while pending:
         current = pending.pop(0)
         if current in read or not current.is_file():
@@ -204,7 +204,9 @@ def required_packages(file: Path) -> tuple[str, ...]:
         wanted |= dict.fromkeys(pin.name for pin in lock.pins if pin.name)
         included = (option.split(maxsplit=1) for option in lock.options)
         pending += [
-            current.parent / words[1] for words in included if words[0] in ("-r", "--requirement") and words[1:]
+            (current.parent / words[1]).resolve()
+            for words in included
+            if words[0] in ("-r", "--requirement") and words[1:]
         ]
     return tuple(wanted)
 
