@@ -31,7 +31,7 @@ GROUPS = {
         "history": "Show a benchmark's trend over runs, and where its level changed.",
         "db": "Keep and query the results of many runs.",
         "import": "Convert results of milabench 1.3 and of nccl-tests into runs.",
-        "export": "Write the results of runs to a Parquet file.",
+        "export": "Write results for other programs: Parquet, Prometheus, OpenTelemetry.",
         "bundle": "Create a tamper-evident archive of runs.",
         "verify": "Check that an archive has not been modified.",
     },
