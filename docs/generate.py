@@ -26,6 +26,11 @@ def page_of(module: str) -> str:
     return str(runpy.run_path(str(Path(__file__).with_name(module)))["page"]())
 
 
+def dashboard_of(store: str) -> str:
+    """Return the Grafana dashboard over a kind of results store."""
+    return str(runpy.run_path(str(Path(__file__).with_name("grafana_dashboard.py")))["dashboard"](store))
+
+
 def printed(*argv: str) -> str:
     """Return what `milabench ARGV` prints."""
     result = CliRunner().invoke(verbs, argv, standalone_mode=False, catch_exceptions=False)
@@ -96,6 +101,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "checks.md": lambda: page_of("checks_page.py"),
     "api.md": lambda: page_of("api_page.py"),
     "suite.schema.json": lambda: printed("config", "schema"),
+    "grafana-postgresql.json": lambda: dashboard_of("postgresql"),
+    "grafana-sqlite.json": lambda: dashboard_of("sqlite"),
     "acceptance.schema.json": lambda: printed("accept", "--schema"),
 }
 
