@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         programs that print speed ratios"
 	@echo "make fmt          format the code"
-	@echo "make docs         write the generated pages of docs/"
+	@echo "make docs         write the generated pages of docs/, build and check the site and llms.txt in build/docs/site"
 	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
 	@echo "make lock         pin the control plane's own dependencies in constraints/milabench.txt, which its images install"
 	@echo "make release      build the distributions into dist/, try the wheel, write SBOMs (CycloneDX) and SHA256SUMS, tag the version"
@@ -104,8 +104,15 @@ perf: $(VENV)/.dev
 figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write
 
-docs: $(VENV)/.installed
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "== installing what builds the documentation into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.build_site
+	$(BIN)/python -m pytest -q tests/unit/test_docs.py tests/unit/test_site.py
 
 # flit_core builds benchmate in an image. Comments of a lock that milabench reads: plan/requirements.py.
 lock: $(VENV)/.dev

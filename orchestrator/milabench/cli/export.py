@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, file_option
+from milabench.cli.options import base_option, file_option, runs_argument
 from milabench.errors import UsageError
 
 # Format -> the ending that names it.
@@ -14,7 +14,7 @@ ENDINGS = {"parquet": ".parquet", "prometheus": ".prom", "otlp-json": ".json"}
 
 
 @click.command("export")
-@click.argument("runs", nargs=-1)
+@runs_argument()
 @base_option
 @click.option(
     "-f",

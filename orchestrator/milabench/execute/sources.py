@@ -221,6 +221,20 @@ def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[
     return tuple(files)
 
 
+def listed_files(
+    project: str, where: Indexes, stop: threading.Event
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return what `release_files` does of those indexes that answer, and a line for each that does not."""
+    files, silent = [], []
+    with _client(where) as client:
+        for index, link in _links(project, where, client, stop):
+            if isinstance(link, Exception):
+                silent.append(f"{mask(index)} cannot be reached: {_reason(link)}")
+            elif sha256 := _sha256(link):
+                files.append((link.filename, sha256))
+    return tuple(files), tuple(silent)
+
+
 def find_release(project: str, version: str, file: str | None = None, *, environ: Mapping[str, str]) -> PyPI:
     """Return a release file, with the index's own sha256: the named one, else the sdist, else a wheel for any platform.
 

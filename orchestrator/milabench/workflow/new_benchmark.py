@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from milabench.bench.api import PyPI
 from milabench.errors import UsageError
 from milabench.workflow.files import ROOT
+from milabench.workflow.schemas import schema_file
 
 TEMPLATE = ROOT / "benchmarks" / "_template"
 TEMPLATE_OF_A_RELEASE = ROOT / "benchmarks" / "_template_release"
@@ -162,16 +163,27 @@ def _new_folder(name: str, into: Path) -> Path:
 
 def _fill_template(template: Path, folder: Path, values: Mapping[str, str]) -> Path:
     """Copy a template, with a value for each of these parts of it. Raises UsageError."""
+    parts = {**values, "@SCHEMA@": _schema_for(folder)}
     try:
         shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
         for path in folder.iterdir():
             text = path.read_text()
-            filled = re.sub("|".join(map(re.escape, values)), lambda part: values[part[0]], text)
+            filled = re.sub("|".join(map(re.escape, parts)), lambda part: parts[part[0]], text)
             if filled != text:
                 path.write_text(filled)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be created: {error.strerror}") from None
     return folder
+
+
+def _schema_for(folder: Path) -> str:
+    """Return the path from a new folder to the schema of suites: in the copy of what is shipped around it, else its own."""
+    shipped = schema_file("suite")
+    for above in folder.absolute().parents:
+        if (above / shipped.relative_to(ROOT)).is_file():
+            return Path(os.path.relpath(above / shipped.relative_to(ROOT), folder)).as_posix()
+    shutil.copy(shipped, folder)
+    return shipped.name
 
 
 def copy_shipped(into: Path) -> list[Path]:

@@ -54,6 +54,7 @@ LINES = {
     "nodes": ["nodes --help"],
     "doctor": ["doctor @suite"],
     "dev": ["dev @suite a -- true"],
+    "capsule": ["capsule create --help"],
     "init": ["init --help"],
     "new": ["new --help"],
     "pin": ["pin --help"],
