@@ -27,8 +27,8 @@ SAME_EVERYWHERE = """\
 
 - **RUN** is a run directory (a path), the name of a run below the base (`night`, the newest of that name, or
   `night.2026-11-20_11-43-28`), `latest`, or `latest~1` for the run before the latest. A run that is called so comes first.
-  `compare`, `report --reference` and `accept --reference` take the file of a JSON report too. Runs are arguments; `--run RUN`,
-  several times where several are taken, is the same. Without any, most commands take the latest run.
+  `compare`, `report --reference` and `accept --reference` take the file of a JSON report, or a bundle of one run, too. Runs
+  are arguments; `--run RUN`, several times where several are taken, is the same. Without any, most commands take the latest run.
 - **Tables** on a terminal fit it: long values are shortened, then the least important columns are left out, and the line
   below says so. `--wide` shows everything. In a file or a pipe a table is always whole.
 - **Colours** are for terminals. `--no-color`, or any text in [`NO_COLOR`](https://no-color.org), switches them off;
