@@ -249,7 +249,8 @@ def describe_run(
     if request.is_ab:
         options["ab"] = [str(side.suite_file.absolute()) for side in request.sides]
         suite = _by_side([part.suite for part in parts])
-        manifest["programs"] = _by_side([part.manifest["programs"] for part in parts])
+        for key in ("programs", "about"):
+            manifest[key] = _by_side([part.manifest[key] for part in parts])
         manifest["ab"] = {
             "suites": options["ab"],
             "pairs": {
