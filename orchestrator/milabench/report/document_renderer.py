@@ -29,7 +29,9 @@ def run_document(summary: Summary) -> document.Document:
         *(() if summary.is_ended else (model.CUT_OFF,)),
         model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
         document.Value(name="score", text=model.score_line(summary)),
-        document.Notes(lines=model.LEGEND),
+        document.Notes(lines=(*model.LEGEND, *([model.REFERENCE_LEGEND] if summary.score.reference else []))),
+        *document.section("not beside the reference", model.without_ratio(summary)),
+        *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
         *model.window_tables(summary),
         *ab_blocks(summary),
         *model.node_tables(summary),
@@ -40,6 +42,7 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("validations", model.validations(summary)),
         *document.section("messages", model.messages(summary)),
         *model.metric_tables(summary),
+        document.Notes(lines=(model.next_command(summary),), name="next"),
     )
 
 

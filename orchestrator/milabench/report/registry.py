@@ -37,11 +37,13 @@ class Renderer(Protocol):
 class Format:
     """One format; `draws` says that it shows the course of steps, so that their records have to be read for it.
 
-    `most_drawn` is the number of compared systems above which it does not.
+    `most_drawn` is the number of compared systems above which it does not. `is_for_people`: a run is shown beside a shipped
+    reference where none was named; programs get what was asked for.
     """
 
     name: str
     endings: tuple[str, ...]
+    is_for_people: bool = False
     draws: bool = False
     most_drawn: int = 0
 
@@ -54,10 +56,10 @@ class Format:
 # Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.
 SYSTEMS_DRAWN = 6
 _ALL = (
-    Format(name="brief", endings=()),
-    Format(name="text", endings=(".txt",)),
-    Format(name="markdown", endings=(".md", ".markdown")),
-    Format(name="html", endings=(".html", ".htm"), draws=True, most_drawn=SYSTEMS_DRAWN),
+    Format(name="brief", endings=(), is_for_people=True),
+    Format(name="text", endings=(".txt",), is_for_people=True),
+    Format(name="markdown", endings=(".md", ".markdown"), is_for_people=True),
+    Format(name="html", endings=(".html", ".htm"), is_for_people=True, draws=True, most_drawn=SYSTEMS_DRAWN),
     Format(name="csv", endings=(".csv",)),
     Format(name="json", endings=(".json",)),
     Format(name="junit", endings=(".xml",)),
