@@ -242,7 +242,9 @@ def _came_to(steps: Iterable[Mapping[str, Any]], option: str) -> str:
 def _environment(system: System, bench: str) -> dict[str, str]:
     """Return the digest of the lock and of the program, of the group whose environment the benchmark ran in."""
     group = str(_suite(system, bench).get("install_group") or "")
-    lock = as_mapping(system.manifest.get("locks")).get(group)
+    locks = as_mapping(system.manifest.get("locks"))
+    # The sides of an A/B run, `digits@A`, may have two environments of one name: `torch@A` and `torch@B`.
+    lock = locks.get(group) or locks.get(f"{group}@{bench.rpartition('@')[2]}")
     program = as_mapping(system.manifest.get("programs")).get(bench)
     return {**({"lock file": str(lock)[:12]} if lock else {}), **({"program": str(program)[:12]} if program else {})}
 

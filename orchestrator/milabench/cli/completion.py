@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 
 from milabench.devices.regular_file import MIB, read_regular
-from milabench.errors import MilabenchError, UsageError
-from milabench.workflow.files import suite_file
+from milabench.errors import MilabenchError, RecordError, UsageError
+from milabench.workflow.files import base_folder, suite_file
+from milabench.workflow.suites_used import last_chosen
 
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
@@ -65,6 +66,16 @@ def selectors(ctx: click.Context) -> list[str]:
     return list(dict.fromkeys([*benchmarks(ctx), *sorted(tags - {""})]))
 
 
+def known_runs(ctx: click.Context) -> list[str]:
+    """Return `latest` and the names of the runs below the base, the newest first."""
+    folder = base_folder(ctx.params.get("base")) / "runs"
+    try:
+        found = [(entry.stat().st_mtime, entry.name) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+    return ["latest", *(name for _, name in sorted(found, reverse=True))]
+
+
 def _all_names(ctx: click.Context) -> list[str] | None:
     """Return the names with those of matrix variants, for which the suite must be read; None where it cannot be."""
     from milabench.config.read import read_suite
@@ -107,6 +118,10 @@ def _texts(ctx: click.Context) -> Iterator[str]:
 def _suite(ctx: click.Context) -> Path | None:
     file = ctx.params.get("config_file") or os.environ.get("MILABENCH_CONFIG")
     try:
-        return suite_file(Path(file).expanduser() if file else None)
-    except UsageError:
+        if not file:
+            base = ctx.params.get("base") or os.environ.get("MILABENCH_BASE")
+            chosen = last_chosen(base_folder(Path(base) if base else None))
+            return suite_file(None) if chosen is None else chosen.path
+        return suite_file(Path(file).expanduser())
+    except (RecordError, UsageError):
         return None

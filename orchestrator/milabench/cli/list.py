@@ -11,7 +11,7 @@ import click
 
 from milabench.analysis.summary_model import validity_words
 from milabench.bench.readme import first_sentence
-from milabench.cli.options import json_option, suite_options
+from milabench.cli.options import json_option, suite_options, table_width, wide_option
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.report_inputs import read_reference, shipped_references
@@ -25,34 +25,46 @@ if TYPE_CHECKING:
 @click.option(
     "--references", is_flag=True, help="List the shipped reference results instead, which runs are held beside."
 )
+@wide_option
 @json_option
-def command(options: SuiteOptions, references: bool, as_json: bool) -> None:
+def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) -> None:
     """List the benchmarks of the suite."""
     if references:
         entries = [reference_json(name) for name in shipped_references()]
-        text = json.dumps({"schema": 1, "references": entries}, indent=1) if as_json else references_table(entries)
+        text = (
+            json.dumps({"schema": 1, "references": entries}, indent=1)
+            if as_json
+            else references_table(entries, table_width(wide))
+        )
         click.echo(text)
         return
     rows = [bench_json(bench) for bench in selected_benchmarks(read_suite_only(options), options)]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
-        return
-    table = [("name", "enabled", "plan", "weight", "environment", "tags", "stands for")]
-    table += [
-        (
-            row["name"],
-            "yes" if row["enabled"] else "no",
-            row["plan"],
-            f"{row['weight']:g}",
-            row["install_group"],
-            " ".join(row["tags"]),
-            row["about"],
-        )
-        for row in rows
+    else:
+        click.echo(benchmarks_table(rows, table_width(wide)))
+
+
+def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """Return a line for each benchmark, fitted to a terminal's width."""
+    from milabench.report.text import text_table
+
+    headings = ["name", "enabled", "plan", "weight", "environment", "tags", "stands for"]
+    rows = [
+        [
+            bench["name"],
+            "yes" if bench["enabled"] else "no",
+            bench["plan"],
+            f"{bench['weight']:g}",
+            bench["install_group"],
+            " ".join(bench["tags"]),
+            bench["about"],
+        ]
+        for bench in benches
     ]
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    for line in table:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    is_text = [True, True, True, False, True, True, True]
+    spare = ("environment", "tags", "weight", "plan", "stands for")
+    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
 
 
 def reference_json(name: str) -> dict[str, Any]:
@@ -70,7 +82,7 @@ def reference_json(name: str) -> dict[str, Any]:
     }
 
 
-def references_table(entries: Sequence[Mapping[str, Any]]) -> str:
+def references_table(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """Return a line for each reference result: its machine, when and how it was measured, how many numbers are valid."""
     from milabench.report.text import text_table
 
@@ -86,7 +98,8 @@ def references_table(entries: Sequence[Mapping[str, Any]]) -> str:
         for entry in entries
     ]
     headings = ["name", "machine", "measured", "profile", "valid", "benchmarks"]
-    return "\n".join(text_table(headings, rows, [True, True, True, True, False, True]))
+    is_text, spare = [True, True, True, True, False, True], ("profile", "measured", "benchmarks")
+    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
 
 
 def bench_json(bench: BenchmarkConfig) -> dict[str, Any]:

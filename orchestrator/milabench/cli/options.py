@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from milabench.errors import UsageError
+from milabench.errors import RecordError, UsageError
 from milabench.history import STORE
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
-    from milabench.workflow.options import Extent, Level, Session
+    from milabench.workflow.options import Extent, Level, Session, SuiteOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 Verb = Callable[..., int | None]
@@ -75,7 +76,14 @@ def selections(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     return [before + comma + word for word in selectors(ctx) if word.startswith(last)]
 
 
-# Each can be given as a variable too, MILABENCH_<OPTION>, which `verbs.with_variables` adds.
+def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete runs below the base, the newest first."""
+    from milabench.cli.completion import known_runs
+
+    return [name for name in known_runs(ctx) if name.startswith(incomplete)]
+
+
+# Each can be given as a variable too, MILABENCH_<OPTION>, which `help.with_variables` adds.
 base_option = click.option(
     "--base", type=click.Path(path_type=Path), help="Folder for environments, data and runs. Default: ./results."
 )
@@ -83,9 +91,57 @@ db_option = click.option(
     "--db", "location", metavar="PATH|postgresql://...", help=f"The results store. Default: {STORE} in the base."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+wide_option = click.option(
+    "--wide", is_flag=True, help="Show every column, also where the table is wider than the terminal."
+)
 wait_option = click.option(
     "--wait", is_flag=True, help="Wait while another run measures on these devices, instead of failing."
 )
+RUN = "a run directory, the name of a run below the base, latest, or latest~1 for the one before"
+_BOTH_WAYS = "name runs as arguments or with --run, not both ways"
+
+
+def run_argument(function: Verb) -> Verb:
+    """Let a verb be given RUN, as an argument or with --run; its function receives `run`, None where none is named."""
+
+    @functools.wraps(function)
+    def named(*, run: str | None, run_option: str | None, **values: Any) -> int | None:
+        if run is not None and run_option is not None and is_on_command_line("run_option"):
+            raise click.UsageError(_BOTH_WAYS)
+        return function(run=run_option if run is None else run, **values)
+
+    option = click.option(
+        "--run", "run_option", metavar="RUN", shell_complete=run_names, help=f"The same as RUN: {RUN}."
+    )
+    return click.argument("run", required=False, shell_complete=run_names)(option(named))
+
+
+def runs_argument(*, required: bool = False) -> Decorator:
+    """Let a verb be given RUNS, as arguments or with --run; its function receives `runs`, of which `required` demands one."""
+
+    def decorated(function: Verb) -> Verb:
+        @functools.wraps(function)
+        def named(*, runs: tuple[str, ...], run_options: tuple[str, ...], **values: Any) -> int | None:
+            if runs and run_options and is_on_command_line("run_options"):
+                raise click.UsageError(_BOTH_WAYS)
+            if required and not runs and not run_options:
+                raise click.UsageError(f"missing argument RUNS: {RUN}")
+            return function(runs=runs or run_options, **values)
+
+        option = click.option(
+            "--run",
+            "run_options",
+            multiple=True,
+            type=click.Path(),  # several in the variable have colons between them, as in PATH
+            metavar="RUN",
+            shell_complete=run_names,
+            help=f"The same as RUNS, each: {RUN}.",
+        )
+        return click.argument("runs", nargs=-1, shell_complete=run_names)(option(named))
+
+    return decorated
+
+
 current_env_option = click.option(
     "--use-current-env",
     is_flag=True,
@@ -105,7 +161,7 @@ _SUITE = (
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
-        help="Suite file, or name of a shipped suite. Default: config/standard.yaml.",
+        help="Suite file, or name of a shipped suite. Default: the last used in the base, else config/standard.yaml.",
     ),
     click.option(
         "--system", "system_file", type=click.Path(path_type=Path), help="System file: nodes, accelerators, folders."
@@ -182,12 +238,19 @@ def collected_as(parameter: str, kind: type) -> Decorator:
 
 # `suite_options`, `plan_options` and `retry_options` import what takes 5 ms: verbs without these options do not wait for it.
 def suite_options(
-    *, selection: bool = True, environment: bool = False, reach: bool = False, ask: bool = False, nodes: bool = False
+    *,
+    selection: bool = True,
+    environment: bool = False,
+    reach: bool = False,
+    ask: bool = False,
+    nodes: bool = False,
+    own_default: bool = False,
 ) -> Decorator:
     """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
 
     `reach` is for a verb that does something on nodes, which are queried first; `ask` for one that may query them, `nodes`
-    for one that is about them.
+    for one that is about them. `own_default`: without --config the verb means a suite of its own, not the one last used in
+    the base.
     """
     from milabench.devices.registry import ARCHS
     from milabench.workflow.options import SuiteOptions
@@ -200,7 +263,28 @@ def suite_options(
     )
     wanted = (*_SUITE, arch, *(_SELECTION if selection else ()), *((current_env_option,) if environment else ()))
     wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
-    return lambda function: gathered(function, "options", SuiteOptions, wanted, ask_nodes=reach)
+    return lambda function: gathered(
+        function if own_default else _last_chosen(function), "options", SuiteOptions, wanted, ask_nodes=reach
+    )
+
+
+def _last_chosen(function: Verb) -> Verb:
+    """Let a verb without --config mean the suite that was last used in the base, and say so."""
+
+    @functools.wraps(function)
+    def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
+        if options.config_file is None and not values.get("ab"):
+            from milabench.workflow.suites_used import with_last_chosen
+
+            try:
+                options, line = with_last_chosen(options)
+            except RecordError as error:
+                line = f"warning: {error}"
+            if line:
+                click.echo(line, err=True)
+        return function(options=options, **values)
+
+    return with_default
 
 
 display_option = click.option(
@@ -292,6 +376,14 @@ def retry_options(function: Verb) -> Verb:
     from milabench.execute.retry_policy import RetryPolicy
 
     return gathered(function, "retry", RetryPolicy, _RETRY)
+
+
+def table_width(wide: bool) -> int | None:
+    """Return how wide a table on standard output may be; None, as wide as it is, with --wide and in a file or a pipe."""
+    # A log that lacks columns cannot be repaired later; a terminal that does not know its size (0) is not fitted to either.
+    if wide or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size((0, 0)).columns or None
 
 
 class TerminalReporter:

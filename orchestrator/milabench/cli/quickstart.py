@@ -14,7 +14,7 @@ from milabench.workflow.run_suite import RunSettings
 
 
 @click.command("quickstart")
-@suite_options(environment=True, reach=True)
+@suite_options(environment=True, reach=True, own_default=True)
 @display_option
 def command(options: SuiteOptions, display: str) -> int:
     """Install, prepare, run and report a small suite: a first look in a few minutes. Default suite: quickstart."""

@@ -75,8 +75,10 @@ class Instruments:
 class PlanContext:
     """Everything a plan depends on that is not a benchmark.
 
-    `repeats` is how often each is run, in fresh processes, as the profile says unless given; `replicates` are the numbers
-    of single benchmarks, where they were computed one by one.
+    `environments` are the folders of the install groups' environments, below `dirs.venv`: each by the digest of what it is
+    made from, so that two suites may use one group's name for two environments. A group that is not in it has one of its
+    own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given;
+    `replicates` are the numbers of single benchmarks, where they were computed one by one.
     """
 
     facts: SystemFacts
@@ -87,6 +89,7 @@ class PlanContext:
     repeats: int | None = None
     replicates: Mapping[str, int] = field(default_factory=dict)
     seed: int = 0
+    environments: Mapping[str, str] = field(default_factory=dict)
     current_env: str | None = None
     current_python: str | None = None
     sizer: Sizer = field(default_factory=Sizer)
@@ -178,7 +181,9 @@ def benchmark_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> 
 def _venv_of(config: BenchmarkConfig, context: PlanContext) -> str:
     if config.definition is None:
         return ""
-    return context.current_env if context.current_env is not None else f"{context.dirs.venv}/{config.install_group}"
+    if context.current_env is not None:
+        return context.current_env
+    return f"{context.dirs.venv}/{context.environments.get(config.install_group, config.install_group)}"
 
 
 def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:

@@ -53,7 +53,7 @@ def brief_document(summary: Summary) -> document.Document:
         *document.section("replicates", model.replicate_lines(summary)),
         *document.section("doubts (`milabench report --full` shows every check)", doubts(summary)),
         *document.section("messages", model.messages(summary)),
-        document.Notes(lines=(model.next_command(summary),), name="next"),
+        document.Notes(lines=(model.next_line(summary),), name="next"),
     )
 
 

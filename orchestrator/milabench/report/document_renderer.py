@@ -42,7 +42,7 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("validations", model.validations(summary)),
         *document.section("messages", model.messages(summary)),
         *model.metric_tables(summary),
-        document.Notes(lines=(model.next_command(summary),), name="next"),
+        document.Notes(lines=(model.next_line(summary),), name="next"),
     )
 
 

@@ -144,6 +144,8 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     lines = [("run", summary.run)]
     if summary.created:
         lines.append(("created", summary.created))
+    if summary.capsule:
+        lines.append(("capsule", summary.capsule))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
     for node in summary.nodes:
@@ -414,7 +416,7 @@ def without_ratio(summary: Summary) -> list[tuple[str, str]]:
     return [(bench.bench, bench.no_ratio) for bench in ordered(summary.benchmarks) if bench.no_ratio]
 
 
-def next_command(summary: Summary) -> str:
+def next_line(summary: Summary) -> str:
     """Return the command that this run most lacks, and what it would bring."""
     launches = max((len(bench.processes) for bench in summary.benchmarks), default=0)
     if not summary.is_ended:

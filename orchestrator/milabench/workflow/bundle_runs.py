@@ -9,6 +9,7 @@ from pathlib import Path
 from milabench.bundle.create import SUMMARY, Manifest, RunParts, create_bundle
 from milabench.devices.regular_file import read_regular
 from milabench.events.rundir import Run
+from milabench.plan.ab import SIDES, side_name
 from milabench.report import markdown
 from milabench.version import __version__
 from milabench.workflow.summaries import recompute_summary, resolve_runs, summary_of
@@ -45,7 +46,8 @@ def locks_of(run: Run) -> tuple[dict[str, bytes], tuple[str, ...]]:
     locks: dict[str, bytes] = {}
     notes = []
     for group, digest in sorted(digests.items()) if isinstance(digests, dict) else ():
-        folder = store / f"{group}-{str(digest)[:16]}"
+        name = group.removesuffix(side_name("", SIDES[0])).removesuffix(side_name("", SIDES[1]))
+        folder = store / f"{name}-{str(digest)[:16]}"
         try:
             locks[f"{group}/requirements.txt"] = read_regular(folder / _RENDERED)
             locks[f"{group}/environment.json"] = read_regular(folder / _COMPLETE)

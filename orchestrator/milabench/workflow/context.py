@@ -82,6 +82,7 @@ def read_context(
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.profile import PROFILES
     from milabench.plan.system import system_facts
+    from milabench.workflow.environments import environment_folders
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -117,7 +118,7 @@ def read_context(
     if warn:
         for note in sizing_notes(benches, plan_context):
             session.warn(note)
-    return CommandContext(
+    context = CommandContext(
         session=session,
         options=options,
         suite=suite,
@@ -126,6 +127,7 @@ def read_context(
         plan_context=plan_context,
         machine=machine,
     )
+    return replace(context, plan_context=replace(plan_context, environments=environment_folders(context)))
 
 
 def read_single_context(

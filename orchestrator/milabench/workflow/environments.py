@@ -6,28 +6,47 @@ import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from milabench.bench.api import Source
 from milabench.bench.load import missing_files
 from milabench.devices.regular_file import read_regular
-from milabench.errors import ConfigError, EnvironmentFailed, Problem
-from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of
+from milabench.errors import ConfigError, EnvironmentFailed, MilabenchError, Problem
+from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of, store_folder
 from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
-from milabench.workflow.context import CommandContext
 from milabench.workflow.files import ROOT, display_path
 
 if TYPE_CHECKING:
+    from milabench.config.schema import Suite, SystemConfig
     from milabench.plan.container import Image
+    from milabench.plan.context import Dirs, PlanContext, ResolvedBenchmark
     from milabench.plan.requirements import RequirementFile
     from milabench.plan.venvs import InstallPlan, VenvRequest
+    from milabench.workflow.options import Session
 
 BENCHMATE = ROOT / "benchmate"
 CONSTRAINTS = ROOT / "constraints"
 
 
-def decide_install(context: CommandContext) -> InstallPlan:
+class SuiteContext(Protocol):
+    """What environments follow from; the context of a command is one, which this module must not import."""
+
+    @property
+    def session(self) -> Session: ...
+    @property
+    def suite(self) -> Suite: ...
+    @property
+    def benches(self) -> tuple[ResolvedBenchmark, ...]: ...
+    @property
+    def plan_context(self) -> PlanContext: ...
+    @property
+    def dirs(self) -> Dirs: ...
+    @property
+    def system(self) -> SystemConfig: ...
+
+
+def decide_install(context: SuiteContext) -> InstallPlan:
     """Return the environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradictory."""
     from milabench.plan.venvs import InstallPlan, plan_venvs
 
@@ -43,14 +62,28 @@ def decide_install(context: CommandContext) -> InstallPlan:
     return InstallPlan(venvs=venvs, sources=sources(context), images=images(context), skipped=skipped)
 
 
-def unfetched_benches(context: CommandContext) -> list[SkippedBench]:
+def environment_folders(context: SuiteContext) -> dict[str, str]:
+    """Return the folder of each environment of the selected benchmarks below `dirs.venv`, by its install group.
+
+    Empty where they cannot be decided, a lock being missing: a plan can be shown all the same, and a run says what is wrong.
+    """
+    if context.plan_context.current_env is not None:
+        return {}
+    try:
+        venvs = decide_install(context).venvs
+    except MilabenchError:
+        return {}
+    return {venv.group: str(store_folder(context.dirs, venv).relative_to(context.dirs.venv)) for venv in venvs}
+
+
+def unfetched_benches(context: SuiteContext) -> list[SkippedBench]:
     """Return the selected benchmarks whose definition has yet to be fetched."""
     return [
         SkippedBench(bench=bench.config.name, why="not fetched") for bench in context.benches if bench.declared is None
     ]
 
 
-def require_files(context: CommandContext) -> None:
+def require_files(context: SuiteContext) -> None:
     """Raise ConfigError for the files that benchfiles name and that do not exist."""
     problems = [
         Problem(str(path), bench.config.name, "no such file", "its benchfile names it")
@@ -62,13 +95,13 @@ def require_files(context: CommandContext) -> None:
         raise ConfigError(problems)
 
 
-def sources(context: CommandContext) -> tuple[Source, ...]:
+def sources(context: SuiteContext) -> tuple[Source, ...]:
     """Return the sources of the selected benchmarks' programs, each once; one in a benchmark's own folder has none."""
     declared = (bench.declared.source for bench in context.benches if bench.declared is not None)
     return tuple(dict.fromkeys(source for source in declared if source is not None))
 
 
-def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ...]:
+def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]:
     """Return the images of the selected benchmarks' containers, each once; `cache` is the node's, by default this machine's.
 
     Raises ConfigError for a container without one.
@@ -80,7 +113,7 @@ def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ..
     return tuple(dict.fromkeys(image_of(box.engine, box.image, folder) for box in containers if box is not None))
 
 
-def venv_requests(context: CommandContext) -> tuple[VenvRequest, ...]:
+def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     """Return what the benchmarks that share an environment with a selected one require of it."""
     from milabench.plan.venvs import VenvRequest
 
@@ -134,7 +167,7 @@ def _how_to_add(variant: str) -> str:
     return f"write {name}, empty where nothing is needed" if name.endswith(".in") else "write it with `milabench pin`"
 
 
-def warn_of_unknown_requirements(context: CommandContext) -> None:
+def warn_of_unknown_requirements(context: SuiteContext) -> None:
     """Warn, where the active interpreter serves all benchmarks, of those that do not say what they require of it."""
     for bench in context.benches:
         variant = bench.config.install_variant
@@ -161,7 +194,7 @@ def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     return read_requirements(path) if path.is_file() else None
 
 
-def constraints_for(context: CommandContext, variant: str) -> RequirementFile | None:
+def constraints_for(context: SuiteContext, variant: str) -> RequirementFile | None:
     """Return `constraints/<variant>.txt`; for an unpinned variant those of the system's arch."""
     from milabench.plan.venvs import UNPINNED
 
@@ -180,7 +213,7 @@ def read_requirements(path: Path) -> RequirementFile:
         raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
 
 
-def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+def environment_records(context: SuiteContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
     """Return `{group: sha256 of its locks}` and `{venv path: {package: version}}`, for the records of a run."""
     if context.plan_context.current_env is not None:
         # milabench did not make this environment: it has no lock, only packages.
@@ -188,6 +221,7 @@ def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[s
     locks: dict[str, str] = {}
     packages: dict[str, Mapping[str, str]] = {}
     for venv in decide_install(context).venvs:
+        folder = store_folder(context.dirs, venv)
         locks[venv.group] = venv.digest
-        packages[str(Path(context.dirs.venv, venv.group))] = packages_of(Path(context.dirs.venv, venv.group))
+        packages[str(folder)] = packages_of(folder)
     return locks, packages

@@ -5,6 +5,7 @@ And writes the lock files that the environments are made from.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -18,12 +19,26 @@ from milabench.bench.api import Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
 from milabench.execute.file_sync import RemoteFiles
-from milabench.execute.inventory import installed_packages, is_fetched, is_linked, store_folder, unmet_requirements
+from milabench.execute.inventory import (
+    installed_packages,
+    is_complete,
+    is_fetched,
+    store_folder,
+    unmet_requirements,
+    venv_link,
+)
 from milabench.execute.locks import hold_base
 from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.sources import fetch_sources, release
-from milabench.execute.venv import InstallOptions, Report, benchmate_requirements, install_venvs, raise_failures
+from milabench.execute.sources import fetch_sources, find_release
+from milabench.execute.venv import (
+    InstallOptions,
+    Report,
+    benchmate_requirements,
+    install_venvs,
+    link_to,
+    raise_failures,
+)
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.pin import PinInput, pin_specs
@@ -34,6 +49,7 @@ from milabench.workflow.files import require_file
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
+from milabench.workflow.suites_used import record_use
 
 
 def install(
@@ -44,8 +60,11 @@ def install(
     update: bool = False,
     frozen: bool = False,
     jobs: int = 1,
+    as_default: bool = True,
 ) -> None:
     """Install what is missing; with `force` everything, with `update` what is not pinned; `jobs` at a time.
+
+    `as_default`: from now on commands without --config mean this suite.
 
     Raises EnvironmentFailed with a line for each thing that failed, or whose lock is stale unless `frozen`, ConfigError
     and Unreachable.
@@ -63,6 +82,7 @@ def install(
     install_images(context, refetch=force or update)
     if options.use_current_env:
         check_active_environment(context, unforced)
+        record_use(context, as_default=as_default)
         return
     if not frozen:
         require_current_locks(context)
@@ -71,7 +91,9 @@ def install(
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
     if is_local or local.sources:
-        install_locally(local, context, how)
+        install_locally(local, context, how, as_default=as_default)
+    else:
+        record_use(context, as_default=as_default)
     install_on_nodes(plan, context, how)
 
 
@@ -83,7 +105,7 @@ def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
             case GitDefinition(url=url, rev=rev, branch=branch) if bench.declared is None:
                 wanted.append(Git(url, rev or branch or "HEAD"))
             case PyPIDefinition(project=project, version=version) if bench.declared is None:
-                wanted.append(release(project, version, environ=how.environ))
+                wanted.append(find_release(project, version, environ=how.environ))
             case _:
                 pass
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
@@ -120,22 +142,28 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
     on_nodes(context, fetch, remote_nodes(context))
 
 
-def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOptions) -> None:
+def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOptions, *, as_default: bool) -> None:
     """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
     dirs, session = context.dirs, context.session
-    is_complete = all(is_fetched(dirs, source) for source in plan.sources) and all(
-        is_linked(dirs, venv) for venv in plan.venvs
+    is_all_there = all(is_fetched(dirs, source) for source in plan.sources) and all(
+        is_complete(dirs, venv) for venv in plan.venvs
     )
-    if is_complete and not (how.force or how.update):
+    if is_all_there and not (how.force or how.update):
+        for venv in plan.venvs:
+            with contextlib.suppress(OSError):  # a base that somebody else has installed, and that can only be read
+                link_to(venv_link(dirs, venv.group), store_folder(dirs, venv))
+        record_use(context, as_default=as_default)
         session.info(f"install: nothing to do, {install_summary(plan)} are installed")
         return
     with hold_base(Path(dirs.base), "install", say=session.note):
         began, report = time.monotonic(), progress_report(session)
         fetched = fetch_sources(plan.sources, dirs, how, report)
         built = install_venvs(plan.venvs, dirs, how, report)
-    for venv in built:
-        for note in venv.notes:
-            session.note(f"{venv.name}: {note}")
+        # While the base is held: a `gc` that waits for it must find what was built in use.
+        record_use(context, as_default=as_default)
+    for result in built:
+        for note in result.notes:
+            session.note(f"{result.name}: {note}")
     raise_failures((*fetched, *built))
     new = sum(result.is_new for result in (*fetched, *built))
     session.info(f"install: {new} made, {install_summary(plan)} ready ({time.monotonic() - began:.0f} s)")

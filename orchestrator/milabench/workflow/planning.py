@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
 from milabench.config.schema import Suite
-from milabench.errors import ConfigError, NothingSelected, UsageError
+from milabench.errors import NothingSelected, UsageError
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.redaction import mask_settings, secret_names
 from milabench.workflow.context import CommandContext, read_context
-from milabench.workflow.environments import decide_install, environment_records
+from milabench.workflow.environments import environment_records
 from milabench.workflow.options import Extent, Session, SuiteOptions
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
 def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Request:
     """Return the request for a suite, or for the two of an A/B run: five pairs at least unless `repeat` is given.
 
-    Raises UsageError and ConfigError for sides that cannot be measured in one run.
+    Raises UsageError for sides that cannot be measured in one run.
     """
     sides = tuple(
         read_context(replace(options, config_file=file), session, extent)
@@ -123,7 +123,7 @@ def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Req
 
 
 def require_comparable(a: CommandContext, b: CommandContext) -> None:
-    """Raise for two suites that cannot be measured in one run: on other devices, for another time, in one environment."""
+    """Raise UsageError for two suites that cannot be measured in one run: on other devices, or for another time."""
     for context in (a, b):
         if context.suite.multirun:
             raise UsageError(
@@ -137,14 +137,6 @@ def require_comparable(a: CommandContext, b: CommandContext) -> None:
         )
     if _devices(a) != _devices(b):
         raise UsageError(f"{a.suite_file} and {b.suite_file}: are for different systems; name one with --system")
-    if a.plan_context.current_env is None:
-        digests = {venv.group: venv.digest for venv in decide_install(a).venvs}
-        other = [venv.group for venv in decide_install(b).venvs if digests.get(venv.group, venv.digest) != venv.digest]
-        if other:
-            raise ConfigError(
-                f"{b.suite_file}: asks for another environment '{other[0]}' than {a.suite_file}; name them apart with "
-                "install_group"
-            )
 
 
 def _devices(context: CommandContext) -> object:
@@ -231,9 +223,9 @@ def describe_run(
     """
     request, target = planned.request, planned.request.target
     parts = [_describe_side(side, request.name.removesuffix(f".{stamp}")) for side in request.sides]
-    manifest = dict(parts[0].manifest)
+    manifest = _first_manifest(parts)
     options = dict(manifest["options"])
-    suite = parts[0].suite
+    suite, locks = parts[0].suite, parts[0].locks
     if target is not None:
         # `resume` and --failed compute the number of replicates from the target again.
         options |= {
@@ -249,6 +241,7 @@ def describe_run(
     if request.is_ab:
         options["ab"] = [str(side.suite_file.absolute()) for side in request.sides]
         suite = _by_side([part.suite for part in parts])
+        locks = _locks_by_side([part.locks for part in parts])
         for key in ("programs", "about"):
             manifest[key] = _by_side([part.manifest[key] for part in parts])
         manifest["ab"] = {
@@ -261,10 +254,18 @@ def describe_run(
     return replace(
         parts[0],
         suite=suite,
-        locks={name: lock for part in parts for name, lock in part.locks.items()},
+        locks=locks,
         packages={venv: versions for part in parts for venv, versions in part.packages.items()},
         manifest={**manifest, "options": options},
     )
+
+
+def _first_manifest(parts: Sequence[RunDescription]) -> dict[str, Any]:
+    """Return the entries of the first side; a run of two suites was made from a capsule only where both are of the same."""
+    first = dict(parts[0].manifest)
+    if any(part.manifest.get("capsule") != first.get("capsule") for part in parts):
+        first.pop("capsule", None)
+    return first
 
 
 def _by_side(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -272,6 +273,16 @@ def _by_side(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         side_name(bench, side): value
         for side, benches in zip(SIDES, values, strict=True)
         for bench, value in benches.items()
+    }
+
+
+def _locks_by_side(locks: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the locks of both sides; where they have two environments of one name, each under the name of its side."""
+    a, b = locks
+    return {
+        group if other.get(group, lock) == lock else side_name(group, side): lock
+        for side, own, other in zip(SIDES, (a, b), (b, a), strict=True)
+        for group, lock in own.items()
     }
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
 from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
-from milabench.execute.inventory import altered_instruments, is_fetched, is_linked, store_folder
+from milabench.execute.inventory import COMPLETE, altered_instruments, is_complete, is_fetched, store_folder
 from milabench.facts.model import Node
 from milabench.plan.context import ResolvedBenchmark, benchmark_on
 from milabench.plan.method import nodes_of
@@ -25,7 +25,7 @@ from milabench.workflow import environments
 from milabench.workflow.context import CommandContext
 from milabench.workflow.files import display_path
 from milabench.workflow.options import SuiteOptions
-from milabench.workflow.remote_nodes import interpreters, is_needed_here, remote_paths_exist, require_healthy
+from milabench.workflow.remote_nodes import environment_marks, is_needed_here, remote_paths_exist, require_healthy
 
 
 def missing_environments(context: CommandContext) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def _missing_local(context: CommandContext) -> list[str]:
     missing = [f"code/{source.folder}" for source in environments.sources(context) if not is_fetched(dirs, source)]
     if context.plan_context.current_env is None:
         for venv in environments.decide_install(context).venvs:
-            if not is_linked(dirs, venv):
+            if not is_complete(dirs, venv):
                 changed = altered_instruments(store_folder(dirs, venv))
                 missing.append(f"venv/{venv.group}" + (f" ({changed} was changed)" if changed else ""))
         return missing
@@ -116,11 +116,16 @@ def require_ready(context: CommandContext, plan: Plan) -> None:
     require_healthy(context)
     require_installed(context)
     preparations = preparation_steps(context)
-    pythons, markers = interpreters(context, plan), remote_markers(preparations, context)
+    marks, markers = environment_marks(context, plan), remote_markers(preparations, context)
     existing = remote_paths_exist(
-        context, {node: [*pythons.get(node, ()), *markers.get(node, ())] for node in {**pythons, **markers}}
+        context, {node: [*marks.get(node, ()), *markers.get(node, ())] for node in {**marks, **markers}}
     )
-    missing = [f"{path} on {node}" for node, paths in pythons.items() for path in paths if (node, path) not in existing]
+    missing = [
+        f"{path.removesuffix(f'/{COMPLETE}')} on {node}"
+        for node, paths in marks.items()
+        for path in paths
+        if (node, path) not in existing
+    ]
     _require_none("not installed", missing, "install", context)
     pending = unprepared(context, preparations, existing)
     _require_none("not prepared", _names(pending, context, plan), "prepare", context)
@@ -222,6 +227,13 @@ def _preparation(
     step = prepare_step(node_bench, rank=rank)
     assert step is not None
     source = bench.declared.source.folder if bench.declared.source is not None else ""
-    digest = prepare_digest(step, files, venv=digests.get(bench.config.name, ""), source=source)
+    # The environment counts by its digest, not by its folder: the marker is the same wherever that lies.
+    anywhere = prepare_step(benchmark_on(node, bench, replace(context.plan_context, environments={})), rank=rank)
+    assert anywhere is not None
+    venv = digests.get(bench.config.name, "")
+    digest = prepare_digest(anywhere, files, venv=venv, source=source)
     marker = PurePath(node_bench.context.dirs.data, marker_name(bench.config.name, digest))
-    return Preparation(step=step, marker=str(marker))
+    dirs = asdict(node_bench.dirs)
+    places = {node_bench.folder: "@benchmark", **{folder: f"@{name}" for name, folder in dirs.items()}}
+    portable = prepare_digest(anywhere, files, venv=venv, source=source, places=places)
+    return Preparation(step=step, marker=str(marker), portable=portable)

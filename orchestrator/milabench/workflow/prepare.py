@@ -16,6 +16,7 @@ from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan
 from milabench.workflow.preflight import pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
+from milabench.workflow.suites_used import record_use
 
 TAIL_LINES = 15
 TAIL_BYTES = 64 * 1024
@@ -28,6 +29,7 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
     """
     require_healthy(context)
     require_installed(context)
+    record_use(context)
     copy_folders(context)
     plan = pending_preparations(context, force=force, upload=True)
     if plan.steps:

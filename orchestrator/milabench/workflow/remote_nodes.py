@@ -8,6 +8,7 @@ from pathlib import Path
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
 from milabench.execute.file_sync import RemoteFiles, remote_files_of
+from milabench.execute.inventory import COMPLETE
 from milabench.execute.remote_host import RemoteHost
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
@@ -130,12 +131,16 @@ def copy_folders(context: CommandContext) -> None:
         on_nodes(context, copy)
 
 
-def interpreters(context: CommandContext, plan: Plan) -> dict[str, list[str]]:
-    """Return the interpreters that the plan needs on other nodes, by the first node of each file system."""
+def environment_marks(context: CommandContext, plan: Plan) -> dict[str, list[str]]:
+    """Return the files by which the plan's environments are known on other nodes, by the first node of each file system.
+
+    The mark of one that milabench made, which it gets last; the interpreter of another.
+    """
+    mark = COMPLETE if context.plan_context.environments else "bin/python"
     nodes = {node.name: node for node in remote_nodes(context)}
     first = {node.storage: node.name for node in first_of_storages(list(nodes.values()))}
     wanted: dict[str, dict[str, None]] = {}
     for step in plan.steps:
         if step.node in nodes and step.venv:
-            wanted.setdefault(first[nodes[step.node].storage], {})[f"{step.venv}/bin/python"] = None
+            wanted.setdefault(first[nodes[step.node].storage], {})[f"{step.venv}/{mark}"] = None
     return {node: list(paths) for node, paths in wanted.items()}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
+from milabench.devices.regular_file import open_regular
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.shapes import MANIFEST, require_shape
@@ -46,7 +47,7 @@ class WeightProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSource:
-    """A run, or the JSON report of one (`run` is None), with its summary."""
+    """A run, or the JSON report or bundle of one (`run` is None), with its summary."""
 
     name: str
     summary: Summary
@@ -93,7 +94,7 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
 def find_report_source(
     base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None
 ) -> ReportSource:
-    """Return a run by path or name, the JSON report of one, or a shipped reference (`reference:NAME`).
+    """Return a run by path or name, the JSON report or bundle of one, or a shipped reference (`reference:NAME`).
 
     `tracing` draws the run where its records are read. Raises NothingSelected or RecordError.
     """
@@ -144,16 +145,34 @@ def session_names(base: Path, name: str) -> list[str]:
 
 
 def _json_report(path: Path) -> ReportSource:
-    content = read_file(path, RecordError)
+    name = ""
+    value: Mapping[str, Any] | None = None
+    manifest: Mapping[str, Any] = {}
+    if _is_zip(path):
+        from milabench.bundle.verify import bundled_run
+
+        name, value, manifest = bundled_run(path)
     try:
-        value = parse_object(content)
-        # A reference result holds of the manifest what tells whether another run did the same work.
-        manifest = as_mapping(value.get("manifest"))
-        require_shape(manifest, MANIFEST)
-        summary = summary_from_json(value)
+        if value is None:
+            value = parse_object(read_file(path, RecordError))
+            # A reference result holds of the manifest what tells whether another run did the same work.
+            manifest = as_mapping(value.get("manifest"))
+            require_shape(manifest, MANIFEST)
+        summary = summary_from_json(value, manifest)
     except (ValueError, RecordError) as error:
-        raise RecordError(f"{path}: {error}; give a run, or what `milabench report --json` wrote of one") from None
-    return ReportSource(name=summary.run or path.stem, summary=summary, manifest=manifest)
+        raise RecordError(
+            f"{path}: {error}; give a run, what `milabench report --json` wrote of one, or a bundle of one"
+        ) from None
+    return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest)
+
+
+def _is_zip(path: Path) -> bool:
+    """Return whether a file begins as a bundle does; what cannot be read is no bundle."""
+    try:
+        with open_regular(path) as file:
+            return file.read(4) == b"PK\x03\x04"
+    except OSError:
+        return False
 
 
 def _mapping(path: Path) -> dict[str, Any]:

@@ -30,12 +30,14 @@ class RunSettings:
     """How a suite is run, and which part of it.
 
     `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
-    (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to.
+    (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `as_default`: from
+    now on commands without --config mean this suite.
     """
 
     failed: str | None = None
     validations: str | None = None
     save_sizes: Path | None = None
+    as_default: bool = True
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
@@ -59,6 +61,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     this_machine()  # answers while the modules that read the suite are imported
     from milabench.checks.registry import parse_checks
     from milabench.workflow.planning import expand_requests
+    from milabench.workflow.suites_used import record_use
 
     now = int(time.time())
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
@@ -67,6 +70,10 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
     plans = tuple(prepare_request(request, settings.failed) for request in requests)
+    # Of an A/B run, the first suite becomes the default; the runs of a multirun differ by their overrides alone.
+    sides = {side.suite_file: side for request in requests for side in reversed(request.sides)}
+    for side in sides.values():
+        record_use(replace(side, options=options), as_default=settings.as_default)
     return PreparedRuns(plans=plans, checks=checks, stamp=stamp, settings=settings)
 
 

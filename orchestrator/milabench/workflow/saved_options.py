@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from milabench.workflow.context import CommandContext, settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
 
 _SHOWN = 12
+# As `VenvSpec.folder` names it.
+_STORE_FOLDER = re.compile(r"/\.store/([^/\"]+?)-[0-9a-f]{16}\b")
 
 
 def save_options(context: CommandContext) -> dict[str, Any]:
@@ -42,7 +45,18 @@ def save_options(context: CommandContext) -> dict[str, Any]:
         },
         "programs": program_digests(context),
         "about": readme_sentences(context),
+        **capsule_entry(context.suite_file),
     }
+
+
+def capsule_entry(suite_file: Path) -> dict[str, str]:
+    """Return `{"capsule": its digest}` for a suite that was installed from one. Raises RecordError when the suite was changed."""
+    home = suite_file.absolute().parent.parent
+    if not (home / "capsule.json").is_file():
+        return {}
+    from milabench.bundle.capsule import unpacked_digest
+
+    return {"capsule": f"sha256:{unpacked_digest(home, 'suite')}"}
 
 
 def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
@@ -184,9 +198,19 @@ def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
     steps = before.get("steps") or []
     changed = {step["id"] for step in steps if hashes.get(step["id"]) != step.get("hash")}
     changed |= hashes.keys() - {step["id"] for step in steps}
-    now = json.loads(json.dumps(plan.to_json()))  # as in a manifest: lists instead of tuples
+    now = plan.to_json()
     diff = plan_diff(
-        {**before, "system": {}, "steps": [step for step in steps if step["id"] in changed]},
-        {**now, "system": {}, "steps": [step for step in now["steps"] if step["id"] in changed]},
+        {**before, "system": {}, "steps": _without_digests([step for step in steps if step["id"] in changed])},
+        {**now, "system": {}, "steps": _without_digests([step for step in now["steps"] if step["id"] in changed])},
     )
-    return diff_text(diff).splitlines() if diff else ["suite: the order of the steps"]
+    if diff:
+        return diff_text(diff).splitlines()
+    return [] if [step["id"] for step in steps] == list(hashes) else ["suite: the order of the steps"]
+
+
+def _without_digests(steps: Sequence[Mapping[str, Any]]) -> Any:
+    """Return steps as in a manifest, with the environments' folders named by their groups alone, as the links to them are.
+
+    Its lock says that an environment is another one; and plans of older versions name the links.
+    """
+    return json.loads(_STORE_FOLDER.sub(r"/\1", json.dumps(steps)))

@@ -91,7 +91,7 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
     result.unlink(missing_ok=True)  # so that the file never holds the metrics of another run
     folder = base_folder(base)
     suite = SuiteOptions(config_file=write_suite(folder, file, section, task, options), base=folder)
-    settings, extent = RunSettings(retry=RetryPolicy(wait=wait)), Extent(repeat=1, run_name="driver")
+    settings, extent = RunSettings(retry=RetryPolicy(wait=wait), as_default=False), Extent(repeat=1, run_name="driver")
     ((path, code),) = execute_runs(prepare_runs(suite, extent, settings, session), session)
     if code not in (DONE, INTERRUPTED):
         report_failures(path, session)

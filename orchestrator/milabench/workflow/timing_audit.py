@@ -45,9 +45,9 @@ def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Sessio
     options = SuiteOptions(
         config_file=suite, select=BENCHMARK, base=request.base, use_current_env=request.use_current_env, ask_nodes=True
     )
-    install(options, session)
+    install(options, session, as_default=False)
     options = replace(options, overrides=tuple(audit_overrides(factors, request.shuffle)))
-    settings = RunSettings(retry=RetryPolicy(wait=request.wait))
+    settings = RunSettings(retry=RetryPolicy(wait=request.wait), as_default=False)
     prepared = prepare_runs(options, Extent(run_name="timing-audit"), settings, session)
     require_model(prepared.plans[0].planned.plan.steps[0])
     ((path, code),) = execute_runs(prepared, session)

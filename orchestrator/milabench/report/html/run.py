@@ -314,4 +314,4 @@ def _records(summary: Summary) -> list[Child]:
     for table in model.metric_tables(summary):
         children.append(foldable("Other metrics", f"{len(table.rows)}", html_table(table)))
     children = children or [note("No checks, messages or further metrics were recorded.")]
-    return [*children, note(f"Next: {model.next_command(summary)}.")]
+    return [*children, note(f"Next: {model.next_line(summary)}.")]

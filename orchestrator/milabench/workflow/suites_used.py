@@ -1,0 +1,239 @@
+"""Which suites were used in a base, and what of the base each refers to: the default of later commands, the roots of `gc`.
+
+One file in the base, `suites.json`; nothing breaks without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milabench.devices.regular_file import MIB, open_descriptor, read_regular
+from milabench.errors import RecordError
+from milabench.events.atomic_write import replace_file
+from milabench.redaction import mask_argument
+from milabench.workflow.files import base_folder, display_path, shipped_suite, suite_file
+
+if TYPE_CHECKING:
+    from milabench.plan.context import ResolvedBenchmark
+    from milabench.workflow.context import CommandContext
+    from milabench.workflow.options import SuiteOptions
+
+SUITES = "suites.json"
+SCHEMA = 1
+_LOCK = ".suites.lock"
+_MAX_BYTES = 16 * MIB
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedSuite:
+    """A suite as it was used in a base, and what it refers to there.
+
+    `config` is the path of its file, or the name of a shipped one; with `system`, `arch` and `overrides` it decides on the
+    rest. `environments` maps install groups to folders below `venv/`, `programs` benchmarks to folders below `code/`, `images`
+    benchmarks to files; `data` are the names of its benchmarks, `reference` the run that its scores are relative to. `used`
+    and `chosen` are unix seconds: of its last use, and of the last command that it was the default for, 0 for none.
+    """
+
+    config: str
+    system: str | None = None
+    arch: str | None = None
+    overrides: tuple[str, ...] = ()
+    environments: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+    reference: str = ""
+    used: float = 0.0
+    chosen: float = 0.0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from other uses."""
+        return self.config, self.system, self.arch, self.overrides
+
+    @property
+    def path(self) -> Path:
+        """The suite's file."""
+        return Path(self.config) if os.sep in self.config else shipped_suite(self.config)
+
+    @property
+    def exists(self) -> bool:
+        """Whether it can be used again: its files are there."""
+        return self.path.is_file() and (self.system is None or Path(self.system).is_file())
+
+    def __str__(self) -> str:
+        config = display_path(self.path) if os.sep in self.config else self.config
+        return config if self.system is None else f"{config} with {display_path(Path(self.system))}"
+
+
+def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
+    """Return the suites that were used in a base; None where no record says so. Raises RecordError for an unreadable one."""
+    path = base / SUITES
+    try:
+        entries = json.loads(read_regular(path, _MAX_BYTES))["suites"]
+        return tuple(_suite_of(entry) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise RecordError(
+            f"{path}: is not what milabench wrote; remove it, and `milabench install` writes it again"
+        ) from None
+
+
+def _suite_of(entry: Mapping[str, Any]) -> UsedSuite:
+    """Return an entry of the file. Raises AttributeError, KeyError, TypeError and ValueError."""
+    return UsedSuite(
+        config=str(entry["config"]),
+        system=None if entry.get("system") is None else str(entry["system"]),
+        arch=None if entry.get("arch") is None else str(entry["arch"]),
+        overrides=tuple(map(str, entry["overrides"])),
+        environments={group: str(folder) for group, folder in entry["environments"].items()},
+        programs={bench: tuple(map(str, folders)) for bench, folders in entry["programs"].items()},
+        images={bench: str(file) for bench, file in entry["images"].items()},
+        data=tuple(map(str, entry["data"])),
+        reference=str(entry["reference"]),
+        used=float(entry["used"]),
+        chosen=float(entry["chosen"]),
+    )
+
+
+def last_chosen(base: Path) -> UsedSuite | None:
+    """Return the suite that was last chosen in a base, of those that are still there. Raises RecordError."""
+    chosen = [suite for suite in read_suites(base) or () if suite.chosen and suite.exists]
+    return max(chosen, key=lambda suite: suite.chosen, default=None)
+
+
+def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
+    """Return the options with the suite that was last chosen in the base, and the line that says so.
+
+    As they are, with an empty line, where they name a suite, or that is the default anyway. Raises RecordError.
+    """
+    if options.config_file is not None:
+        return options, ""
+    suite = last_chosen(base_folder(options.base))
+    if suite is None:
+        return options, ""
+    if options.system_file is not None:
+        suite = replace(suite, system=None)
+    is_default = suite.system is None and suite.path == suite_file(None)
+    system = options.system_file if suite.system is None else Path(suite.system)
+    given = replace(options, config_file=suite.path, system_file=system)
+    where = display_path(base_folder(options.base))
+    return given, "" if is_default else f"suite: {suite}, the last used in {where}; --config chooses another"
+
+
+def record_use(context: CommandContext, *, as_default: bool = True) -> None:
+    """Record that a suite is used, and what it refers to; `as_default`: it is what later commands mean without --config.
+
+    Warns where that cannot be written: nothing else depends on it.
+    """
+    base = Path(context.dirs.base)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        with _locked(base):
+            try:
+                known = read_suites(base) or ()
+            except RecordError as error:
+                context.session.warn(str(error))
+                return
+            groups = {bench.install_group for bench in context.suite.benchmarks.values()}
+            suites = _updated(known, _use_of(context), groups, as_default=as_default)
+            replace_file(base / SUITES, _text_of(suites))
+    except OSError as error:
+        context.session.warn(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}")
+
+
+def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
+    """Remove suites from the record. Raises RecordError."""
+    keys = {suite.key for suite in forgotten}
+    try:
+        with _locked(base):
+            kept = [suite for suite in read_suites(base) or () if suite.key not in keys]
+            replace_file(base / SUITES, _text_of(kept))
+    except OSError as error:
+        raise RecordError(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+def _updated(
+    known: Sequence[UsedSuite], use: UsedSuite, groups: Collection[str], *, as_default: bool
+) -> list[UsedSuite]:
+    """Return the record with a use, to which belongs what an earlier one of another selection referred to."""
+    now = time.time()
+    before = next((suite for suite in known if suite.key == use.key), use)
+    merged = replace(
+        use,
+        environments=_among(groups, {**before.environments, **use.environments}),
+        programs=_among(use.data, {**before.programs, **use.programs}),
+        images=_among(use.data, {**before.images, **use.images}),
+        used=now,
+        chosen=now if as_default else before.chosen,
+    )
+    return [*(suite for suite in known if suite.key != use.key), merged]
+
+
+def _among(names: Collection[str], values: Mapping[str, T]) -> dict[str, T]:
+    """Return the values of names that the suite still has."""
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _use_of(context: CommandContext) -> UsedSuite:
+    """Return the use of a suite; what only benchmarks that are not selected refer to is left out."""
+    options = context.options
+    path = context.suite_file.absolute()
+    return UsedSuite(
+        config=path.stem if path == shipped_suite(path.stem) else str(path),
+        system=None if options.system_file is None else str(options.system_file.absolute()),
+        arch=options.arch,
+        # Records keep no secrets.
+        overrides=tuple(mask_argument(override) for override in options.overrides),
+        environments=context.plan_context.environments,
+        programs={bench.config.name: tuple(_programs(bench)) for bench in context.benches},
+        images=dict(_images(context)),
+        data=tuple(context.suite.benchmarks),
+        reference=context.suite.system.reference,
+    )
+
+
+def _programs(bench: ResolvedBenchmark) -> Iterator[str]:
+    """Yield the folders below `code/` of a benchmark: that of its program, and its own where it was fetched."""
+    if bench.declared is not None and bench.declared.source is not None:
+        yield bench.declared.source.folder
+    if bench.config.definition is not None and not isinstance(bench.config.definition, Path):
+        yield bench.config.definition.folder
+
+
+def _images(context: CommandContext) -> Iterator[tuple[str, str]]:
+    """Yield the benchmarks with the files of their containers' images, where these are files."""
+    from milabench.plan.container import container_of, image_of
+
+    for bench in context.benches:
+        box = container_of(bench.config, context.system)
+        if box is not None and (file := image_of(box.engine, box.image, context.dirs.cache).file):
+            yield bench.config.name, file
+
+
+def _text_of(suites: Sequence[UsedSuite]) -> bytes:
+    return json.dumps({"schema": SCHEMA, "suites": [asdict(suite) for suite in suites]}, indent=1).encode() + b"\n"
+
+
+@contextlib.contextmanager
+def _locked(base: Path) -> Iterator[None]:
+    """Hold the record for the instant of a change: two commands may use a base at once."""
+    descriptor = open_descriptor(base / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

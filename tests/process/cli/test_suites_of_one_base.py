@@ -1,0 +1,174 @@
+"""Several suites in one base: each has its own environments, also of one name; the last used one is the default."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.commands import ROOT, Said
+from tests.process.cli.installable import installable
+from tests.process.install.places import wheel
+from tests.processes import started, until
+
+REPORT = """\
+import pathlib, sys
+import benchmate, tool
+(pathlib.Path(__file__).parent / "saw").write_text(f"{sys.prefix} {tool.__version__}")
+for _ in benchmate.observed(range(8), units="items/s", batch_size=2):
+    pass
+"""
+SUITE = """\
+profile: quick
+{name}: {{definition: {name}, install_group: shared, install_variant: unpinned, max_duration: 120, weight: 1.0}}
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two suites that share the name of an environment, but not what is in it."""
+
+    folder: Path
+    base: Path
+
+    def config(self, name: str) -> tuple[str, str]:
+        return ("--config", str(self.folder / f"{name}.yaml"))
+
+    def saw(self, name: str) -> tuple[str, str]:
+        """Return the environment in which the benchmark of a suite ran last, and the version of the package there."""
+        prefix, _, version = (self.folder / name / "saw").read_text().rpartition(" ")
+        return prefix, version
+
+
+@pytest.fixture
+def pair(tmp_path: Path, environ: dict[str, str]) -> Pair:
+    """Both suites, `a` with version 1 of a package and `b` with version 2."""
+    _, variables, _ = installable(tmp_path, environ["MILABENCH_BASE"])
+    environ.update(variables)
+    for name, version in (("a", "1"), ("b", "2")):
+        wheel(tmp_path / "wheels", "tool", version)
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "benchfile.py").write_text((tmp_path / "timed" / "benchfile.py").read_text())
+        (folder / "main.py").write_text(REPORT)
+        (folder / "prepare.py").write_text("")
+        (folder / "requirements.in").write_text(f"tool=={version}\n")
+        (tmp_path / f"{name}.yaml").write_text(SUITE.format(name=name))
+    return Pair(folder=tmp_path, base=Path(environ["MILABENCH_BASE"]))
+
+
+def test_installing_one_suite_leaves_the_environment_of_another(milabench: Callable[..., Said], pair: Pair) -> None:
+    for name in "ab":
+        said = milabench("install", *pair.config(name))
+        assert said.code == 0, said.err
+    for name, version in (("a", "1"), ("b", "2")):
+        for verb in ("prepare", "run"):
+            said = milabench(verb, *pair.config(name))
+            assert said.code == 0, said.err
+        prefix, seen = pair.saw(name)
+        assert seen == version
+        assert Path(prefix).parent == pair.base / "venv" / ".store"
+        code = "import sys, tool; print(sys.prefix, tool.__version__)"
+        dev = milabench("dev", name, *pair.config(name), "--", "python", "-c", code)
+        assert dev.out.split() == [prefix, version]
+    assert pair.saw("a")[0] != pair.saw("b")[0]
+
+
+def test_the_link_is_that_of_the_suite_installed_last_and_nothing_is_built_again(
+    milabench: Callable[..., Said], pair: Pair
+) -> None:
+    for name in "aba":
+        said = milabench("install", *pair.config(name))
+        assert said.code == 0, said.err
+    assert "nothing to do" in said.err
+    python = pair.base / "venv" / "shared" / "bin" / "python"
+    done = subprocess.run(
+        [python, "-c", "import tool; print(tool.__version__)"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "1"
+
+
+def test_a_suite_is_installed_while_another_runs(
+    milabench: Callable[..., Said], pair: Pair, environ: dict[str, str]
+) -> None:
+    flags = pair.folder / "flags"
+    waiting = (pair.folder / "timed" / "main.py").read_text()
+    (pair.folder / "a" / "main.py").write_text(waiting)
+    assert milabench("install", *pair.config("a")).code == 0
+    (pair.folder / "a" / "prepare.py").unlink()
+    (pair.folder / "a" / "benchfile.py").write_text(
+        'from milabench import Benchmark\nbenchmark = Benchmark(script="main.py", voirfile=None, prepare=None)\n'
+    )
+    command = [sys.executable, "-m", "milabench", "run", *pair.config("a")]
+    with started(command, env=environ, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
+        until((flags / "up").exists)
+        said = milabench("install", *pair.config("b"))
+        assert said.code == 0, said.err
+        (flags / "go").touch()
+        _, err = run.communicate()
+    assert run.returncode == 0, err
+
+
+def test_two_suites_with_environments_of_one_name_are_measured_in_turn(
+    milabench: Callable[..., Said], pair: Pair
+) -> None:
+    same = (pair.folder / "b.yaml").read_text().replace("b: {", "a: {")
+    (pair.folder / "b.yaml").write_text(same)
+    for verb in ("install", "prepare"):
+        for name in "ab":
+            assert milabench(verb, *pair.config(name)).code == 0
+    said = milabench("run", "--ab", str(pair.folder / "a.yaml"), str(pair.folder / "b.yaml"), "--repeat", "1")
+    assert said.code == 0, said.err
+    assert pair.saw("a")[1] == "1"
+    assert pair.saw("b")[1] == "2"
+    (manifest,) = (pair.base / "runs").glob("run.*/manifest.json")
+    locks = json.loads(manifest.read_text())["locks"]
+    assert sorted(locks) == ["shared@A", "shared@B"]
+    bundled = milabench("bundle", str(manifest.parent), "-o", str(pair.folder / "run.tar"))
+    assert (bundled.code, "is gone" in bundled.err) == (0, False), bundled.err
+
+
+def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callable[..., Said], pair: Pair) -> None:
+    assert milabench("install", *pair.config("a")).code == 0
+    said = milabench("prepare", cwd=pair.folder)
+    assert (said.code, said.err.splitlines()[0]) == (
+        0,
+        "suite: a.yaml, the last used in base; --config chooses another",
+    )
+    for verb in ("install", "prepare", "run"):
+        assert milabench(verb, *pair.config("b")).code == 0
+    # What only reads takes the default, and leaves it.
+    listed = milabench("list", "--json", *pair.config("a"))
+    assert ([bench["name"] for bench in json.loads(listed.out)["benchmarks"]], listed.err) == (["a"], "")
+    listed = milabench("list", "--json", cwd=pair.folder)
+    assert [bench["name"] for bench in json.loads(listed.out)["benchmarks"]] == ["b"]
+    assert listed.err == "suite: b.yaml, the last used in base; --config chooses another\n"
+    assert milabench("list", MILABENCH_CONFIG=str(pair.folder / "a.yaml")).err == ""
+    assert milabench("run").code == 0
+    # One that is gone is no default; a record that is damaged only costs the default.
+    (pair.folder / "b.yaml").rename(pair.folder / "moved.yaml")
+    assert milabench("list", cwd=pair.folder).err.startswith("suite: a.yaml, the last used")
+    record = pair.base / "suites.json"
+    record.write_text(record.read_text()[:-40])
+    damaged = milabench("list", cwd=pair.folder)
+    assert (damaged.code, damaged.err) == (
+        0,
+        f"warning: {record}: is not what milabench wrote; remove it, and `milabench install` writes it again\n",
+    )
+
+
+def test_the_default_keeps_its_system_file_and_no_secret_is_recorded(
+    milabench: Callable[..., Said], pair: Pair
+) -> None:
+    system = pair.folder / "my system.yaml"
+    system.write_text("system: {arch: cpu}\n")
+    override = "a.env.API_TOKEN=s3cret-of-mine-123"
+    said = milabench("install", *pair.config("a"), "--system", str(system), "--override", override)
+    assert said.code == 0, said.err
+    assert "s3cret" not in (pair.base / "suites.json").read_text()
+    assert milabench("list", cwd=pair.folder).err.startswith("suite: a.yaml with my system.yaml, the last used in base")
