@@ -33,6 +33,7 @@ from milabench.workflow.options import ReportRequest
     help="compat: the score of milabench 1.3, to compare with old results.",
 )
 @options.validations_option
+@options.wide_option
 @click.option(
     "--from-db",
     is_flag=True,
@@ -43,7 +44,9 @@ from milabench.workflow.options import ReportRequest
     "--save-reference", metavar="FILE", help="Write the run as a reference result, without host names, users and paths."
 )
 @options.collected_as("request", ReportRequest)
-def command(request: ReportRequest, destination: Destination, full: bool, save_reference: Path | None) -> None:
+def command(
+    request: ReportRequest, destination: Destination, full: bool, wide: bool, save_reference: Path | None
+) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
     if save_reference is not None:
         from milabench.workflow.references import save_reference as save
@@ -53,4 +56,5 @@ def command(request: ReportRequest, destination: Destination, full: bool, save_r
     from milabench.workflow.report_runs import render_report
 
     form = "brief" if destination.is_default and not full else destination.format
-    destination.write(render_report(request, form, options.terminal_session()))
+    width = options.table_width(wide) if destination.output is None else None
+    destination.write(render_report(request, form, options.terminal_session(), width))

@@ -12,7 +12,7 @@ from milabench.report.document_renderer import DocumentRenderer, ab_blocks
 from milabench.report.text import document_text
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary_model import BenchSummary, Summary
+    from milabench.analysis.summary_model import Summary
 
 # How many characters of a terminal's line it fits, and what a benchmark stands for gets of them at least.
 WIDTH = 100
@@ -43,7 +43,7 @@ def brief_document(summary: Summary) -> document.Document:
         *(() if summary.is_ended else (model.CUT_OFF,)),
         _table(summary),
         document.Notes(
-            lines=(*_score(summary), _LEGEND + _LEGEND_OF_DOUBT * any(map(_is_doubted, summary.benchmarks)))
+            lines=(*_score(summary), _LEGEND + _LEGEND_OF_DOUBT * any(map(model.is_beside_doubt, summary.benchmarks)))
         ),
         *ab_blocks(summary),
         *document.section("failures", model.failures(summary)),
@@ -77,7 +77,7 @@ def _table(summary: Summary) -> document.Table:
         model.Column(heading="n", cell=lambda bench: str(len(bench.processes))),
         *kept.values(),
         model.Column(heading="validity", cell=lambda bench: _word(model.validity_text(bench)), is_text=True),
-        model.Column(heading="x reference", cell=_beside),
+        model.Column(heading="x reference", cell=lambda bench: model.beside_text(bench, 2)),
     ]
     table = model.table_of(columns, summary.benchmarks).without_empty(_OPTIONAL)[0]
     room = max(LEAST_ABOUT, WIDTH - table.width - 3)
@@ -88,16 +88,6 @@ def _table(summary: Summary) -> document.Table:
 def _word(text: str) -> str:
     """Return a validity without its reasons."""
     return re.sub(r"\(.*\)", "", text)
-
-
-def _is_doubted(bench: BenchSummary) -> bool:
-    """Return whether the number of the reference is not valid."""
-    return bench.ratio is not None and bench.reference_validity != "valid"
-
-
-def _beside(bench: BenchSummary) -> str:
-    """Return the ratio to the reference, with a sign where the reference's number is not valid."""
-    return "" if bench.ratio is None else f"{bench.ratio:.2f} {'?' if _is_doubted(bench) else ' '}"
 
 
 def _clause(sentence: str, room: int) -> str:
@@ -132,4 +122,4 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
 
 _RENDERER = DocumentRenderer(write=document_text, document=brief_document)
 render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
-render_acceptance = _RENDERER.render_acceptance
+render_acceptance, fitted = _RENDERER.render_acceptance, _RENDERER.fitted

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from milabench.report import comparison_text, document, model
@@ -52,6 +53,10 @@ class DocumentRenderer:
 
     write: Callable[[document.Document], str]
     document: Callable[[Summary], document.Document] = run_document
+
+    def fitted(self, width: int) -> DocumentRenderer:
+        """Return the renderer whose tables fit a terminal of so many characters, where its `write` can."""
+        return replace(self, write=partial(self.write, width=width))
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the reports on some runs, one after the other."""

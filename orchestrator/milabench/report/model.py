@@ -7,7 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from milabench.analysis.host_load import busy_text, clock_text
@@ -87,9 +87,19 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="first step s", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
     Column(heading="validity", cell=validity_text, is_text=True),
-    Column(heading="x reference", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}"),
+    Column(heading="x reference", cell=lambda b: beside_text(b, 4)),
     Column(heading="reference's validity", cell=lambda b: b.reference_validity, is_text=True),
 )
+
+
+def is_beside_doubt(bench: BenchSummary) -> bool:
+    """Return whether a benchmark is held beside a number of the reference that is not valid."""
+    return bench.ratio is not None and bench.reference_validity != "valid"
+
+
+def beside_text(bench: BenchSummary, digits: int) -> str:
+    """Return the ratio to the reference, with a sign where the reference's number is not valid; empty when there is none."""
+    return "" if bench.ratio is None else f"{bench.ratio:.{digits}f} {'?' if is_beside_doubt(bench) else ' '}"
 
 
 def _has_several(bench: BenchSummary) -> bool:
@@ -108,8 +118,15 @@ LEGEND = (
     "sem %: over launches (from 3 on); std %: over processes; within %: between the steps of a process",
     "mde %: the difference that two runs like this one would find in 80 of 100 cases",
 )
+SPARE = (
+    *("weight", "first step s", "peak memory MiB", "ngpu", "within %", "std %", "processes", "mde %", "fail"),
+    *("reference's validity", "all instances", "sem %"),
+)
+"""Columns that a narrow terminal can do without, the least important first."""
+
 REFERENCE_LEGEND = (
-    "x reference: perf over the reference's, of all instances; > 1 means better; lower-is-better metrics are inverted"
+    "x reference: perf over the reference's, of all instances; > 1 means better; lower-is-better metrics are inverted;"
+    " ?: the reference's number is not valid"
 )
 
 
@@ -127,7 +144,7 @@ def main_table(
     # Stable: columns that are not among the first ones stay in their order.
     ranks = {heading: rank for rank, heading in enumerate(first)}
     wanted = sorted((*COLUMNS, *more), key=lambda column: ranks.get(column.heading, len(ranks)))
-    return table_of(wanted, benches)
+    return replace(table_of(wanted, benches), spare=SPARE)
 
 
 def table_of(columns: Sequence[Column], benches: Sequence[BenchSummary]) -> Table:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _MOST_NAMED = 3  # runs of a system that its name lists
 
 
-def render_report(request: ReportRequest, format_name: str, session: Session) -> str:
-    """Return the report in a format.
+def render_report(request: ReportRequest, format_name: str, session: Session, width: int | None = None) -> str:
+    """Return the report in a format; in text, its tables fit a terminal of so many characters.
 
     Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
     another.
@@ -76,7 +76,7 @@ def render_report(request: ReportRequest, format_name: str, session: Session) ->
         if request.reference is None and FORMATS[format_name].is_for_people:
             summaries = [beside_shipped(run, summary) for run, summary in zip(runs, summaries, strict=True)]
     traces = None if tracing is None else [tracing.of(run) for run in runs]
-    return FORMATS[format_name].renderer.render(summaries, traces)
+    return FORMATS[format_name].fitted(width).render(summaries, traces)
 
 
 def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
@@ -186,10 +186,13 @@ class RunComparison:
     differences: Differences = None
     tracing: Tracing | None = None
 
-    def render(self, format_name: str) -> str:
-        """Return the comparison in a format; with time series only where it was made for a format that draws them."""
+    def render(self, format_name: str, width: int | None = None) -> str:
+        """Return the comparison in a format; in text, its tables fit a terminal of so many characters.
+
+        With time series only where it was made for a format that draws them.
+        """
         traces = None if self.tracing is None else [self._traces(sources) for sources in self.sources]
-        return FORMATS[format_name].renderer.render_comparison(self.comparison, self.differences, traces)
+        return FORMATS[format_name].fitted(width).render_comparison(self.comparison, self.differences, traces)
 
     def _traces(self, sources: Sequence[ReportSource]) -> Sequence[Trace] | None:
         """Return the time series of a system's runs, steps named by the run where there are several."""
