@@ -51,7 +51,7 @@ def run_document(summary: Summary) -> document.Document:
 class DocumentRenderer:
     """A Renderer without drawings; `write` turns a document into text, `document` a run into a document."""
 
-    write: Callable[[document.Document], str]
+    write: Callable[..., str]
     document: Callable[[Summary], document.Document] = run_document
 
     def fitted(self, width: int) -> DocumentRenderer:
