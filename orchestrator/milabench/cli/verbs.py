@@ -47,6 +47,7 @@ GROUPS = {
         "replay": "Replay a recorded run.",
         "cancel": "End an active run.",
         "cleanup": "Kill processes left by crashed runs.",
+        "gc": "Show what takes space below the base, and remove what is unused.",
     },
     "Environment": {
         "list": "List the benchmarks of the suite.",
