@@ -7,7 +7,7 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf release clean
+.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf lock release clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
@@ -20,9 +20,10 @@ help:
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         programs that print speed ratios"
 	@echo "make fmt          format the code"
-	@echo "make docs         write the generated pages of docs/"
+	@echo "make docs         write the generated pages of docs/, build and check the site and llms.txt in build/docs/site"
 	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
-	@echo "make release      build the distributions into dist/, try the wheel in an empty environment, write SHA256SUMS"
+	@echo "make lock         pin the control plane's own dependencies in constraints/milabench.txt, which its images install"
+	@echo "make release      build the distributions into dist/, try the wheel, write SBOMs (CycloneDX) and SHA256SUMS, tag the version"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
 
 # How many tests run at once; more than there are cores, for they wait for processes too.
@@ -103,15 +104,44 @@ perf: $(VENV)/.dev
 figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write
 
-docs: $(VENV)/.installed
-	$(BIN)/python docs/generate.py
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "== installing what builds the documentation into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
 
+docs: $(VENV)/.docs
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.build_site
+	$(BIN)/python -m pytest -q tests/unit/test_docs.py tests/unit/test_site.py
+
+# flit_core builds benchmate in an image. Comments of a lock that milabench reads: plan/requirements.py.
+lock: $(VENV)/.dev
+	echo 'flit_core>=3.11,<4' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-annotate --upgrade --output-file constraints/milabench.txt pyproject.toml - > /dev/null
+	sed -i '1i # python: 3.11\n# made by: make lock' constraints/milabench.txt
+
+# A release is what a commit holds, under the tag of its version; the tag is made last, when all of it is there.
 release: $(VENV)/.dev
+	@git diff --quiet HEAD || { echo "error: there are changes; commit them first"; exit 2; }
+	@version=v$$($(BIN)/python -m hatchling version) && held=$$(git rev-parse -q --verify "$$version^{commit}" || git rev-parse HEAD) && \
+		test "$$held" = "$$(git rev-parse HEAD)" || \
+		{ echo "error: this version has a tag at another commit; raise orchestrator/milabench/version.py"; exit 2; }
 	rm -rf dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]'
 	$(BIN)/python -m pytest -q tests/e2e/test_wheel.py
 	$(BIN)/python -m hatchling build -d $(CURDIR)/dist
 	$(BIN)/uv build -q -o dist benchmate
-	cd dist && sha256sum *.whl *.tar.gz > SHA256SUMS && cat SHA256SUMS
+	$(PYTHON) -m venv dist/empty && dist/empty/bin/pip install --quiet --disable-pip-version-check dist/milabench-*.whl
+	rm dist/empty/lib/python*/site-packages/milabench-*.dist-info/direct_url.json  # names this folder
+	mkdir dist/sbom && $(BIN)/cyclonedx-py environment --output-reproducible -o dist/sbom/milabench.cdx.json dist/empty/bin/python
+	rm -rf dist/empty
+	for lock in benchmarks/[a-z]*/requirements.*.txt; do \
+		name=$${lock#benchmarks/}; name=$${name%.txt}; \
+		$(BIN)/cyclonedx-py requirements --output-reproducible -o "dist/sbom/$$(echo $$name | sed s,/requirements,,).cdx.json" $$lock || exit 1; \
+	done
+	cd dist && sha256sum *.whl *.tar.gz sbom/* > SHA256SUMS
+	git tag --annotate --force "v$$($(BIN)/python -m hatchling version)" --message "milabench $$($(BIN)/python -m hatchling version)"
+	@echo "== dist/ holds $$(ls dist | wc -l) files; push the tag with: git push origin v$$($(BIN)/python -m hatchling version)"
 
 clean:
 	rm -rf $(VENV)

@@ -11,6 +11,8 @@ STEPS_FAILED = 1
 UNREACHABLE = 5
 NOT_WRITTEN = 6
 INTERRUPTED = 130
+VERDICT_CODES = {"PASS": DONE, "FAIL": 7, "INCONCLUSIVE": 8}
+"""Of the verdicts of acceptance criteria."""
 
 
 MAX_PROBLEMS = 100

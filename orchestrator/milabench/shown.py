@@ -32,10 +32,10 @@ def visible_line(text: str) -> str:
     return _LINE_BREAK.sub(_sign, visible(text))
 
 
-def visible_output(text: str) -> str:
-    """Return output of a program as `visible`, with its colours; what would write over a line begins a new one."""
+def visible_output(text: str, *, colours: bool = True) -> str:
+    """Return output of a program as `visible`, with its colours or without; what would write over a line begins a new one."""
     pieces = _COLOUR.split(text.replace("\r\n", "\n").replace("\r", "\n"))
-    return "".join(piece if number % 2 else visible(piece) for number, piece in enumerate(pieces))
+    return "".join(piece * colours if number % 2 else visible(piece) for number, piece in enumerate(pieces))
 
 
 def csv_cell(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """A criteria file (docs/reference/criteria.md) -> values; all mistakes in it are reported together, each with its location.
 
-Its keys are declared as those of a suite are (config/kinds.py): the parser and acceptance.schema.json come from the declarations.
+Its keys are declared as those of a suite are (config/kinds.py): the parser and the JSON Schema come from the declarations.
 """
 
 from __future__ import annotations
@@ -173,9 +173,8 @@ class Criteria:
 
 
 def criteria_schema() -> dict[str, Any]:
-    """Return the JSON schema of a criteria file, for editors."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "acceptance criteria of milabench"}
-    return {**head, **keys_of(FileKeys).json_schema()}
+    """Return the JSON Schema of a criteria file, without its head."""
+    return keys_of(FileKeys).json_schema()
 
 
 def parse_criteria(content: bytes, name: str) -> Criteria:

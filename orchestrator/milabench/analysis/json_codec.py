@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 from milabench.events.values import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
-__all__ = ["JsonKey", "finite_number", "from_json_value", "strict", "to_json_value"]
+__all__ = ["JsonKey", "finite_number", "from_json_value", "schema_of_type", "strict", "to_json_value"]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()
@@ -63,6 +63,32 @@ def to_json_value(value: Any) -> Any:
 @cache
 def _keys(kind: Any) -> tuple[tuple[str, JsonKey], ...]:
     return tuple((spec.name, spec.metadata.get("json") or JsonKey()) for spec in dataclasses.fields(kind))
+
+
+def schema_of_type(hint: Any) -> dict[str, Any]:
+    """Return the JSON Schema of what `to_json_value` and `strict` make of a value of this type."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of_type(part) for part in parts]}
+    if origin is Literal:
+        return {"enum": list(parts)}
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return {"type": "array", "prefixItems": [schema_of_type(part) for part in parts], "minItems": len(parts)}
+    if origin is tuple:
+        return {"type": "array", "items": schema_of_type(parts[0])}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": schema_of_type(parts[1])}
+    return _object_schema(hint) if dataclasses.is_dataclass(hint) else dict(_SCALAR_SCHEMAS.get(hint, {}))
+
+
+def _object_schema(kind: Any) -> dict[str, Any]:
+    hints, properties, required = get_type_hints(kind), dict[str, Any](), list[str]()
+    for attribute, key in _keys(kind):
+        own = {key.name or attribute: {} if key.write else schema_of_type(hints[attribute])}
+        own |= {name: schema_of_type(get_type_hints(getattr(kind, name).fget)["return"]) for name in key.followed_by}
+        properties |= own
+        required += own if key.is_omitted is None else ()
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def from_json_value(kind: type[T], value: Any) -> T:
@@ -170,6 +196,14 @@ def _exactly(kind: type) -> Callable[[Any], Any]:
     return read
 
 
+# A number that is not finite is written as null.
+_SCALAR_SCHEMAS: Mapping[Any, Mapping[str, Any]] = {
+    float: {"type": ["number", "null"]},
+    int: {"type": "integer"},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+}
 _SCALAR_READERS: Mapping[Any, Callable[[Any], Any]] = {
     float: _number,
     **{kind: _exactly(kind) for kind in (str, int, bool)},

@@ -54,6 +54,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         is_ended=run.is_ended,
         created=str(run.manifest.get("created") or ""),
         version=str(run.manifest.get("version") or ""),
+        capsule=str(run.manifest.get("capsule") or ""),
         argv=tuple(str(word) for word in argv) if isinstance(argv, list) else (),
         options=as_mapping(run.manifest.get("options")),
         software=versions(measured),

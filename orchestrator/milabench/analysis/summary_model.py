@@ -23,6 +23,7 @@ SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]
 _WITH_RATIO = {"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
 _WITH_AIM = {"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
+_WITH_CAPSULE = {"json": JsonKey(is_omitted=lambda summary: not summary.capsule)}
 COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 
@@ -148,11 +149,12 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 class Summary:
     """What a run came to; everything that a report shows.
 
-    `argv` is the command line that made the run, `options` what its options came to, `software` versions by name, as far
-    as recorded; `accelerators` what drivers said of each device at the start. `verdict` is passed
-    when every planned step passed or was skipped. `overhead` is what control plane and agents cost: `control_cpu_s`,
-    `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely was to be measured and how often that
-    was decided to be (docs/explanation/methodology.md, 1.0); `ab` what an A/B run came to, which has no score.
+    `capsule` is the digest of the capsule that its suite was installed from; `argv` is the command line that made the run,
+    `options` what its options came to, `software` versions by name, as far as recorded; `accelerators` what drivers said of
+    each device at the start. `verdict` is passed when every planned step passed or was skipped. `overhead` is what control
+    plane and agents cost: `control_cpu_s`, `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely
+    was to be measured and how often that was decided to be (docs/explanation/methodology.md, 1.0); `ab` what an A/B run came
+    to, which has no score.
     """
 
     run: str = ""
@@ -162,6 +164,7 @@ class Summary:
     is_ended: bool = field(default=True, metadata={"json": JsonKey("ended")})
     created: str = ""
     version: str = ""
+    capsule: str = field(default="", metadata=_WITH_CAPSULE)
     argv: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, BinaryIO
 
 from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError
@@ -38,16 +38,26 @@ class ArchiveMember:
 
 @contextmanager
 def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Write a new archive under a temporary name until it is complete. Raises RecordError.
+    """Write a new archive under a temporary name until it is complete. Raises RecordError."""
+    with (
+        create_whole(path, "a bundle") as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
+    ):
+        yield archive
+
+
+@contextmanager
+def create_whole(path: Path, what: str) -> Iterator[BinaryIO]:
+    """Write a new file under a temporary name until it is complete. Raises RecordError.
 
     A link stays one. What is no file (/dev/null) is refused: it would be put away for good.
     """
     if path.exists() and not path.is_file():
-        raise RecordError(f"{path}: not a regular file; a bundle is one, choose another name")
+        raise RecordError(f"{path}: not a regular file; {what} is one, choose another name")
     path = path.resolve()
     try:
-        with draft_of(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
-            yield archive
+        with draft_of(path) as file:
+            yield file
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise RecordError(f"{error.filename or path}: cannot be packed: {reason}") from None
@@ -63,7 +73,7 @@ def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Arch
     # The size decides on the form of the entry's header, which must not depend on when it became known.
     info.file_size = len(content) if isinstance(content, bytes) else content.stat().st_size
     with archive.open(info, "w") as target:
-        size, sha256 = _copied(_pieces(content), target)
+        size, sha256 = copied(pieces(content), target)
     return ArchiveMember(path=name, size=size, sha256=sha256)
 
 
@@ -96,13 +106,13 @@ def files(archive: zipfile.ZipFile) -> list[str]:
 
 def archived_digest(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
     """Return (bytes, SHA-256) of a file as unpacked. Raises RecordError when its packed bytes are damaged."""
-    return _copied(contents(archive, name))
+    return copied(contents(archive, name))
 
 
-def _copied(pieces: Iterator[bytes], target: IO[bytes] | None = None) -> tuple[int, str]:
+def copied(source: Iterator[bytes], target: IO[bytes] | None = None) -> tuple[int, str]:
     """Write the pieces, where there is a target, and return (bytes, SHA-256) of them."""
     digest, size = hashlib.sha256(), 0
-    for piece in pieces:
+    for piece in source:
         digest.update(piece)
         size += len(piece)
         if target is not None:
@@ -143,7 +153,7 @@ def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
     total, seen = 0, set()
     for info in infos:
         name = info.orig_filename
-        if (what := _wrong_name(name)) or (what := _wrong_kind(info)):
+        if (what := wrong_name(name)) or (what := _wrong_kind(info)):
             raise RecordError(f"{path}: the entry {name[:200]!r} {what}: refused, nothing was unpacked")
         # Two names that differ by case only are one file on macOS and Windows: the second would replace the first.
         folded = name.rstrip("/").casefold()
@@ -160,7 +170,8 @@ def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
         raise RecordError(f"{path}: would unpack to {total / 2**20:.0f} MiB: refused, nothing was unpacked")
 
 
-def _wrong_name(name: str) -> str:
+def wrong_name(name: str) -> str:
+    """Return what is wrong with the name of a file in an archive; empty for a name that can be unpacked."""
     parts = name.rstrip("/").split("/")
     if not name or "\0" in name or "\\" in name or any(ord(char) < 32 for char in name):
         return "has an invalid file name"
@@ -178,7 +189,8 @@ def _wrong_kind(info: zipfile.ZipInfo) -> str:
     return "is encrypted" if info.flag_bits & 0x1 else ""
 
 
-def _pieces(content: bytes | Path) -> Iterator[bytes]:
+def pieces(content: bytes | Path) -> Iterator[bytes]:
+    """Yield bytes, or those of a file, in pieces."""
     if isinstance(content, bytes):
         yield content
         return
@@ -189,7 +201,7 @@ def _pieces(content: bytes | Path) -> Iterator[bytes]:
 def _looks_like_a_bomb(content: bytes | Path) -> bool:
     """Return whether the ratio is that of a zip bomb: a program that prints one line a million times is none."""
     size, packed, deflate = 0, 0, zlib.compressobj(_LEVEL)
-    for piece in _pieces(content):
+    for piece in pieces(content):
         size += len(piece)
         packed += len(deflate.compress(piece))
     return size > _SMALL and size > MAX_RATIO / 2 * (packed + len(deflate.flush()))

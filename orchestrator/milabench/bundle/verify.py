@@ -13,7 +13,7 @@ from typing import Any
 from milabench.bundle import archive, create
 from milabench.bundle.signing import signer_of
 from milabench.errors import RecordError
-from milabench.events.rundir import open_run
+from milabench.events.rundir import MANIFEST, open_run
 from milabench.events.values import finite_number
 from milabench.events.wire import parse_object
 
@@ -71,6 +71,29 @@ def verify_bundle(path: Path, summarised: create.Summarised, allowed: Path | Non
         signer=signer,
         is_trusted=is_trusted,
     )
+
+
+def bundled_run(path: Path) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+    """Return name, summary and manifest of the one run in a bundle whose files match their hashes. Raises RecordError."""
+    with archive.open_checked(path) as file:
+        names = archive.files(file)
+        if create.NAME not in names:
+            raise RecordError(f"{path}: not a bundle: it has no {create.NAME}; `milabench bundle` creates one")
+        manifest, wrong = create.from_bytes(archive.read_member(file, create.NAME), str(path))
+        wrong += create.compare_files(manifest, dict(_present(file, names, wrong)))
+        if wrong:
+            raise RecordError(f"{path}: was modified: {wrong[0]}; `milabench verify {path}` shows everything")
+        if len(manifest.runs) != 1:
+            raise RecordError(f"{path}: holds {len(manifest.runs)} runs where one is needed; bundle that one alone")
+        run = manifest.runs[0]
+        members = (f"{create.COMPUTED}/{run}/{create.SUMMARY}", f"{create.RECORDS}/{run}/{MANIFEST}")
+        if missing := [name for name in members if name not in names]:
+            raise RecordError(f"{path}: has no {missing[0]}")
+        try:
+            summary, recorded = (parse_object(archive.read_member(file, name)) for name in members)
+        except ValueError as error:
+            raise RecordError(f"{path}: {error}") from None
+    return run, summary, recorded
 
 
 def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> Iterable[tuple[str, tuple[int, str]]]:

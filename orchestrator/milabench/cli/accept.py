@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, file_option
-from milabench.errors import DONE, UsageError
+from milabench.cli.options import base_option, file_option, run_argument
+from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
-
-EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
 
 
 @click.command("accept")
-@click.argument("run", required=False)
+@run_argument
 @base_option
 @file_option("--criteria", help="Acceptance criteria (YAML); see docs/reference/criteria.md.")
 @click.option("--reference", metavar="RUN|FILE", help="The run, or JSON report of one, that `x reference` means.")
@@ -32,9 +29,9 @@ def command(
 ) -> int:
     """Check a run, by default the latest, against acceptance criteria. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE."""
     if print_schema:
-        from milabench.acceptance.criteria import criteria_schema
+        from milabench.workflow.schemas import schema_text
 
-        click.echo(json.dumps(criteria_schema(), indent=2))
+        click.echo(schema_text("acceptance"), nl=False)
         return DONE
     from milabench.workflow.report_runs import accept_run
 
@@ -45,4 +42,4 @@ def command(
     destination.write(renderer.render_acceptance(acceptance))
     if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
-    return EXIT_CODES[acceptance.verdict]
+    return VERDICT_CODES[acceptance.verdict]

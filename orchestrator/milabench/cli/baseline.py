@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, file_option, terminal_session
+from milabench.cli.options import base_option, file_option, runs_argument, terminal_session
 
 
 @click.command("baseline")
-@click.argument("runs", nargs=-1, required=True)
+@runs_argument(required=True)
 @base_option
 @file_option("-o", "--output", required=True, help="The baseline's file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the baseline as JSON too.")

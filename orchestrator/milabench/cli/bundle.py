@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, file_option, json_option
+from milabench.cli.options import base_option, file_option, json_option, runs_argument
 
 
 @click.command("bundle")
-@click.argument("runs", nargs=-1)
+@runs_argument()
 @base_option
 @file_option("-o", "--output", required=True, help="The zip file to write.")
 @file_option("--sign", "key", metavar="KEY", help="Sign with this SSH key.")

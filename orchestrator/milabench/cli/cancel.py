@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, terminal_session
+from milabench.cli.options import base_option, run_argument, terminal_session
 
 
 @click.command("cancel")
-@click.argument("run", required=False)
+@run_argument
 @base_option
 @click.option("--now", is_flag=True, help="Kill the running steps immediately.")
 def command(run: str | None, base: Path | None, now: bool) -> None:

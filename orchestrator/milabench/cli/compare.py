@@ -5,7 +5,14 @@ from __future__ import annotations
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, collected_as, file_option, terminal_session, validations_option
+from milabench.cli.options import (
+    base_option,
+    collected_as,
+    file_option,
+    runs_argument,
+    terminal_session,
+    validations_option,
+)
 from milabench.workflow.options import CompareRequest
 
 
@@ -21,16 +28,7 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     return margin
 
 
-@click.command(
-    "compare",
-    epilog="Exit codes: 0 compared; 1 a benchmark or the index is SLOWER, or failed where it passed on the first system; "
-    "2 usage; 3 nothing in common; 6 records unreadable.",
-)
-@click.argument("runs", nargs=-1, required=True)
-@base_option
-@format_options
-@click.option("--why", is_flag=True, help="List the differences between the systems, the likeliest causes first.")
-@click.option(
+margin_option = click.option(
     "--margin",
     callback=margin_of,
     default="1%",
@@ -38,6 +36,18 @@ def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     metavar="MARGIN",
     help="Relative difference below which nothing is called faster or slower.",
 )
+
+
+@click.command(
+    "compare",
+    epilog="Exit codes: 0 compared; 1 a benchmark or the index is SLOWER, or failed where it passed on the first system; "
+    "2 usage; 3 nothing in common; 6 records unreadable.",
+)
+@runs_argument(required=True)
+@base_option
+@format_options
+@click.option("--why", is_flag=True, help="List the differences between the systems, the likeliest causes first.")
+@margin_option
 @click.option(
     "--per",
     type=click.Choice(["system", "instance"]),

@@ -66,6 +66,16 @@ def selectors(ctx: click.Context) -> list[str]:
     return list(dict.fromkeys([*benchmarks(ctx), *sorted(tags - {""})]))
 
 
+def known_runs(ctx: click.Context) -> list[str]:
+    """Return `latest` and the names of the runs below the base, the newest first."""
+    folder = base_folder(ctx.params.get("base")) / "runs"
+    try:
+        found = [(entry.stat().st_mtime, entry.name) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+    return ["latest", *(name for _, name in sorted(found, reverse=True))]
+
+
 def _all_names(ctx: click.Context) -> list[str] | None:
     """Return the names with those of matrix variants, for which the suite must be read; None where it cannot be."""
     from milabench.config.read import read_suite

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from milabench.cli.options import benchmark_names, suite_options, terminal_session
+from milabench.cli.options import benchmark_names, is_on_command_line, suite_options, terminal_session
+from milabench.errors import UsageError
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import SuiteOptions
+from milabench.workflow.schemas import SCHEMAS, schema_text
 
 
 @click.group("config")
@@ -18,16 +20,27 @@ def command() -> None:
 
 
 @command.command("show")
-@suite_options(selection=False)
+@suite_options()
 @click.argument("benches", nargs=-1, shell_complete=benchmark_names)
 def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> None:
-    """Show the suite, or some of its benchmarks, as YAML in which everything is resolved."""
+    """Show the suite, or some of its benchmarks, as YAML in which everything is resolved.
+
+    BENCHES are names, globs, groups or tags, as in --select.
+    """
     from milabench.config.select import select
     from milabench.config.show import to_yaml
 
     suite = read_suite_only(options)
-    names = [bench.name for word in benches for bench in select(suite, word)]
-    click.echo(to_yaml(suite, names or None), nl=False)
+    if benches and options.select is not None:
+        if is_on_command_line("select"):
+            raise UsageError("name benchmarks as arguments or with --select, not both ways")
+        options = replace(options, select=None)
+    if not benches and options.select is None and options.exclude is None:
+        click.echo(to_yaml(suite), nl=False)  # with what is disabled
+        return
+    words = benches or (options.select,)
+    names = dict.fromkeys(bench.name for word in words for bench in select(suite, word, options.exclude))
+    click.echo(to_yaml(suite, list(names)), nl=False)
 
 
 @command.command("explain")
@@ -56,9 +69,12 @@ def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
 
 
 @command.command("schema")
-@click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
-def print_schema(markdown: bool) -> None:
-    """Print the JSON Schema (draft 2020-12) of suite and system files, for editors."""
-    from milabench.config.schema_docs import json_schema, reference_page
+@click.argument("name", default="suite", type=click.Choice(list(SCHEMAS)))
+@click.option("--markdown", is_flag=True, help="Print the reference page of all suite keys instead.")
+def print_schema(name: str, markdown: bool) -> None:
+    """Print the JSON Schema (draft 2020-12) of a format: by default that of suite and system files, for editors."""
+    from milabench.config.schema_docs import reference_page
 
-    click.echo(reference_page() if markdown else json.dumps(json_schema(), indent=1) + "\n", nl=False)
+    if markdown and name != "suite":
+        raise UsageError(f"--markdown prints the keys of suites; leave it out for the schema of a {name}")
+    click.echo(reference_page() if markdown else schema_text(name), nl=False)

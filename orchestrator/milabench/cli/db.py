@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.options import base_option, db_option, json_option
+from milabench.cli.options import base_option, db_option, json_option, runs_argument, table_width, wide_option
+from milabench.errors import UsageError
 from milabench.shown import csv_cell
 
 if TYPE_CHECKING:
     from milabench.history.rows import Row
+    from milabench.report.document import Table
 
 _ADDED = {"added": "added", "updated": "changed: replaced", "known": "already in the store"}
 
@@ -25,7 +27,7 @@ def command() -> None:
 
 
 @command.command("add")
-@click.argument("runs", nargs=-1)
+@runs_argument()
 @base_option
 @db_option
 @json_option
@@ -47,30 +49,58 @@ def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json:
 @click.argument("sql")
 @base_option
 @db_option
-@json_option
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
-def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_csv: bool) -> None:
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "markdown"]),
+    help="Format. Default: table.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option("--csv", "as_csv", is_flag=True, help="Short for --format csv.")
+@wide_option
+def query(
+    sql: str, base: Path | None, location: str | None, form: str | None, as_json: bool, as_csv: bool, wide: bool
+) -> None:
     """Query the store in SQL; its tables are runs, results and metrics (docs/reference/results-store.md)."""
     from milabench.workflow.results_store import query_store, store_location
 
+    forms = {*([form] if form else []), *(["json"] if as_json else []), *(["csv"] if as_csv else [])}
+    if len(forms) > 1:
+        raise UsageError(f"{' and '.join(sorted(forms))} are different formats; give one")
     columns, rows = query_store(store_location(base, location), sql)
-    if as_json:
-        click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=1, default=str))
-    elif as_csv:
-        text = io.StringIO()
-        csv.writer(text).writerows([map(csv_cell, row) for row in (columns, *rows)])
-        click.echo(text.getvalue(), nl=False)
-    else:
-        click.echo(table_of_rows(columns, rows))
+    match forms.pop() if forms else "table":
+        case "json":
+            click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=1, default=str))
+        case "csv":
+            text = io.StringIO()
+            csv.writer(text).writerows([map(csv_cell, row) for row in (columns, *rows)])
+            click.echo(text.getvalue(), nl=False)
+        case "markdown":
+            from milabench.report.markdown import document_markdown
+
+            click.echo(document_markdown((_table(columns, rows),)), nl=False)
+        case _:
+            click.echo(rows_text(columns, rows, table_width(wide)))
 
 
-def table_of_rows(columns: list[str], rows: list[Row]) -> str:
-    """Return the rows below their columns' names; numbers to the right."""
+def rows_text(columns: list[str], rows: list[Row], width: int | None = None) -> str:
+    """Return the rows below their columns' names, fitted to a terminal's width, and how many they are."""
     from milabench.report.text import text_table
 
-    is_text = [not all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))]
-    lines = text_table(columns, [[_cell(value) for value in row] for row in rows], is_text)
-    return "\n".join([*lines, f"{len(rows)} rows"])
+    table = _table(columns, rows)
+    lines = text_table(table.headings, table.rows, table.is_text, spare=table.spare, width=width)
+    return "\n".join([*lines, f"{len(rows)} row{'s' * (len(rows) != 1)}"])
+
+
+def _table(columns: list[str], rows: list[Row]) -> Table:
+    """Return the rows as a table; numbers to the right. Whoever asks for columns names what matters first."""
+    from milabench.report.document import Table
+
+    values = [[row[at] for row in rows if row[at] is not None] for at in range(len(columns))]
+    is_text = tuple(not column or not all(isinstance(value, int | float) for value in column) for column in values)
+    cells = tuple(tuple(map(_cell, row)) for row in rows)
+    return Table(headings=tuple(columns), is_text=is_text, rows=cells, spare=tuple(reversed(columns)))
 
 
 def _cell(value: Any) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, file_option
+from milabench.cli.options import base_option, file_option, runs_argument
 from milabench.errors import UsageError
 
 
 @click.command("export")
-@click.argument("runs", nargs=-1)
+@runs_argument()
 @base_option
 @file_option("-o", "--output", required=True, help="The file: NAME.parquet.")
 def command(runs: tuple[str, ...], base: Path | None, output: Path) -> None:

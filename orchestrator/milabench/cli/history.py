@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, db_option, json_option
+from milabench.cli.options import base_option, db_option, json_option, table_width, wide_option
 from milabench.history.trend import Trend
 from milabench.workflow.results_store import COLUMNS, benchmark_trends, store_location
 
@@ -20,18 +20,21 @@ from milabench.workflow.results_store import COLUMNS, benchmark_trends, store_lo
     "--metric", type=click.Choice(list(COLUMNS)), default="rate", show_default=True, help="Which of its numbers."
 )
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N runs of each system.")
+@wide_option
 @json_option
-def command(bench: str, base: Path | None, location: str | None, metric: str, last: int | None, as_json: bool) -> None:
+def command(
+    bench: str, base: Path | None, location: str | None, metric: str, last: int | None, wide: bool, as_json: bool
+) -> None:
     """Show a benchmark's runs in the order of time, and where their level changed."""
     trends = benchmark_trends(store_location(base, location), bench, metric, last=last)
     if as_json:
         click.echo(json.dumps({"schema": 1, "trends": [trend.to_json() for trend in trends]}, indent=1))
     else:
-        click.echo("\n\n".join(trend_text(trend) for trend in trends))
+        click.echo("\n\n".join(trend_text(trend, table_width(wide)) for trend in trends))
 
 
-def trend_text(trend: Trend) -> str:
-    """Return a system's runs, a line each, with a note where the level changed."""
+def trend_text(trend: Trend, width: int | None = None) -> str:
+    """Return a system's runs, a line each, with a note where the level changed; fitted to a terminal's width."""
     from milabench.analysis.changepoints import LEAST_HISTORY
     from milabench.report.text import text_table
 
@@ -45,7 +48,8 @@ def trend_text(trend: Trend) -> str:
         rows.append([point.created[:19], point.run, f"{point.value:.5g}", interval, point.validity, mark])
     head = f"{trend.bench}: {trend.metric}{f' in {trend.units}' if trend.units else ''}, {trend.system}"
     headings = ["created", "run", trend.metric, "95 % interval", "validity", "level changes"]
-    lines = [head, *text_table(headings, rows, [True, True, False, True, True, True])]
+    is_text, spare = [True, True, False, True, True, True], ("95 % interval", "run", "validity")
+    lines = [head, *text_table(headings, rows, is_text, spare=spare, width=width)]
     if not trend.is_judged:
         lines.append(f"too few runs to look for changes: {len(trend.points)} of {LEAST_HISTORY}")
     elif not changes:

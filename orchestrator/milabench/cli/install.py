@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
-from milabench.cli.options import suite_options, terminal_session
+from milabench.cli.options import file_option, is_on_command_line, suite_options, terminal_session
 from milabench.workflow.options import SuiteOptions
 
 
 @click.command("install")
 @suite_options(environment=True, reach=True)
+@file_option("--from", "capsule", help="Install the suite of this capsule; needs no network.")
 @click.option("--force", is_flag=True, help="Recreate existing environments.")
 @click.option("--update", is_flag=True, help="Recreate unpinned environments with the newest packages.")
 @click.option("--frozen", is_flag=True, help="Install from locks whose requirements have changed since.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Installations at a time.")
-def command(options: SuiteOptions, force: bool, update: bool, frozen: bool, jobs: int) -> None:
+def command(options: SuiteOptions, capsule: Path | None, force: bool, update: bool, frozen: bool, jobs: int) -> None:
     """Install the environments and programs of the selected benchmarks."""
+    if capsule is not None:
+        from milabench.workflow.capsule import install_from, next_command
+
+        for name, given in (("--config", is_on_command_line("config_file")), ("--update", update)):
+            if given:
+                raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
+        session = terminal_session()
+        session.info(f"next: `{next_command(install_from(capsule, options, session, force=force, jobs=jobs))}`")
+        return
     from milabench.workflow.install import install
 
     install(options, terminal_session(), force=force, update=update, frozen=frozen, jobs=jobs)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.options import json_option, suite_options
+from milabench.cli.options import json_option, suite_options, table_width, wide_option
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.options import SuiteOptions
 
@@ -17,28 +18,35 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @suite_options()
+@wide_option
 @json_option
-def command(options: SuiteOptions, as_json: bool) -> None:
+def command(options: SuiteOptions, wide: bool, as_json: bool) -> None:
     """List the benchmarks of the suite."""
     rows = [bench_json(bench) for bench in selected_benchmarks(read_suite_only(options), options)]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
-        return
-    table = [("name", "enabled", "plan", "weight", "environment", "tags")]
-    table += [
-        (
-            row["name"],
-            "yes" if row["enabled"] else "no",
-            row["plan"],
-            f"{row['weight']:g}",
-            row["install_group"],
-            " ".join(row["tags"]),
-        )
-        for row in rows
+    else:
+        click.echo(benchmarks_table(rows, table_width(wide)))
+
+
+def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """Return a line for each benchmark, fitted to a terminal's width."""
+    from milabench.report.text import text_table
+
+    headings = ["name", "enabled", "plan", "weight", "environment", "tags"]
+    rows = [
+        [
+            bench["name"],
+            "yes" if bench["enabled"] else "no",
+            bench["plan"],
+            f"{bench['weight']:g}",
+            bench["install_group"],
+            " ".join(bench["tags"]),
+        ]
+        for bench in benches
     ]
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    for line in table:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    is_text, spare = [True, True, True, False, True, True], ("environment", "weight", "plan", "tags")
+    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
 
 
 def bench_json(bench: BenchmarkConfig) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -16,13 +17,31 @@ import click
     show_default=True,
     help="Parent of the benchmark's folder.",
 )
-def command(name: str, into: Path) -> None:
-    """Create a benchmark from a template, which runs as it is, for you to edit."""
-    from milabench.workflow.new_benchmark import create_benchmark
+@click.option(
+    "--from",
+    "release",
+    metavar="pypi:PROJECT==VERSION[:FILE]",
+    help="Measure a program of this release, unmodified. Default FILE: its sdist, else its pure wheel.",
+)
+@click.option("--script", metavar="PATH", help="With --from: the program, a file of the release.")
+@click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")
+def command(name: str, into: Path, release: str | None, script: str | None, module: str | None) -> None:
+    """Create a benchmark from a template, which runs as it is, or around a published program, for you to edit."""
+    from milabench.errors import UsageError
+    from milabench.workflow.new_benchmark import create_benchmark, create_from_release
 
-    folder = create_benchmark(name, into)
-    click.echo(f"created {folder}; try it:")
-    for verb in ("install", "prepare", "run"):
-        click.echo(f"  milabench {verb} --config {folder / 'suite.yaml'}")
+    if release is None:
+        if script or module:
+            raise UsageError("--script and --module name a program of a release; give --from too")
+        folder = create_benchmark(name, into)
+        click.echo(f"created {folder}; try it:")
+        verbs = ("install", "prepare", "run")
+    else:
+        folder = create_from_release(name, into, release, script=script, module=module)
+        click.echo(f"created {folder}; say in {folder / 'voirfile.py'} what a step is, then:")
+        verbs = ("pin", "install", "run")
+    suite = shlex.quote(str(folder / "suite.yaml"))
+    for verb in verbs:
+        click.echo(f"  milabench {verb} --config {suite}")
     click.echo("  milabench report")
-    click.echo(f"after a change of its requirements.in: milabench pin --config {folder / 'suite.yaml'}")
+    click.echo(f"after a change of its requirements.in: milabench pin --config {suite}")

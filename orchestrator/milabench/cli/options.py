@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -75,7 +76,14 @@ def selections(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     return [before + comma + word for word in selectors(ctx) if word.startswith(last)]
 
 
-# Each can be given as a variable too, MILABENCH_<OPTION>, which `verbs.with_variables` adds.
+def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete runs below the base, the newest first."""
+    from milabench.cli.completion import known_runs
+
+    return [name for name in known_runs(ctx) if name.startswith(incomplete)]
+
+
+# Each can be given as a variable too, MILABENCH_<OPTION>, which `help.with_variables` adds.
 base_option = click.option(
     "--base", type=click.Path(path_type=Path), help="Folder for environments, data and runs. Default: ./results."
 )
@@ -83,9 +91,57 @@ db_option = click.option(
     "--db", "location", metavar="PATH|postgresql://...", help=f"The results store. Default: {STORE} in the base."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+wide_option = click.option(
+    "--wide", is_flag=True, help="Show every column, also where the table is wider than the terminal."
+)
 wait_option = click.option(
     "--wait", is_flag=True, help="Wait while another run measures on these devices, instead of failing."
 )
+RUN = "a run directory, the name of a run below the base, latest, or latest~1 for the one before"
+_BOTH_WAYS = "name runs as arguments or with --run, not both ways"
+
+
+def run_argument(function: Verb) -> Verb:
+    """Let a verb be given RUN, as an argument or with --run; its function receives `run`, None where none is named."""
+
+    @functools.wraps(function)
+    def named(*, run: str | None, run_option: str | None, **values: Any) -> int | None:
+        if run is not None and run_option is not None and is_on_command_line("run_option"):
+            raise click.UsageError(_BOTH_WAYS)
+        return function(run=run_option if run is None else run, **values)
+
+    option = click.option(
+        "--run", "run_option", metavar="RUN", shell_complete=run_names, help=f"The same as RUN: {RUN}."
+    )
+    return click.argument("run", required=False, shell_complete=run_names)(option(named))
+
+
+def runs_argument(*, required: bool = False) -> Decorator:
+    """Let a verb be given RUNS, as arguments or with --run; its function receives `runs`, of which `required` demands one."""
+
+    def decorated(function: Verb) -> Verb:
+        @functools.wraps(function)
+        def named(*, runs: tuple[str, ...], run_options: tuple[str, ...], **values: Any) -> int | None:
+            if runs and run_options and is_on_command_line("run_options"):
+                raise click.UsageError(_BOTH_WAYS)
+            if required and not runs and not run_options:
+                raise click.UsageError(f"missing argument RUNS: {RUN}")
+            return function(runs=runs or run_options, **values)
+
+        option = click.option(
+            "--run",
+            "run_options",
+            multiple=True,
+            type=click.Path(),  # several in the variable have colons between them, as in PATH
+            metavar="RUN",
+            shell_complete=run_names,
+            help=f"The same as RUNS, each: {RUN}.",
+        )
+        return click.argument("runs", nargs=-1, shell_complete=run_names)(option(named))
+
+    return decorated
+
+
 current_env_option = click.option(
     "--use-current-env",
     is_flag=True,
@@ -320,6 +376,14 @@ def retry_options(function: Verb) -> Verb:
     from milabench.execute.retry_policy import RetryPolicy
 
     return gathered(function, "retry", RetryPolicy, _RETRY)
+
+
+def table_width(wide: bool) -> int | None:
+    """Return how wide a table on standard output may be; None, as wide as it is, with --wide and in a file or a pipe."""
+    # A log that lacks columns cannot be repaired later; a terminal that does not know its size (0) is not fitted to either.
+    if wide or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size((0, 0)).columns or None
 
 
 class TerminalReporter:

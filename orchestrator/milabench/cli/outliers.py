@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.options import base_option, file_option, json_option
+from milabench.cli.options import base_option, file_option, json_option, runs_argument, table_width, wide_option
 from milabench.errors import DONE, STEPS_FAILED
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("outliers")
-@click.argument("runs", nargs=-1)
+@runs_argument()
 @base_option
 @file_option("--baseline", "reference", required=True, help="The file that `milabench baseline` wrote.")
 @click.option(
@@ -33,27 +33,29 @@ if TYPE_CHECKING:
     show_default=True,
     help="Relative difference below which nothing is an outlier.",
 )
+@wide_option
 @json_option
 def command(
-    runs: tuple[str, ...], base: Path | None, reference: Path, level: float, floor: float, as_json: bool
+    runs: tuple[str, ...], base: Path | None, reference: Path, level: float, floor: float, wide: bool, as_json: bool
 ) -> int:
     """Find the nodes and devices of runs that differ from a baseline. Default: the latest run."""
     from milabench.workflow.fleet import find_outliers
 
     findings = find_outliers(runs, base, reference, level=level, floor=floor)
-    click.echo(json.dumps(findings.to_json(), indent=1) if as_json else outlier_text(findings))
+    click.echo(json.dumps(findings.to_json(), indent=1) if as_json else outlier_text(findings, table_width(wide)))
     return STEPS_FAILED if findings.outliers else DONE
 
 
-def outlier_text(findings: Findings) -> str:
-    """Return the table of outliers, and in a sentence what was checked."""
+def outlier_text(findings: Findings, width: int | None = None) -> str:
+    """Return the table of outliers, fitted to a terminal's width, and in a sentence what was checked."""
     from milabench.report.text import text_table
 
     lines: list[str] = []
     if findings.outliers:
         headings = ["place", "side", "benchmark", "metric", "value", "expected", "differs", "rule"]
         rows = [_row(outlier) for outlier in findings.outliers]
-        lines = [*text_table(headings, rows, [True, True, True, True, False, False, False, True]), ""]
+        is_text, spare = [True, True, True, True, False, False, False, True], ("rule", "expected", "value", "side")
+        lines = [*text_table(headings, rows, is_text, spare=spare, width=width), ""]
     places = len({str(outlier.location) for outlier in findings.outliers})
     lines.append(
         f"outliers: {len(findings.outliers)} of {findings.judged} numbers, places: {places}; "

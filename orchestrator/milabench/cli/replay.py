@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import TerminalReporter, base_option, display_option
+from milabench.cli.options import TerminalReporter, base_option, display_option, run_argument
 
 
 @click.command("replay")
-@click.argument("run", required=False)
+@run_argument
 @base_option
 @click.option(
     "--speed", type=click.FloatRange(0), default=10.0, show_default=True, help="Playback speed; 0 = no delay."

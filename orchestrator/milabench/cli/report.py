@@ -10,7 +10,7 @@ from milabench.workflow.options import ReportRequest
 
 
 @click.command("report")
-@click.argument("runs", nargs=-1)
+@options.runs_argument()
 @options.base_option
 @format_options
 @click.option(

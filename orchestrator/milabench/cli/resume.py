@@ -7,13 +7,20 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, detach_option, display_option, retry_options, terminal_session
+from milabench.cli.options import (
+    base_option,
+    detach_option,
+    display_option,
+    retry_options,
+    run_argument,
+    terminal_session,
+)
 from milabench.errors import DONE
 from milabench.execute.retry_policy import RetryPolicy
 
 
 @click.command("resume")
-@click.argument("run", required=False)
+@run_argument
 @base_option
 @click.option(
     "--force", is_flag=True, help="Resume although suite, system or environments changed; every number says `mixed`."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.options import base_option, json_option
+from milabench.cli.options import base_option, json_option, table_width, wide_option
 
 if TYPE_CHECKING:
     from milabench.workflow.run_lookup import RunHandle
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 @click.command("runs")
 @base_option
 @click.option("--all", "with_others", is_flag=True, help="Also the records of prepare and size.")
+@wide_option
 @json_option
-def command(base: Path | None, with_others: bool, as_json: bool) -> None:
+def command(base: Path | None, with_others: bool, wide: bool, as_json: bool) -> None:
     """List the runs below the base with their verdicts."""
     from milabench.analysis.run_status import status_json
     from milabench.workflow.files import base_folder
@@ -36,11 +37,11 @@ def command(base: Path | None, with_others: bool, as_json: bool) -> None:
     elif not handles:
         click.echo(f"{base_folder(base) / 'runs'}: no runs", err=True)
     else:
-        click.echo(runs_table(handles))
+        click.echo(runs_table(handles, table_width(wide)))
 
 
-def runs_table(handles: Sequence[RunHandle]) -> str:
-    """Return one line for each run."""
+def runs_table(handles: Sequence[RunHandle], width: int | None = None) -> str:
+    """Return one line for each run, fitted to a terminal's width."""
     from milabench.report.labels import duration
     from milabench.report.text import text_table
 
@@ -51,6 +52,7 @@ def runs_table(handles: Sequence[RunHandle]) -> str:
         took = duration(ended - began) if began is not None and ended is not None else ""
         counts = ", ".join(f"{count} {outcome}" for outcome, count in handle.status.counts.items())
         state = f"{handle.state_text}, detached" if handle.is_detached else handle.state_text
-        rows.append([handle.run.name, state, at, took, counts, ", ".join(handle.status.benches)[:60]])
+        rows.append([handle.run.name, state, at, took, counts, ", ".join(handle.status.benches)])
     headings = ["run", "verdict", "began", "took", "steps", "benchmarks"]
-    return "\n".join(text_table(headings, rows, [True, True, True, False, True, True]))
+    is_text, spare = [True, True, True, False, True, True], ("took", "steps", "benchmarks", "began")
+    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.options import base_option, json_option
+from milabench.cli.options import base_option, json_option, run_argument
 from milabench.shown import visible_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SHOWN = 10
 
 
 @click.command("status")
-@click.argument("run", required=False)
+@run_argument
 @base_option
 @json_option
 def command(run: str | None, base: Path | None, as_json: bool) -> None:

@@ -32,9 +32,10 @@ from milabench.workflow.options import AuditRequest
 @options.base_option
 @options.current_env_option
 @options.wait_option
+@options.wide_option
 @options.json_option
 @options.collected_as("request", AuditRequest)
-def command(from_run: str | None, request: AuditRequest, as_json: bool, **factors: Any) -> int:
+def command(from_run: str | None, request: AuditRequest, wide: bool, as_json: bool, **factors: Any) -> int:
     """Show how the method of timing a model's call changes the result."""
     from milabench.workflow.timing_audit import read_audit, run_audit
 
@@ -48,5 +49,5 @@ def command(from_run: str | None, request: AuditRequest, as_json: bool, **factor
     else:
         from milabench.report.timing import render
 
-        click.echo(render(audit), nl=False)
+        click.echo(render(audit, options.table_width(wide)), nl=False)
     return max(code, STEPS_FAILED if audit.errors else DONE)

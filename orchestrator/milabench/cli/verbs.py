@@ -1,7 +1,4 @@
-"""The verbs with their help texts, in groups; one is imported when it is used, `--help` and completion import none.
-
-Each option can be given as a variable too.
-"""
+"""The verbs with their help texts, in groups; one is imported when it is used, `--help` and completion import none."""
 
 from __future__ import annotations
 
@@ -11,74 +8,64 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milabench.cli.help import with_help, with_variables
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 PROGRAM = "milabench"
 GROUPS = {
+    "Set up": {
+        "quickstart": "Install, prepare, run and report a small suite",
+        "doctor": "Check whether this machine can run a suite",
+        "list": "List the benchmarks of a suite",
+        "config": "Show, explain or check the configuration of a suite",
+        "install": "Install the environments and programs of benchmarks",
+        "prepare": "Download or generate the data and models of benchmarks",
+        "nodes": "Check the machines of a system",
+        "init": "Copy the shipped suites and benchmarks, to edit them",
+        "new": "Create a benchmark from a template",
+        "pin": "Write the lock files of benchmarks from their requirements",
+        "dev": "Open a shell or run a command in a benchmark's environment",
+        "capsule": "Pack a suite with all it needs, for machines without a network",
+        "image": "Write the recipe of a container image",
+        "completion": "Print the completion script of a shell",
+    },
     "Measure": {
-        "quickstart": "Install, prepare, run and report a small suite: a first look.",
-        "install": "Install the environments and programs of the selected benchmarks.",
-        "prepare": "Download or generate the data and models of the selected benchmarks.",
-        "run": "Run and measure the selected benchmarks.",
-        "resume": "Resume an incomplete run, or rerun what failed in it.",
-        "plan": "Show what install, prepare or run would do.",
-        "size": "Find the largest batch size of a benchmark that fits.",
+        "plan": "Show what install, prepare or run would do",
+        "run": "Run and measure benchmarks",
+        "ci": "Do all steps of a build server's job, from doctor to the exit code",
+        "resume": "Resume an incomplete run, or rerun what failed in it",
+        "size": "Find the largest batch size that fits",
+        "ops": "Time operators; record and replay execution traces",
+        "driver": "Run a task of a .cfg file and extract metrics from its log",
+        "timing-audit": "Compare methods of timing the calls of a model",
     },
-    "Read results": {
-        "report": "Report on runs.",
-        "history": "Show a benchmark's trend over runs, and where its level changed.",
-        "db": "Keep and query the results of many runs.",
-        "import": "Convert results of milabench 1.3 and of nccl-tests into runs.",
-        "export": "Write the results of runs to a Parquet file.",
-        "bundle": "Create a tamper-evident archive of runs.",
-        "verify": "Check that an archive has not been modified.",
+    "Follow and manage runs": {
+        "runs": "List runs with their verdicts",
+        "status": "Show the progress of a run",
+        "logs": "Show the output of a step",
+        "replay": "Replay a recorded run",
+        "cancel": "End an active run",
+        "cleanup": "Kill processes left by crashed runs",
+        "gc": "Show what takes space on the disk, and remove what is unused",
     },
-    "Compare and decide": {
-        "compare": "Compare systems: which is faster, by how much, with what confidence.",
-        "accept": "Check a run against acceptance criteria.",
-        "baseline": "Compute what is expected of the nodes and devices of a fleet.",
-        "outliers": "Find the nodes and devices that differ from a baseline.",
-    },
-    "Manage runs": {
-        "runs": "List the runs with their verdicts.",
-        "status": "Show a run's progress.",
-        "logs": "Show a step's output.",
-        "replay": "Replay a recorded run.",
-        "cancel": "End an active run.",
-        "cleanup": "Kill processes left by crashed runs.",
-        "gc": "Show what takes space below the base, and remove what is unused.",
-    },
-    "Environment": {
-        "list": "List the benchmarks of the suite.",
-        "config": "Show, explain or check the suite's configuration.",
-        "nodes": "Check the machines of a system.",
-        "doctor": "Check whether this machine can run the suite.",
-        "dev": "Open a shell, or run a command, in a benchmark's environment.",
-    },
-    "Tools": {
-        "init": "Copy the shipped suites and benchmarks into a folder, to edit them.",
-        "new": "Create a benchmark from a template.",
-        "pin": "Write the lock files of the selected benchmarks.",
-        "driver": "Run a task of a .cfg file and extract its metrics from its log.",
-        "timing-audit": "Show how the method of timing a model's call changes the result.",
-        "ops": "Time operators, record and replay execution traces.",
-        "completion": "Print a shell's completion script.",
+    "Report, compare and decide": {
+        "report": "Report the results of runs",
+        "compare": "Compare systems: which is faster, by how much, how surely",
+        "history": "Show the trend of a benchmark over runs",
+        "accept": "Check a run against acceptance criteria",
+        "baseline": "Compute what is expected of the machines of a fleet",
+        "outliers": "Find the nodes and devices that differ from a baseline",
+        "db": "Keep and query the results of many runs",
+        "import": "Convert results of other programs into runs",
+        "export": "Write results to a Parquet file",
+        "bundle": "Create a tamper-evident archive of runs",
+        "verify": "Verify an archive of runs",
     },
 }
 COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 WIDTH = max(map(len, COMMANDS))  # of the first column, the same in all groups
-
-
-def with_variables(command: click.Command) -> click.Command:
-    """Let each option of a command be given as MILABENCH_<OPTION> too; the command line wins."""
-    if isinstance(command, click.Group):
-        for subcommand in command.commands.values():
-            with_variables(subcommand)
-    for option in command.params:
-        if isinstance(option, click.Option) and option.envvar is None and not option.is_eager:
-            option.envvar = "MILABENCH_" + max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
-    return command
 
 
 class VerbGroup(click.Group):
@@ -95,7 +82,7 @@ class VerbGroup(click.Group):
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
         command = importlib.import_module(f"milabench.cli.{module}").command
         assert isinstance(command, click.Command)
-        return with_variables(command)
+        return with_help(with_variables(command))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the verbs that begin with this text, or the options before them; import none of the verbs."""
@@ -138,7 +125,8 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 all passed, 1 a step did not pass, 2 usage or configuration, 3 nothing selected, "
     "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable or altered, "
-    "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted.",
+    "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted.\n\n"
+    "`--help-all` behind a command shows all of its options with their variables, `--help` those that most people need.",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
@@ -146,3 +134,6 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.option("--traceback", is_flag=True, help="Show the Python traceback of an error.")
 def verbs(traceback: bool) -> None:
     """Benchmarks for machine learning systems: install, prepare, run, report."""
+
+
+with_help(verbs)

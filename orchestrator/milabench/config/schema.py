@@ -1,6 +1,6 @@
 """What a suite and a system file may say: each key declared once, on the frozen class that it becomes part of.
 
-The parser, the defaults, the JSON Schema (docs/reference/suite.schema.json) and the reference page (docs/reference/suite-keys.md)
+The parser, the defaults, the JSON Schema (config/schemas/suite.schema.json) and the reference page (docs/reference/suite-keys.md)
 are derived from these declarations; kinds.py says how.
 """
 

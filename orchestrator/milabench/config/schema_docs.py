@@ -18,14 +18,13 @@ _FILE_DOCS: Final = {
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of suite and system files."""
+    """Return the JSON Schema of suite and system files, without its head."""
     benchmark = BENCHMARK.mapping_schema()
+    del benchmark["additionalProperties"]  # it may have the options that its benchfile declares
     job = {**benchmark, "properties": {**benchmark["properties"], "name": {"type": "string"}}, "required": ["name"]}
     benchmark["properties"]["job"] = {"$ref": "#/$defs/job"}
     text = {"type": "string"}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "milabench suite or system file",
         "type": "object",
         "properties": {
             "include": {"description": _FILE_DOCS["include"], "anyOf": [text, {"type": "array", "items": text}]},

@@ -12,6 +12,9 @@ from milabench.events.values import one_line
 from milabench.events.wire import decode
 from milabench.plan.model import Plan
 
+# The colour of a step that did not pass, in rich's words.
+STYLES = {"failed": "bold red", "missing": "red", "cancelled": "yellow", "skipped": "yellow"}
+
 
 class Display:
     """Shows progress; this one shows nothing. Benchmarks run meanwhile, so it does little, and never polls.

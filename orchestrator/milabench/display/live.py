@@ -16,13 +16,12 @@ from rich.console import Console
 from rich.live import Live as RichLive
 from rich.text import Text
 
-from milabench.display.base import Display, Tally, ending_of, progress_text, rate_text
+from milabench.display.base import STYLES, Display, Tally, ending_of, progress_text, rate_text
 from milabench.plan.model import Plan
 from milabench.shown import visible_line
 
 ROWS = 30
 REDRAW_S = 1.0
-_STYLES = {"failed": "bold red", "missing": "red", "cancelled": "yellow", "skipped": "yellow"}
 
 
 @dataclass(slots=True)
@@ -44,6 +43,7 @@ class Live(Display):
         self,
         stream: TextIO,
         *,
+        colours: bool = True,
         clock: Callable[[], float] = time.monotonic,
         size: tuple[int | None, int | None] = (None, None),
     ) -> None:
@@ -55,7 +55,13 @@ class Live(Display):
         self._running: dict[str, _Row] = {}
         self._ended: list[Text] = []
         self._console = Console(
-            file=stream, force_terminal=True, width=size[0], height=size[1], highlight=False, emoji=False
+            file=stream,
+            force_terminal=True,
+            no_color=not colours,
+            width=size[0],
+            height=size[1],
+            highlight=False,
+            emoji=False,
         )
         # No thread of rich: it would wake up, several times a second, beside the benchmark.
         self._live = RichLive(
@@ -89,7 +95,7 @@ class Live(Display):
         parts = [ending_of(outcome, reason), number]
         if row is not None:
             parts.append(f"{self._clock() - row.began:.1f} s")
-        self._say(f"  {'  '.join(filter(None, parts))}", step, _STYLES.get(outcome, ""))
+        self._say(f"  {'  '.join(filter(None, parts))}", step, STYLES.get(outcome, ""))
         self._changed()
 
     def on_message(self, text: str) -> None:

@@ -7,15 +7,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
-from milabench.display.base import Display, Tally, ending_of, lines_of, progress_text, rate_text
+from milabench.display.base import STYLES, Display, Tally, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
 from milabench.shown import visible_line
+
+# What a terminal obeys for each of the styles.
+_CODES = {"bold red": "1;31", "red": "31", "yellow": "33"}
 
 
 class Plain(Display):
     """Writes lines such as `[   12.3s] 3/9 digits.D0: passed, 812.40 images/s, 9.1 s` to a text stream.
 
-    `every_s`: no progress line of a step follows another of it sooner. `is_verbose` shows the steps' own output too.
+    `every_s`: no progress line of a step follows another of it sooner. `is_verbose` shows the steps' own output too,
+    `colours` what did not pass in its colour.
     """
 
     def __init__(
@@ -24,9 +28,11 @@ class Plain(Display):
         *,
         every_s: float = 10.0,
         is_verbose: bool = False,
+        colours: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
+        self._has_colours = colours
         self._every_s = every_s
         self._is_verbose = is_verbose
         self._clock = clock
@@ -42,7 +48,7 @@ class Plain(Display):
         benches = len({step.bench for step in plan.steps})
         self._say(f"{plan.phase}: {len(plan.steps)} steps of {benches} benchmarks")
         for skipped in plan.skipped:
-            self._say(f"{skipped.bench}: skipped: {skipped.why}")
+            self._say(f"{skipped.bench}: skipped: {skipped.why}", "skipped")
 
     def on_start(self, step: str) -> None:
         """Print that the step began."""
@@ -76,7 +82,7 @@ class Plain(Display):
         parts = (ending_of(outcome, reason), number, duration)
         self._last.pop(step, None)
         self._last_printed.pop(step, None)
-        self._say(f"{self._tally.done} {step}: {', '.join(filter(None, parts))}")
+        self._say(f"{self._tally.done} {step}: {', '.join(filter(None, parts))}", outcome)
 
     def on_message(self, text: str) -> None:
         """Print the message."""
@@ -89,6 +95,9 @@ class Plain(Display):
             with suppress(OSError, ValueError):  # the stream may be gone
                 self._say(str(self._tally))
 
-    def _say(self, text: str) -> None:
-        self._stream.write(f"[{self._clock() - self._began:7.1f}s] {visible_line(text)}\n")
+    def _say(self, text: str, outcome: str = "") -> None:
+        line = visible_line(text)
+        if self._has_colours and outcome in STYLES:
+            line = f"\x1b[{_CODES[STYLES[outcome]]}m{line}\x1b[0m"
+        self._stream.write(f"[{self._clock() - self._began:7.1f}s] {line}\n")
         self._stream.flush()  # a log file or a pipe is followed while the run goes on

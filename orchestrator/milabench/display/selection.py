@@ -1,4 +1,4 @@
-"""The choice of a display for a stream."""
+"""The choice of a display for a stream, and of its colours."""
 
 from __future__ import annotations
 
@@ -11,6 +11,22 @@ from milabench.display.base import Display
 from milabench.display.plain import Plain
 
 
+def has_colours(stream: TextIO) -> bool:
+    """Return whether colours are written to a stream.
+
+    NO_COLOR (https://no-color.org), which is also --no-color, forbids them, FORCE_COLOR asks for them; else they are for
+    terminals, but for a dumb one.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(stream)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that obeys control sequences."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
 def choose_display(
     choice: str, stream: TextIO, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Display:
@@ -21,8 +37,9 @@ def choose_display(
     """
     if choice == "none":
         return Display()
-    if choice == "plain" or is_verbose or not stream.isatty() or os.environ.get("TERM", "dumb") in ("", "dumb"):
-        return Plain(stream, is_verbose=is_verbose, clock=clock)
+    colours = has_colours(stream)
+    if choice == "plain" or is_verbose or not _is_terminal(stream):
+        return Plain(stream, is_verbose=is_verbose, colours=colours, clock=clock)
     from milabench.display.live import Live  # rich takes 50 ms to import, which only a terminal needs
 
-    return Live(stream, clock=clock)
+    return Live(stream, colours=colours, clock=clock)

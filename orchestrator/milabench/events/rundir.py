@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
@@ -34,6 +35,7 @@ SUMMARY = "summary.json"
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
+_LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 _STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(?P<node>node\d+))?$")
 # No name contains a tilde: `encoded` replaces it.
 _ATTEMPT = re.compile(r"~(?P<number>\d+)$")
@@ -431,8 +433,14 @@ def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
             yield run
 
 
+def place_of_latest(word: str) -> int | None:
+    """Return 0 for `latest`, N for `latest~N`, the run N before it; None for another word."""
+    match = _LATEST.fullmatch(word)
+    return None if match is None else int(match[1] or 0)
+
+
 def find_run(base: Path, name: str | Path) -> Run:
-    """Return the run at a path, or the newest below `base` with this name or directory name.
+    """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest`, `latest~1`.
 
     Raises NothingSelected when there is none, RecordError when there is one that cannot be read.
     """
@@ -446,6 +454,9 @@ def find_run(base: Path, name: str | Path) -> Run:
         given = _STAMP.sub("", folder.name)
         if wanted in (folder.name, given, unquote(given, errors="surrogateescape")):
             return open_run(folder)
+    place = place_of_latest(wanted)
+    if place is not None and (run := next(islice(recent_runs(base), place, None), None)) is not None:
+        return run
     if path.is_dir():  # a bare word is tried as a run's name first: the checkout has folders called run, docs, config
         return open_run(path)
     if path.suffix == ".zip" and path.is_file():

@@ -18,6 +18,15 @@ shape}` one of any keys."""
 # A file of the run, which is in the run's folder; a number that can be divided by; one that can be counted or measured.
 FILE, ABOVE_ZERO, NOT_NEGATIVE = "the name of a file", "a number above zero", "a number, zero or more"
 _NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+_SCHEMAS: Mapping[Shape, Mapping[str, Any]] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    FILE: {"type": "string", "pattern": "^[^/]+$"},
+    ABOVE_ZERO: {"type": "number", "exclusiveMinimum": 0},
+    NOT_NEGATIVE: {"type": "number", "minimum": 0},
+}
 _SHOWN = 40  # characters of a value that is not as it should be
 
 
@@ -44,7 +53,7 @@ _STEP = {
     "one_job": bool,
     "config": {},
 }
-_PLAN = {
+PLAN: Shape = {
     **dict.fromkeys(("phase", "hash"), str),
     "system": _SYSTEM,
     "steps": [_STEP],
@@ -55,11 +64,11 @@ _AIM, _REPLICATES = {str: float}, {str: {"planned": Required(float), **dict.from
 
 MANIFEST: Shape = {
     **dict.fromkeys(("phase", "name", "created", "version", "cwd", "suite_file", "plan_hash", "profile"), str),
-    "reference": str,
+    **dict.fromkeys(("reference", "capsule"), str),
     "argv": [str],
     "suite": {str: {}},
     "system": _SYSTEM,
-    "plan": _PLAN,
+    "plan": PLAN,
     "files": {str: Required(FILE)},
     "seed": int,
     "costs": {},
@@ -106,6 +115,16 @@ BUNDLE: Shape = {
     "notes": [str],
     "files": Required([{**dict.fromkeys(("path", "sha256", "chain"), Required(str)), "size": Required(int)}]),
     "chain": Required(str),
+}
+# What lists the contents of a capsule.
+CAPSULE: Shape = {
+    "schema": Required(int),
+    **dict.fromkeys(("kind", "version", "suite", "platform", "glibc", "benchmate"), Required(str)),
+    **dict.fromkeys(("benchmarks", "notes"), Required([str])),
+    "pythons": Required([dict.fromkeys(("version", "folder"), Required(str))]),
+    "prepared": Required({str: Required(str)}),
+    "images": Required([dict.fromkeys(("engine", "image", "path"), Required(str))]),
+    "files": Required([{"path": Required(str), "size": int, "sha256": str, "executable": bool, "link": str}]),
 }
 # The metric that a launch's throughput is written as.
 RATE: Shape = {
@@ -170,6 +189,30 @@ def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, s
             yield from _misfits(item, shape[0], f"{place}.{number}")
     elif not _fits(value, shape):
         yield place, value, _NAMES.get(shape) or str(shape)
+
+
+def schema_of_shape(shape: Shape) -> dict[str, Any]:
+    """Return the JSON Schema of a shape."""
+    if isinstance(shape, Required):
+        return schema_of_shape(shape.shape)
+    if isinstance(shape, list):
+        return {"type": "array", "items": schema_of_shape(shape[0])}
+    if not isinstance(shape, Mapping):
+        return dict(_SCHEMAS[shape])
+    if str in shape:
+        return {"type": "object", "additionalProperties": _optional(shape[str])}
+    properties = {key: _optional(wanted) for key, wanted in shape.items()}
+    required = [key for key, wanted in shape.items() if isinstance(wanted, Required)]
+    return {
+        "type": "object",
+        **({"properties": properties} if properties else {}),
+        **({"required": required} if required else {}),
+    }
+
+
+def _optional(shape: Shape) -> dict[str, Any]:
+    schema = schema_of_shape(shape)
+    return schema if isinstance(shape, Required) else {"anyOf": [schema, {"type": "null"}]}
 
 
 def _fits(value: Any, shape: Shape) -> bool:

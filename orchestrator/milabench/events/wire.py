@@ -37,17 +37,23 @@ def _is_number(value: Any) -> bool:
     return finite_number(value) is not None
 
 
-# By the annotation of an event's field: which values of its key are understood. Of tuples, not sets: what is looked up in
-# them may be any JSON value, hashable or not.
-_ACCEPTS: Mapping[Any, Callable[[Any], bool]] = {
-    "str": lambda value: isinstance(value, str),
-    "Mapping[str, Any]": lambda value: isinstance(value, dict),
-    "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(word, str) for word in value),
-    "float | None": lambda value: value is None or _is_number(value),
-    "int | None": lambda value: value is None or (_is_number(value) and isinstance(value, int)),
-    "VerdictName": lambda value: value in get_args(VerdictName),
-    "OutcomeName": lambda value: value in get_args(OutcomeName),
-    "Why | None": lambda value: value is None or value in get_args(Why),
+# By the annotation of an event's field: which values of its key are understood, and their JSON Schema. Of tuples, not sets:
+# what is looked up in them may be any JSON value, hashable or not.
+_ACCEPTS: Mapping[Any, tuple[Callable[[Any], bool], Mapping[str, Any]]] = {
+    "str": (lambda value: isinstance(value, str), {"type": "string"}),
+    "Mapping[str, Any]": (lambda value: isinstance(value, dict), {"type": "object"}),
+    "tuple[str, ...]": (
+        lambda value: isinstance(value, list) and all(isinstance(word, str) for word in value),
+        {"type": "array", "items": {"type": "string"}},
+    ),
+    "float | None": (lambda value: value is None or _is_number(value), {"type": ["number", "null"]}),
+    "int | None": (
+        lambda value: value is None or (_is_number(value) and isinstance(value, int)),
+        {"type": ["integer", "null"]},
+    ),
+    "VerdictName": (lambda value: value in get_args(VerdictName), {"enum": list(get_args(VerdictName))}),
+    "OutcomeName": (lambda value: value in get_args(OutcomeName), {"enum": list(get_args(OutcomeName))}),
+    "Why | None": (lambda value: value is None or value in get_args(Why), {"enum": [*get_args(Why), None]}),
 }
 
 
@@ -61,6 +67,7 @@ class _Key:
 
     attribute: str
     accepts: Callable[[Any], bool]
+    schema: Mapping[str, Any]
     is_required: bool
 
 
@@ -82,7 +89,7 @@ def _kind(event: type[Event], pipe: Pipe) -> _Kind:
     keys = {
         # An end of milabench 1.3 has its return code only: see `_complete_end`.
         _NAMES.get(spec.name, spec.name): _Key(
-            spec.name, _ACCEPTS[spec.type], spec.default is MISSING and event is not End
+            spec.name, *_ACCEPTS[spec.type], is_required=spec.default is MISSING and event is not End
         )
         for spec in own
     }
@@ -105,6 +112,39 @@ _KINDS: Mapping[str, _Kind] = {
     "end": _kind(End, None),
 }
 _KIND_OF: Mapping[type[Event], str] = {kind.event: name for name, kind in _KINDS.items()}
+
+
+def record_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a record as this version writes it; kinds that are not known are any record."""
+    payloads = {name: _payload_schema(kind) for name, kind in _KINDS.items()}
+    payloads["line"] = {"type": "string"}
+    return {
+        "type": "object",
+        "properties": {
+            "event": {"description": "The kind of the record.", "examples": list(payloads), "type": "string"},
+            "data": {"description": "What happened; its keys depend on the kind."},
+            "pipe": {"enum": list(_PIPES)},
+            "t": {"description": "When the agent received it, unix seconds.", "type": "number"},
+        },
+        "required": ["event", "data"],
+        "allOf": [
+            {
+                "if": {"properties": {"event": {"const": name}}, "required": ["event"]},
+                "then": {"properties": {"data": payload}},
+            }
+            for name, payload in payloads.items()
+        ],
+    }
+
+
+def _payload_schema(kind: _Kind) -> dict[str, Any]:
+    properties = {name: dict(key.schema) for name, key in kind.keys.items()}
+    required = [name for name, key in kind.keys.items() if key.is_required]
+    return {
+        "type": "object",
+        **({"properties": properties} if properties else {}),
+        **({"required": required} if required else {}),
+    }
 
 
 def decode(line: bytes, step: str) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
@@ -51,6 +52,35 @@ def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str],
     if failed:
         raise EnvironmentFailed("\nerror: ".join(failed))
     return fetched
+
+
+def save_image(image: Image, into: Path) -> Path:
+    """Write an image of docker or podman to a file. Raises EnvironmentFailed."""
+    _engine(image, "save", "--output", str(into))
+    return into
+
+
+def load_image(image: Image, file: Path) -> None:
+    """Give the engine an image that `save_image` has written, or apptainer its file. Raises EnvironmentFailed."""
+    if image.file:
+        Path(image.file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(file, image.file)
+    else:
+        _engine(image, "load", "--input", str(file), names_it=False)
+        file.unlink()
+
+
+def _engine(image: Image, *words: str, names_it: bool = True) -> None:
+    argv = (image.engine, *words, *((image.name,) if names_it else ()))
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError:
+        raise EnvironmentFailed(f"image {image.name}: {image.engine} is not on PATH; install it") from None
+    if done.returncode != 0:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise EnvironmentFailed(
+            f"image {image.name}: {image.engine} {words[0]}: {lines[-1] if lines else 'no error message'}"
+        )
 
 
 async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch: bool) -> None:

@@ -15,7 +15,7 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -41,6 +41,7 @@ _PAUSES_S = (0.3, 1.0, 2.0)
 _SILENCE_S = 30.0  # that a server may take to answer, and between two pieces of an answer
 _LISTING_S = 300.0  # that the list of a project's files may take
 _SLOW = (60.0, 1024)  # seconds after which a file must have come with so many bytes per second
+MAX_LISTED = 5  # files of a project in an error message
 _STOP_S = 0.1  # after which a stop is noticed
 
 
@@ -220,18 +221,45 @@ def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[
     return tuple(files)
 
 
-def release(project: str, version: str, *, environ: Mapping[str, str], pip: Mapping[str, str] | None = None) -> PyPI:
-    """Return the source file of a release: the sdist, else a wheel for any platform, with the index's own sha256.
+def listed_files(
+    project: str, where: Indexes, stop: threading.Event
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return what `release_files` does of those indexes that answer, and a line for each that does not."""
+    files, silent = [], []
+    with _client(where) as client:
+        for index, link in _links(project, where, client, stop):
+            if isinstance(link, Exception):
+                silent.append(f"{mask(index)} cannot be reached: {_reason(link)}")
+            elif sha256 := _sha256(link):
+                files.append((link.filename, sha256))
+    return tuple(files), tuple(silent)
+
+
+def find_release(project: str, version: str, file: str | None = None, *, environ: Mapping[str, str]) -> PyPI:
+    """Return a release file, with the index's own sha256: the named one, else the sdist, else a wheel for any platform.
 
     Raises EnvironmentFailed when no index lists such a file.
     """
-    where = indexes(pip if pip is not None else pip_settings(environ), environ)
-    files = dict(release_files(project, where, threading.Event()))
+    files = dict(release_files(project, indexes(pip_settings(environ), environ), threading.Event()))
     stem = f"{project.lower().replace('-', '_')}-{version}"
-    for name in (f"{stem}.tar.gz", f"{project}-{version}.tar.gz", f"{stem}-py3-none-any.whl"):
+    for name in (file,) if file else (f"{stem}.tar.gz", f"{project}-{version}.tar.gz", f"{stem}-py3-none-any.whl"):
         if name in files:
             return PyPI(project, version, file=name, sha256=files[name])
-    raise EnvironmentFailed(f"{project} {version}: no sdist and no pure wheel on the configured indexes")
+    what = f"file {file}" if file else "sdist and no pure wheel"
+    raise EnvironmentFailed(f"{project} {version}: no {what} on the configured indexes{_other_versions(files)}")
+
+
+def _other_versions(files: Iterable[str]) -> str:
+    """Return the newest of the files that the indexes do list, for an error message."""
+    newest = list(files)[-MAX_LISTED:]
+    return f"; they list {', '.join(newest)}" if newest else ""
+
+
+def opened_release(source: PyPI, into: Path, environ: Mapping[str, str]) -> Path:
+    """Unpack a release file, fetched unless the cache holds it, into a new folder. Raises EnvironmentFailed."""
+    where = indexes(pip_settings(environ), environ)
+    unpack_release(cached_archive(source, where, environ, threading.Event()), source.file, into)
+    return into
 
 
 def _client(where: Indexes) -> PyPIClient:

@@ -60,7 +60,8 @@ class InstallOptions:
 
     `benchmate` is the project folder of the instruments; `environ` the user's environment. `force` rebuilds
     complete environments; `update` rebuilds those that are not pinned, with the newest packages. `pip` are pip's settings;
-    None asks pip, once, when something is to be built. `uv` is the program; None uses pip.
+    None asks pip, once, when something is to be built. `uv` is the program; None uses pip. `is_sealed`: nothing is asked but what
+    `pip` and `environ` name, neither a network nor what the suite says of indexes.
     """
 
     # No Path: these options are pickled for other machines, and Python 3.13 moved its classes to another module.
@@ -69,6 +70,7 @@ class InstallOptions:
     jobs: int = 4
     force: bool = False
     update: bool = False
+    is_sealed: bool = False
     pip: Mapping[str, str] | None = None
     uv: str | None = field(default_factory=lambda: find_uv(os.environ))
 
@@ -226,6 +228,8 @@ class _Work:
 
     def is_reachable(self, index: str) -> bool:
         """Return whether an index answers, asked once."""
+        if self.options.is_sealed:
+            return False
         with self._once:
             if index not in self._reachable:
                 environ = {**self.options.environ, **uv_env(self.pip_settings, self.options.environ)}
@@ -273,8 +277,9 @@ class _Build:
         user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
         # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
         env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
+        own = {} if self._options.is_sealed else spec.pip
+        settings = {**work.pip_settings, **own}
         if self._options.uv:
-            settings = {**work.pip_settings, **spec.pip}
             ours = uv_env(settings, user)
             if spec.is_hashed:
                 # uv refuses constraints that are ranges beside hashes, and a lock leaves nothing to constrain.
@@ -284,7 +289,7 @@ class _Build:
                 path=self._options.uv, is_reachable=work.is_reachable, options=uv_options(settings)
             )
         else:
-            self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(spec.pip)}
+            self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(settings if self._options.is_sealed else own)}
             self._installer = Pip(python=sys.executable, is_reachable=work.is_reachable)
 
     def build(self) -> tuple[str, ...]:
@@ -368,6 +373,8 @@ class _Build:
         if version == running:
             return sys.executable, ()
         interpreter = self._python(version)
+        if interpreter is None and self._options.is_sealed:
+            raise EnvironmentFailed(f"python {version} is neither in the capsule nor on this machine; install it first")
         if interpreter is None and self._options.uv:
             self._say(f"fetching: python {version}, which its locks are made for")
             with self._work.fetching:

@@ -24,10 +24,11 @@ MARKERS = ".prepared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """A prepare step and the file that exists, on its node, once it passed."""
+    """A prepare step and the file that exists, on its node, once it passed; `portable` is the digest that it has on any base."""
 
     step: Step
     marker: str
+    portable: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -67,18 +68,28 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
     return containerized(step, bench)
 
 
-def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", source: str = "") -> str:
+def prepare_digest(
+    step: Step, files: Mapping[str, bytes], *, venv: str = "", source: str = "", places: Mapping[str, str] | None = None
+) -> str:
     """Return the sha256 over all that decides what a preparation makes.
 
     `files` are those that it is made of (the Python files of the benchmark's folder), `venv` the digest of the
     environment, `source` the revision of the fetched program. The configuration and limits of the step are left out:
-    they do not reach the data, except through argv and env.
+    they do not reach the data, except through argv and env. `places` are folders of this machine with names that they
+    have on every machine: with them the digest is the same below another base.
     """
+    named = sorted((places or {}).items(), key=lambda place: -len(place[0]))  # a folder before the one that holds it
+
+    def anywhere(text: str) -> str:
+        for folder, name in named:
+            text = text.replace(folder, name)
+        return text
+
     return digest(
         {
-            "argv": step.argv,
-            "env": {name: value for name, value in step.env.items() if not value.startswith("@")},
-            "cwd": step.cwd,
+            "argv": [anywhere(word) for word in step.argv],
+            "env": {name: anywhere(value) for name, value in step.env.items() if not value.startswith("@")},
+            "cwd": anywhere(step.cwd),
             "options": step.config.get("options", {}),
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())},
             "venv": venv,

@@ -122,7 +122,7 @@ def lacking(
     `installed` maps normalised names to versions, `environment` is what markers are evaluated in.
     """
     for pin in lock.pins:
-        if not pin.name or not _applies(pin.line, environment):
+        if not pin.name or not applies(pin.line, environment):
             continue
         version = installed.get(pin.name)
         if version is None or not _allows(pin.line, version):
@@ -165,6 +165,7 @@ def _allows(line: str, version: str) -> bool:
         return True
 
 
-def _applies(line: str, environment: Mapping[str, str]) -> bool:
+def applies(line: str, environment: Mapping[str, str]) -> bool:
+    """Return whether the marker of a requirement holds in an environment."""
     marker = Requirement(line).marker
     return marker is None or marker.evaluate(dict(environment))

@@ -14,12 +14,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Columns under their headings; `is_text` says which of them are text, set to the left."""
+    """Columns under their headings; `is_text` says which of them are text, set to the left.
+
+    `spare` are the headings of columns that a narrow terminal can do without, the least important first.
+    """
 
     headings: tuple[str, ...]
     is_text: tuple[bool, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
+    spare: tuple[str, ...] = ()
 
     def without_empty(self, optional: Collection[str] | None = None) -> tuple[Table, list[str]]:
         """Return the table without its empty columns, or those of them that are `optional`, and their headings."""

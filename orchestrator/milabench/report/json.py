@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.comparison_model import Comparison, System
-from milabench.analysis.json_codec import strict
-from milabench.analysis.summary_model import SCHEMA, Summary
-from milabench.analysis.system_diff import Differences
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, System
+from milabench.analysis.job_mix import JobMix
+from milabench.analysis.json_codec import schema_of_type, strict
+from milabench.analysis.summary_model import SCHEMA, Failure, Summary
+from milabench.analysis.system_diff import Difference, Differences
 from milabench.analysis.traces import RunTraces
+
+# What `$schema` says: the `$id` of what `milabench config schema NAME` prints.
+REPORT_ID, COMPARISON_ID = "urn:milabench:schema:report", "urn:milabench:schema:comparison"
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return one run as its object; several as `{"schema", "runs": [...]}`."""
     objects = [summary.to_json() for summary in summaries]
     value = objects[0] if len(objects) == 1 else {"schema": SCHEMA, "runs": objects}
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+    return json.dumps({"$schema": REPORT_ID, **value}, indent=2, allow_nan=False) + "\n"
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the JSON Schema of what `render` returns, and of summary.json, without its head."""
+    run = schema_of_type(Summary)
+    run |= {
+        "properties": {"schema": {"const": SCHEMA}, **run["properties"]},
+        "required": ["schema", *run["required"]],
+    }
+    runs = {"schema": {"const": SCHEMA}, "runs": {"type": "array", "items": {"$ref": "#/$defs/run"}}}
+    several = {"type": "object", "properties": runs, "required": list(runs)}
+    return {"if": {"required": ["runs"]}, "then": several, "else": {"$ref": "#/$defs/run"}, "$defs": {"run": run}}
 
 
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
     """Return a comparison as `{"schema", "comparison": {...}}`, field by field; of each system, what its run says of itself."""
     value = {
+        "$schema": COMPARISON_ID,
         "schema": SCHEMA,
         "comparison": {
             **{name: getattr(comparison, name) for name in ("sentence", "margin", "per", "differs")},
@@ -39,6 +56,42 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     }
     # NaN and Infinity are no JSON: what is not finite is null, and anything that slips through is an error here.
     return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
+
+
+def comparison_schema() -> dict[str, Any]:
+    """Return the JSON Schema of what `render_comparison` returns, without its head."""
+    objects = tuple[Mapping[str, Any], ...]
+    system: Mapping[str, Any] = {
+        **dict.fromkeys(("name", "run", "created", "version", "profile", "verdict"), str),
+        "ended": bool,
+        "counts": Mapping[str, int],
+        "sessions": tuple[str, ...],
+        **dict.fromkeys(("system", "software"), Mapping[str, Any]),
+        "failures": tuple[Failure, ...],
+        **dict.fromkeys(("skipped", "suspects"), objects),
+    }
+    comparison: Mapping[str, Any] = {
+        **dict.fromkeys(("sentence", "per", "differs"), str),
+        "margin": float,
+        "warnings": tuple[str, ...],
+        "systems": objects,
+        "excluded": objects,
+        "indices": tuple[Index, ...],
+        "benchmarks": tuple[ComparisonRow, ...],
+        "job_mix": Mapping[str, Any],
+    }
+    schema = _object(comparison)
+    schema["properties"]["systems"]["items"] = _object(system)
+    schema["properties"]["job_mix"] = _object({"declared": bool, "systems": tuple[JobMix, ...]})
+    schema["properties"]["differences"] = schema_of_type(tuple[Difference, ...])
+    properties = {"schema": {"const": SCHEMA}, "comparison": schema}
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _object(hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object whose keys all have to be there."""
+    properties = {name: schema_of_type(hint) for name, hint in hints.items()}
+    return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 def render_acceptance(acceptance: Acceptance) -> str:

@@ -134,6 +134,8 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     lines = [("run", summary.run)]
     if summary.created:
         lines.append(("created", summary.created))
+    if summary.capsule:
+        lines.append(("capsule", summary.capsule))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
     for node in summary.nodes:

@@ -11,23 +11,27 @@ from milabench.report.document_renderer import DocumentRenderer
 from milabench.shown import visible_line
 
 WIDTH = 120
+LONGEST = 40  # characters of a value in a table that does not fit
 
 
-def document_text(document: Document) -> str:
-    """Return the blocks with an empty line between them; a title stands right above its properties."""
+def document_text(document: Document, width: int | None = None) -> str:
+    """Return the blocks with an empty line between them; a title stands right above its properties.
+
+    `width` is that of the terminal which tables are fitted to; None: they are written whole.
+    """
     lines: list[str] = []
     previous: Block | None = None
     for block in document:
         is_headline = isinstance(previous, Title) and previous.label != "" and isinstance(block, Properties)
         lines += [
             *([""] if previous is not None and not is_headline else []),
-            *map(visible_line, _lines(block, document)),
+            *map(visible_line, _lines(block, document, width)),
         ]
         previous = block
     return "\n".join(lines) + "\n"
 
 
-def _lines(block: Block, document: Document) -> Iterable[str]:
+def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]:
     match block:
         case Title():
             return [f"{block.label:<{_name_width(document)}}{block.text}" if block.label else block.text]
@@ -43,7 +47,8 @@ def _lines(block: Block, document: Document) -> Iterable[str]:
         case Section():
             return [block.title, *(line for entry in block.entries for line in _entry_lines(entry))]
         case Table():
-            return [*([block.title] if block.title else []), *text_table(block.headings, block.rows, block.is_text)]
+            table = text_table(block.headings, block.rows, block.is_text, spare=block.spare, width=width)
+            return [*([block.title] if block.title else []), *table]
         case _:
             assert_never(block)
 
@@ -60,19 +65,60 @@ def _entry_lines(entry: Entry) -> list[str]:
     return [f"  {entry.name}: {entry.text}", *(f"    {label:<{width}}{text}" for label, text in entry.details)]
 
 
-def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
-    """Return heading, rule and rows in columns of minimal width; text to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+def text_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    is_text: Sequence[bool],
+    *,
+    spare: Iterable[str] = (),
+    width: int | None = None,
+) -> list[str]:
+    """Return heading, rule and rows in columns of minimal width; text to the left, numbers to the right.
 
-    def line(cells: Sequence[str]) -> str:
+    A table wider than the terminal's `width` is fitted to it: long values are shortened, then as many columns as need be
+    are left out, those named first in `spare` first, and a last line says so. None: it is written whole.
+    """
+    columns = [tuple(column) for column in zip(headings, *rows, strict=True)]
+    kept, note = _fitted(columns, tuple(spare), width)
+    widths = {at: max(map(len, column)) for at, column in kept.items()}
+
+    def line(row: int) -> str:
         padded = (
-            cell.ljust(width) if text else cell.rjust(width)
-            for cell, width, text in zip(cells, widths, is_text, strict=True)
+            column[row].ljust(widths[at]) if is_text[at] else column[row].rjust(widths[at])
+            for at, column in kept.items()
         )
         return " | ".join(padded).rstrip()
 
-    rule = "-+-".join("-" * width for width in widths)
-    return [visible_line(text) for text in (line(headings), rule, *map(line, rows))]
+    rule = "-+-".join("-" * wide for wide in widths.values())
+    return [*map(visible_line, (line(0), rule, *map(line, range(1, len(rows) + 1)))), *note]
+
+
+def _fitted(
+    columns: Sequence[tuple[str, ...]], spare: Sequence[str], width: int | None
+) -> tuple[dict[int, tuple[str, ...]], list[str]]:
+    """Return the columns that fit by their place, and a line on what was shortened or left out."""
+    kept = dict(enumerate(columns))
+
+    def is_too_wide() -> bool:
+        return width is not None and sum(max(map(len, column)) + 3 for column in kept.values()) - 3 > width
+
+    if width is None or not is_too_wide():
+        return kept, []
+    # The first column says what a row is about, and is copied from here: it is cut at the terminal's edge only.
+    kept = {at: tuple(_cut(cell, LONGEST if at else width) for cell in column) for at, column in kept.items()}
+    done = ["long values shortened"] if list(kept.values()) != list(columns) else []
+    places = [at for heading in dict.fromkeys(spare) for at, column in kept.items() if at and column[0] == heading]
+    left_out = []
+    for at in places:
+        if is_too_wide():
+            left_out.append(kept.pop(at)[0])
+    if left_out:
+        done.append(f"{len(left_out)} column{'s' * (len(left_out) > 1)} left out ({', '.join(left_out)})")
+    return kept, [f"{'; '.join(done)}; --wide shows everything"] if done else []
+
+
+def _cut(cell: str, longest: int) -> str:
+    return cell if len(cell) <= longest else f"{cell[: longest - 1]}…"
 
 
 _RENDERER = DocumentRenderer(write=document_text)

@@ -12,6 +12,7 @@ HEADINGS = (
     *("batch", "warmup", "sync", "call ms", "[95 %]", "event ms", "[95 %]"),
     *("mean ms", "first ms", "settles", "unread", "n"),
 )
+_SPARE = ("settles", "first ms", "unread", "[95 %]", "mean ms")
 LEGEND = (
     "call: median of the calls of a process (sync=end: the window by its calls, the first one left out); median over processes",
     "mean: what a script prints that averages all its calls; the first call is in it, and n decides how much of it shows",
@@ -20,12 +21,13 @@ LEGEND = (
 )
 
 
-def render(audit: TimingAudit) -> str:
-    """Return the audit as text."""
+def render(audit: TimingAudit, width: int | None = None) -> str:
+    """Return the audit as text, its table fitted to a terminal's width."""
     lines = [f"timing audit of {audit.model or 'a model'} on {audit.device or 'no device'}", ""]
     if audit.cells:
         rows = [_row(cell) for cell in audit.cells]
-        lines += [*text_table(HEADINGS, rows, [heading == "sync" for heading in HEADINGS]), ""]
+        is_text = [heading == "sync" for heading in HEADINGS]
+        lines += [*text_table(HEADINGS, rows, is_text, spare=_SPARE, width=width), ""]
     if audit.absent:
         lines += [f"no event column: {audit.absent}", ""]
     for batch in audit.batches:

@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import UsageError
 from milabench.execute.inventory import COMPLETE, benchmate_digest
 from milabench.execute.locks import RUN_LOCK, hold_base
@@ -36,6 +37,7 @@ REMOVED = ".removed"
 """The folder of the base into which things are moved before they are deleted."""
 SETTLED_S = 3600.0  # an unfinished thing that is younger may be in the making
 _DRAFT = re.compile(r"\.([0-9a-f]{16}\.tmp|milabench-[0-9a-f]{16}-.+)")
+_CAPSULE_DRAFT = ".capsule.building"
 _UNKNOWN = "which suites were used here is not recorded"
 
 
@@ -200,11 +202,12 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
     forgotten = tuple(suite for name in forget for suite in _named(name, known or (), folder))
     runs = all_runs(folder)
     roots = _Roots(folder, known, forgotten, runs)
+    environments = tuple(_environments(folder, roots))
     items = [
-        *_environments(folder, roots),
+        *environments,
         *_programs(folder, roots),
         *_data(folder, roots),
-        *_caches(folder, roots),
+        *_caches(folder, roots, environments),
         *_runs(folder, roots, runs, policy),
         *_leftovers(folder),
     ]
@@ -324,8 +327,10 @@ def _data(base: Path, roots: _Roots) -> Iterator[StoredItem]:
         yield StoredItem(kind="data", path=folder, kept=kept)
 
 
-def _caches(base: Path, roots: _Roots) -> Iterator[StoredItem]:
+def _caches(base: Path, roots: _Roots, environments: Sequence[StoredItem]) -> Iterator[StoredItem]:
     cache = base / "cache"
+    # An environment that was installed from a capsule may have the interpreter that lies there.
+    pythons = [_text(item.path / "pyvenv.cfg") for item in environments if item.kept]
     current = f"benchmate-{benchmate_digest(BENCHMATE)[:16]}"
     for entry in _entries(cache):
         if entry.name == "wheels":
@@ -337,8 +342,23 @@ def _caches(base: Path, roots: _Roots) -> Iterator[StoredItem]:
             for image in _entries(entry):
                 kept = roots.kept_for(image, lambda suite: suite.images.values(), str(image))
                 yield StoredItem(kind="images", path=image, kept=kept)
-        else:
+        elif entry.name == "capsules":
+            for capsule in _entries(entry):
+                if capsule.name.startswith("."):
+                    continue
+                suites = (f"the suite {suite}" for suite in roots.suites if suite.path.is_relative_to(capsule))
+                has_python = any(f"{capsule}/" in text for text in pythons)
+                kept = next(suites, "an environment uses its interpreter" if has_python else "")
+                yield StoredItem(kind="caches", path=capsule, kept=kept)
+        elif entry.name != _CAPSULE_DRAFT:
             yield StoredItem(kind="caches", path=entry, kept="programs, which fill it themselves")
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _runs(base: Path, roots: _Roots, runs: Sequence[RunHandle], policy: Policy) -> Iterator[StoredItem]:
@@ -366,22 +386,26 @@ def _leftovers(base: Path) -> Iterator[StoredItem]:
     """Yield what commands that were killed left behind."""
     for path in _entries(base / REMOVED):
         yield StoredItem(kind="leftovers", path=path)
-    for path in _entries(base / "code"):
-        if path.name.startswith(".") and path.name.endswith(".building"):
-            yield _unfinished(path, path.with_name(f"{path.name.removesuffix('.building')}.lock"))
-    for path in _entries(base / "cache" / "wheels"):
-        if path.name.startswith(".") and path.name.endswith(".building"):
-            yield _unfinished(path, path.with_name(f"{path.name[1:].removesuffix('.building')}.lock"))
     for path in _entries(base / "venv"):
         if path.is_symlink() and not path.exists():
             yield StoredItem(kind="leftovers", path=path)
-    for folder in (base, *_entries(base / "runs")):
-        for path in _entries(folder):
-            if _DRAFT.fullmatch(path.name):
-                yield _unfinished(path, None)
-    for folder in _entries(base / "runs"):
-        if folder.is_dir() and all(path.name == RUN_LOCK for path in _entries(folder)):
-            yield _unfinished(folder, folder / RUN_LOCK)
+    for path, lock in (*_half_built(base), *_half_written(base)):
+        yield _unfinished(path, lock)
+
+
+def _half_built(base: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the folders in which programs, wheels and capsules were being made, each with its lock."""
+    code, wheels, cache = base / "code", base / "cache" / "wheels", base / "cache"
+    yield from ((path, path.with_suffix(".lock")) for path in code.glob(".*.building"))
+    yield from ((path, wheels / f"{path.stem[1:]}.lock") for path in wheels.glob(".*.building"))
+    yield from ((path, None) for path in (*cache.glob(_CAPSULE_DRAFT), *(cache / "capsules").glob(".*")))
+
+
+def _half_written(base: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the drafts of files, and the runs in which nothing was recorded."""
+    runs = [path for path in _entries(base / "runs") if path.is_dir()]
+    yield from ((path, None) for folder in (base, *runs) for path in _entries(folder) if _DRAFT.fullmatch(path.name))
+    yield from ((run, run / RUN_LOCK) for run in runs if all(path.name == RUN_LOCK for path in _entries(run)))
 
 
 def _unfinished(path: Path, lock: Path | None) -> StoredItem:

@@ -29,8 +29,12 @@ LOW_DISK_GIB = 5
 
 def diagnose(options: SuiteOptions, session: Session) -> list[NodeFinding]:
     """Check machine, base and suite. Raises ConfigError and NothingSelected for a suite that cannot be read."""
-    findings = [*check_machine(this_machine().answer()), *check_base(base_folder(options.base))]
-    return [*findings, *check_suite(read_context(options, session))]
+    return [*diagnose_machine(options.base), *check_suite(read_context(options, session))]
+
+
+def diagnose_machine(base: Path | None) -> list[NodeFinding]:
+    """Check machine and base, whatever is to run there."""
+    return [*check_machine(this_machine().answer()), *check_base(base_folder(base))]
 
 
 def check_machine(node: Node) -> Iterator[NodeFinding]:

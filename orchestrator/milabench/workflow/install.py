@@ -30,7 +30,7 @@ from milabench.execute.inventory import (
 from milabench.execute.locks import hold_base
 from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.sources import fetch_sources, release
+from milabench.execute.sources import fetch_sources, find_release
 from milabench.execute.venv import (
     InstallOptions,
     Report,
@@ -105,7 +105,7 @@ def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
             case GitDefinition(url=url, rev=rev, branch=branch) if bench.declared is None:
                 wanted.append(Git(url, rev or branch or "HEAD"))
             case PyPIDefinition(project=project, version=version) if bench.declared is None:
-                wanted.append(release(project, version, environ=how.environ))
+                wanted.append(find_release(project, version, environ=how.environ))
             case _:
                 pass
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
@@ -142,7 +142,9 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
     on_nodes(context, fetch, remote_nodes(context))
 
 
-def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOptions, *, as_default: bool) -> None:
+def install_locally(
+    plan: InstallPlan, context: CommandContext, how: InstallOptions, *, as_default: bool = True
+) -> None:
     """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
     dirs, session = context.dirs, context.session
     is_all_there = all(is_fetched(dirs, source) for source in plan.sources) and all(

@@ -223,7 +223,7 @@ def describe_run(
     """
     request, target = planned.request, planned.request.target
     parts = [_describe_side(side, request.name.removesuffix(f".{stamp}")) for side in request.sides]
-    manifest = dict(parts[0].manifest)
+    manifest = _first_manifest(parts)
     options = dict(manifest["options"])
     suite, locks = parts[0].suite, parts[0].locks
     if target is not None:
@@ -257,6 +257,14 @@ def describe_run(
         packages={venv: versions for part in parts for venv, versions in part.packages.items()},
         manifest={**manifest, "options": options},
     )
+
+
+def _first_manifest(parts: Sequence[RunDescription]) -> dict[str, Any]:
+    """Return the entries of the first side; a run of two suites was made from a capsule only where both are of the same."""
+    first = dict(parts[0].manifest)
+    if any(part.manifest.get("capsule") != first.get("capsule") for part in parts):
+        first.pop("capsule", None)
+    return first
 
 
 def _by_side(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
@@ -230,6 +230,10 @@ def _preparation(
     # The environment counts by its digest, not by its folder: the marker is the same wherever that lies.
     anywhere = prepare_step(benchmark_on(node, bench, replace(context.plan_context, environments={})), rank=rank)
     assert anywhere is not None
-    digest = prepare_digest(anywhere, files, venv=digests.get(bench.config.name, ""), source=source)
+    venv = digests.get(bench.config.name, "")
+    digest = prepare_digest(anywhere, files, venv=venv, source=source)
     marker = PurePath(node_bench.context.dirs.data, marker_name(bench.config.name, digest))
-    return Preparation(step=step, marker=str(marker))
+    dirs = asdict(node_bench.dirs)
+    places = {node_bench.folder: "@benchmark", **{folder: f"@{name}" for name, folder in dirs.items()}}
+    portable = prepare_digest(anywhere, files, venv=venv, source=source, places=places)
+    return Preparation(step=step, marker=str(marker), portable=portable)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
+from milabench.devices.regular_file import open_regular
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.values import finite_number, positive
@@ -41,7 +42,7 @@ class WeightProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSource:
-    """A run, or the JSON report of one (`run` is None), with its summary."""
+    """A run, or the JSON report or bundle of one (`run` is None), with its summary."""
 
     name: str
     summary: Summary
@@ -83,7 +84,7 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
 def find_report_source(
     base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None
 ) -> ReportSource:
-    """Return a run by path or name, or the JSON report of one; `tracing` draws the run where its records are read.
+    """Return a run by path or name, or the JSON report or bundle of one; `tracing` draws the run where its records are read.
 
     Raises NothingSelected or RecordError.
     """
@@ -109,12 +110,29 @@ def session_names(base: Path, name: str) -> list[str]:
 
 
 def _json_report(path: Path) -> ReportSource:
-    content = read_file(path, RecordError)
+    name = ""
+    value: Mapping[str, Any] | None = None
+    manifest: Mapping[str, Any] = {}
+    if _is_zip(path):
+        from milabench.bundle.verify import bundled_run
+
+        name, value, manifest = bundled_run(path)
     try:
-        summary = summary_from_json(parse_object(content))
+        summary = summary_from_json(parse_object(read_file(path, RecordError)) if value is None else value, manifest)
     except (ValueError, RecordError) as error:
-        raise RecordError(f"{path}: {error}; give a run, or what `milabench report --json` wrote of one") from None
-    return ReportSource(name=summary.run or path.stem, summary=summary, manifest={})
+        raise RecordError(
+            f"{path}: {error}; give a run, what `milabench report --json` wrote of one, or a bundle of one"
+        ) from None
+    return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest)
+
+
+def _is_zip(path: Path) -> bool:
+    """Return whether a file begins as a bundle does; what cannot be read is no bundle."""
+    try:
+        with open_regular(path) as file:
+            return file.read(4) == b"PK\x03\x04"
+    except OSError:
+        return False
 
 
 def _mapping(path: Path) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from milabench.workflow.report_inputs import (
 from milabench.workflow.summaries import resolve_runs, summary_of
 
 if TYPE_CHECKING:
+    from milabench.acceptance.criteria import Criteria
     from milabench.acceptance.evaluate import Acceptance
     from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
@@ -128,17 +129,23 @@ def accept_run(name: str | None, base: Path | None, criteria_file: Path, referen
     `reference` is the run, or JSON report of one, that `x reference` in the criteria means. Raises ConfigError for bad
     criteria, UsageError for a missing reference, NothingSelected and RecordError.
     """
-    from milabench.acceptance.criteria import parse_criteria
     from milabench.acceptance.evaluate import evaluate_criteria
 
-    criteria = parse_criteria(read_file(criteria_file, hint="check the path"), str(criteria_file))
-    if criteria.is_relative and reference is None:
-        raise UsageError(f"{criteria_file}: asks for 'x reference': name that run with --reference")
     return evaluate_criteria(
-        criteria,
+        read_criteria(criteria_file, reference),
         summary_of(resolve_runs(base, [name] if name else [])[0]),
         find_report_source(base_folder(base), reference).summary if reference is not None else None,
     )
+
+
+def read_criteria(path: Path, reference: str | None, option: str = "--reference") -> Criteria:
+    """Read acceptance criteria. Raises ConfigError, and UsageError, which names `option`, for a missing reference."""
+    from milabench.acceptance.criteria import parse_criteria
+
+    criteria = parse_criteria(read_file(path, hint="check the path"), str(path))
+    if criteria.is_relative and reference is None:
+        raise UsageError(f"{path}: asks for 'x reference': name that run with {option}")
+    return criteria
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

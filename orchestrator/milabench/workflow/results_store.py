@@ -12,7 +12,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.bundle.create import relative_logs
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
-from milabench.events.rundir import MANIFEST, Run
+from milabench.events.rundir import MANIFEST, Run, place_of_latest
 from milabench.events.shapes import STORED, require_shape
 from milabench.events.wire import parse_object
 from milabench.history import STORE
@@ -58,8 +58,10 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
     summaries = []
     for wanted in names or (None,):
         # `night` also means `night.2026-03-01_12-00-00`.
-        named = (text for name, text in rows if wanted is None or wanted in (name, str(name).rpartition(".")[0]))
-        text = next(named, None)
+        named = [text for name, text in rows if wanted in (name, str(name).rpartition(".")[0])]
+        if not named and (place := place_of_latest(wanted or "latest")) is not None:
+            named = [text for _, text in rows[place:]]
+        text = next(iter(named), None)
         if text is None:
             known = ", ".join(str(name) for name, _ in rows[:3])
             newest = f"; the newest are {known}" if known else ""

@@ -43,7 +43,18 @@ def save_options(context: CommandContext) -> dict[str, Any]:
             "environ": {name: os.environ[name] for name in settings_overrides(os.environ)},
         },
         "programs": program_digests(context),
+        **capsule_entry(context.suite_file),
     }
+
+
+def capsule_entry(suite_file: Path) -> dict[str, str]:
+    """Return `{"capsule": its digest}` for a suite that was installed from one. Raises RecordError when the suite was changed."""
+    home = suite_file.absolute().parent.parent
+    if not (home / "capsule.json").is_file():
+        return {}
+    from milabench.bundle.capsule import unpacked_digest
+
+    return {"capsule": f"sha256:{unpacked_digest(home, 'suite')}"}
 
 
 def load_options(run: Run) -> tuple[SuiteOptions, Extent]:

@@ -26,7 +26,7 @@ def candidates(milabench: Milabench, *words: str, **environ: str) -> list[str]:
 
 
 def test_commands_are_completed(milabench: Milabench) -> None:
-    assert candidates(milabench, "re") == ["resume", "report", "replay"]
+    assert candidates(milabench, "re") == ["resume", "replay", "report"]
     assert {"install", "run", "size", "completion"} <= set(candidates(milabench, ""))
 
 
@@ -60,6 +60,16 @@ def test_names_and_tags_of_the_suite_are_completed(
     milabench: Milabench, words: tuple[str, ...], expected: list[str]
 ) -> None:
     assert candidates(milabench, *words) == expected
+
+
+def test_runs_are_completed(milabench: Milabench, tmp_path: Path) -> None:
+    base = ("--base", str(tmp_path))
+    assert candidates(milabench, "report", *base, "") == []
+    for name in ("day", "night"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    assert sorted(candidates(milabench, "report", *base, "")) == ["day", "latest", "night"]
+    assert candidates(milabench, "logs", *base, "--run", "ni") == ["night"]
+    assert candidates(milabench, "status", *base, "da") == ["day"]
 
 
 def test_the_suite_may_come_from_the_environment(milabench: Milabench) -> None:

@@ -25,6 +25,37 @@ def place(file: str, text: str) -> str:
     raise AssertionError(f"{text!r} is not in {file}")
 
 
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("--select", "digits,flops"), ["digits", "flops"]),
+        (("--select", "rl or digits"), ["ppo", "digits"]),
+        (("--select", "rl or digits", "--exclude", "ppo"), ["digits"]),
+        (("digits", "flops", "--exclude", "flops"), None),
+        (("flops",), ["flops"]),
+    ],
+)
+def test_show_takes_a_selection_as_the_other_commands_do(
+    milabench: Milabench, words: tuple[str, ...], names: list[str] | None
+) -> None:
+    said = milabench("config", "show", *QUICKSTART, *words)
+    if names is None:
+        assert (said.code, said.out) == (3, "")
+    else:
+        assert sorted(yaml.safe_load(said.out)) == sorted(names)
+
+
+def test_show_takes_benchmarks_in_one_way(milabench: Milabench) -> None:
+    said = milabench("config", "show", *QUICKSTART, "digits", "--select", "flops")
+    assert (said.code, "not both ways" in said.err) == (2, True)
+    assert list(yaml.safe_load(milabench("config", "show", *QUICKSTART, "digits", MILABENCH_SELECT="flops").out)) == [
+        "digits"
+    ]
+
+
 # --- explain ---------------------------------------------------------------------------------------------------------
 
 
@@ -131,7 +162,7 @@ def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:
 
 
 def test_the_schema_in_the_documentation_is_current(milabench: Milabench) -> None:
-    assert milabench("config", "schema").out == (ROOT / "docs" / "reference" / "suite.schema.json").read_text(), (
+    assert milabench("config", "schema").out == (ROOT / "config" / "schemas" / "suite.schema.json").read_text(), (
         "run `make docs`"
     )
 

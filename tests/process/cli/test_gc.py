@@ -204,6 +204,20 @@ def test_what_killed_commands_left_goes_and_what_is_being_made_stays(
     assert not any(path.exists() or path.is_symlink() for path in (*old, draft, base / "venv" / "dangling"))
 
 
+def test_a_capsule_is_kept_for_its_suite_and_for_its_interpreter(milabench: Callable[..., Said], base: Path) -> None:
+    capsules = [base / "cache" / "capsules" / name for name in ("suites", "python", "unused")]
+    for capsule in capsules:
+        (capsule / "suite").mkdir(parents=True)
+        (capsule / "suite" / "suite.yaml").write_text("{}")
+    record = json.loads((base / "suites.json").read_text())
+    record["suites"].append({**USED, "config": str(capsules[0] / "suite" / "suite.yaml"), "environments": {}})
+    (base / "suites.json").write_text(json.dumps(record))
+    environment = base / "venv" / ".store" / "torch-0123456789abcdef"
+    (environment / "pyvenv.cfg").write_text(f"home = {capsules[1]}/python/3.13/bin\n")
+    said = milabench("gc", "--json", "--base", str(base))
+    assert [path for path in unused(said) if path.startswith("cache")] == ["cache/capsules/unused"]
+
+
 def test_a_file_with_another_name_elsewhere_is_not_counted_as_freed(
     milabench: Callable[..., Said], base: Path, tmp_path: Path
 ) -> None:

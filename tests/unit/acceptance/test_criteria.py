@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from milabench.acceptance.criteria import BenchCriteria, Bound, criteria_schema, parse_criteria
+from milabench.acceptance.criteria import BenchCriteria, Bound, parse_criteria
 from milabench.errors import ConfigError
 
 WHOLE = b"""
@@ -66,9 +64,3 @@ def test_a_bound_is_a_number_with_a_unit(bound: str) -> None:
 def test_a_file_that_asks_for_nothing_is_refused(content: bytes) -> None:
     with pytest.raises(ConfigError):
         parse_criteria(content, "a.yaml")
-
-
-def test_the_schema_page_is_the_schema(root: Path) -> None:
-    import json
-
-    assert json.loads((root / "docs" / "reference" / "acceptance.schema.json").read_text()) == criteria_schema()

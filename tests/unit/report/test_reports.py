@@ -98,8 +98,10 @@ def test_several_runs_are_reported_one_after_the_other(summary: Summary) -> None
     assert len(rows) == 2 * len(summary.benchmarks)
 
 
-def test_the_json_report_of_a_run_is_its_summary(summary: Summary) -> None:
-    assert json.loads(json_report.render([summary])) == json.loads(json.dumps(summary.to_json()))
+def test_the_json_report_of_a_run_is_its_summary_and_names_its_schema(summary: Summary) -> None:
+    report = json.loads(json_report.render([summary]))
+    assert report.pop("$schema") == "urn:milabench:schema:report"
+    assert report == json.loads(json.dumps(summary.to_json()))
 
 
 def test_the_line_that_reruns_a_benchmark_keeps_the_options_and_selects_it_alone(summary: Summary) -> None:

@@ -1,0 +1,62 @@
+"""`milabench capsule`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from milabench.cli.options import file_option, json_option, suite_options, terminal_session
+from milabench.workflow.options import SuiteOptions
+
+
+@click.group("capsule")
+def command() -> None:
+    """Pack a suite with all that it needs, for machines without a network."""
+
+
+@command.command("create")
+@suite_options()
+@file_option("-o", "--output", required=True, help="The tar file to write.")
+@click.option("--no-data", is_flag=True, help="Leave out what `prepare` has made; it is made on the machine.")
+@click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Downloads at a time.")
+def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> None:
+    """Write a capsule of the selected benchmarks, which are installed and prepared here."""
+    from milabench.workflow.capsule import size_text
+    from milabench.workflow.capsule_create import create_capsule
+
+    session = terminal_session()
+    manifest = create_capsule(output, options, session, jobs=jobs, has_data=not no_data)
+    for note in manifest.notes:
+        session.note(note)
+    click.echo(f"written to {output}: {size_text(manifest.size)}, {len(manifest.files)} files")
+    click.echo(f"capsule sha256:{manifest.digest}")
+
+
+@command.command("show")
+@click.argument("capsule", type=click.Path(path_type=Path))
+@json_option
+def show(capsule: Path, as_json: bool) -> None:
+    """Show what a capsule holds, and what machine it is for."""
+    from milabench.bundle.capsule import open_capsule
+    from milabench.workflow.capsule import capsule_json, capsule_text
+
+    with open_capsule(capsule) as opened:
+        manifest = opened.manifest
+        click.echo(
+            json.dumps(capsule_json(capsule, manifest), indent=1) if as_json else capsule_text(capsule, manifest)
+        )
+
+
+@command.command("verify")
+@click.argument("capsule", type=click.Path(path_type=Path))
+def verify(capsule: Path) -> None:
+    """Compare every byte of a capsule with its manifest. Exit codes: 0 unaltered, 6 altered."""
+    from milabench.bundle.capsule import open_capsule
+
+    with open_capsule(capsule) as opened:
+        opened.unpack()
+        click.echo(f"{capsule}: unaltered, {len(opened.manifest.files)} files")
+        click.echo(f"capsule sha256:{opened.manifest.digest}")

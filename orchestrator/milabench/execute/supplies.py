@@ -1,0 +1,348 @@
+"""Gathers what a capsule holds beside a suite: the files that locks name, interpreters, milabench and its dependencies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import tomllib
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path, PurePath
+
+from milabench.bench.api import PyPI
+from milabench.errors import EnvironmentFailed
+from milabench.execute.installer import explain_failure, torch_index
+from milabench.execute.interrupts import thread_map
+from milabench.execute.package_indexes import Indexes, indexes, uv_env, uv_options
+from milabench.execute.sources import cached_archive, listed_files
+from milabench.plan.requirements import Lock, applies, parse_requirements
+from milabench.plan.venvs import VenvSpec
+from milabench.redaction import mask
+
+_STAMP = (1980, 1, 1, 0, 0, 0)
+# What an installer adds to a package: no part of its wheel.
+_OF_THE_INSTALLER = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "RECORD")
+_NAMED_GLIBC = {"1": (2, 5), "2010": (2, 12), "2014": (2, 17)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A version of a project of which one file is wanted, for a Python; `hashes` are those that a lock allows, or empty."""
+
+    project: str
+    version: str
+    python: str
+    where: Indexes
+    hashes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFile:
+    """A file of a release: its name, as an index lists it, and where it lies here."""
+
+    name: str
+    path: Path
+
+    @property
+    def is_wheel(self) -> bool:
+        """Whether it can be installed without being built."""
+        return self.name.endswith(".whl")
+
+
+def minor(python: str) -> str:
+    """Return `3.11` of a version."""
+    return ".".join(python.split(".")[:2])
+
+
+def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mapping[str, str]) -> list[Release]:
+    """Return what an environment's lock names for this platform. Raises EnvironmentFailed for one without hashes."""
+    if not spec.is_hashed:
+        names = ", ".join(file.name for file in spec.requirements)
+        raise EnvironmentFailed(
+            f"{spec.group}: {names}: does not say with hashes what is installed, so nothing certain can be packed; "
+            "write a lock with `milabench pin`"
+        )
+    where = indexes({**settings, **spec.pip}, environ)
+    if spec.torch_backend:
+        where = replace(where, urls=(*where.urls, torch_index(spec.torch_backend)))
+    return _releases(spec.lock, spec.python, where)
+
+
+def _releases(lock: Lock, python: str, where: Indexes) -> list[Release]:
+    from packaging.markers import default_environment
+
+    environment = {name: str(value) for name, value in default_environment().items()}
+    if minor(python) != minor(environment["python_version"]):
+        environment |= {"python_version": minor(python), "python_full_version": f"{minor(python)}.0"}
+    releases = []
+    for pin in lock.pins:
+        if not pin.name or pin.version is None:
+            raise EnvironmentFailed(f"{mask(pin.line)}: is no exact version of a project; a capsule cannot pack it")
+        if applies(pin.line, environment):
+            hashes = frozenset(each.removeprefix("sha256:") for each in pin.hashes)
+            releases.append(Release(project=pin.name, version=pin.version, python=python, where=where, hashes=hashes))
+    return releases
+
+
+def own_releases(where: Indexes) -> list[Release]:
+    """Return what milabench itself needs, in the versions that it runs with here."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found: dict[str, Release] = {}
+    waiting = [("milabench", frozenset[str]())]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        name, extras = waiting.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            raise EnvironmentFailed(
+                f"{name}: milabench needs it, and it is not installed; install milabench again"
+            ) from None
+        if name != "milabench":
+            found[name] = Release(project=name, version=package.version, python=python, where=where)
+        for line in package.requires or ():
+            need = Requirement(line)
+            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+                waiting.append((canonicalize_name(need.name), frozenset(need.extras)))
+    return [found[name] for name in sorted(found)]
+
+
+def fetch_files(
+    releases: Sequence[Release], environ: Mapping[str, str], uv: str, *, jobs: int
+) -> tuple[ReleaseFile, ...]:
+    """Return a file of each release, the best for its Python on this machine; and wheels of what builds the others.
+
+    Raises EnvironmentFailed for one that no index has.
+    """
+    stop = threading.Event()
+    done: dict[str, ReleaseFile] = {}
+    wanted = list(releases)
+    while wanted:
+        files = thread_map(partial(_fetch, environ=environ, stop=stop), wanted, jobs=jobs, stop=stop.set)
+        builders: list[Release] = []
+        for release, file in zip(wanted, files, strict=True):
+            known = done.setdefault(file.name, file)
+            if known.path != file.path:
+                raise EnvironmentFailed(f"{file.name}: two locks name different files of this name")
+            if not file.is_wheel:
+                builders += _builders(file, release, environ, uv)
+        wanted = [each for each in dict.fromkeys(builders) if each not in releases]
+        releases = [*releases, *wanted]
+    return tuple(done[name] for name in sorted(done))
+
+
+def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) -> ReleaseFile:
+    listed, silent = listed_files(release.project, release.where, stop)
+    chosen = choose_file(listed, release)
+    if chosen is None:
+        why = f"; {'; '.join(silent)}" if silent else ""
+        raise EnvironmentFailed(
+            f"{release.project} {release.version}: no index has a file of it for python {minor(release.python)} on this "
+            f"platform{' that the lock names' if release.hashes else ''}{why}"
+        )
+    name, sha256 = chosen
+    archive = PyPI(release.project, release.version, file=name, sha256=sha256)
+    return ReleaseFile(name=name, path=cached_archive(archive, release.where, environ, stop))
+
+
+def choose_file(listed: Iterable[tuple[str, str]], release: Release) -> tuple[str, str] | None:
+    """Return name and sha256 of the file to install: the wheel that fits best, else an sdist."""
+    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+    from packaging.version import InvalidVersion, Version
+
+    ranks = _ranks(minor(release.python))
+    version = Version(release.version)
+    best: tuple[int, str, str] | None = None
+    for name, sha256 in listed:
+        if release.hashes and sha256 not in release.hashes:
+            continue
+        try:
+            if name.endswith(".whl"):
+                _, found, _, tags = parse_wheel_filename(name)
+                rank = min((ranks[tag] for tag in tags if tag in ranks), default=-1)
+            else:
+                _, found = parse_sdist_filename(name)
+                rank = len(ranks)
+        except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+            continue
+        if found == version and rank >= 0 and (best is None or (rank, name) < best[:2]):
+            best = rank, name, sha256
+    return None if best is None else best[1:]
+
+
+@cache
+def _ranks(python: str) -> dict[object, int]:
+    from packaging.tags import compatible_tags, cpython_tags, platform_tags
+
+    version = tuple(int(part) for part in python.split("."))
+    platforms = list(platform_tags())
+    tags = [
+        *cpython_tags(version, platforms=platforms),
+        *compatible_tags(version, f"cp{''.join(map(str, version))}", platforms),
+    ]
+    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
+
+
+def oldest_glibc(names: Iterable[str]) -> str:
+    """Return the oldest glibc that all of these wheels run with; empty where they need none."""
+    needs = []
+    for name in names:
+        platforms = name.removesuffix(".whl").rpartition("-")[2].split(".") if name.endswith(".whl") else []
+        found = [
+            (int(match[1]), int(match[2])) if match[2] else _NAMED_GLIBC[match[1]]
+            for platform in platforms
+            if (match := re.match(r"manylinux_?(2010|2014|1|\d+)(?:_(\d+))?_(?=\D)", platform)) and match[1]
+        ]
+        if found:
+            needs.append(min(found))
+    return "{}.{}".format(*max(needs)) if needs else ""
+
+
+def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], uv: str) -> list[Release]:
+    """Return what builds a wheel from an sdist: the newest that it allows."""
+    settings: dict[str, str] = {}
+    env = {**environ, **uv_env(settings, environ)}
+    location = {
+        "UV_DEFAULT_INDEX": next(iter(release.where.urls), ""),
+        "UV_INDEX": " ".join(release.where.urls[1:]),
+        "UV_FIND_LINKS": ",".join(release.where.find_links),
+        "SSL_CERT_FILE": release.where.cert or "",
+    }
+    env |= {name: value for name, value in location.items() if value and not env.get(name)}
+    argv = (uv, "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes")
+    options = uv_options({} if release.where.urls else {"no-index": "true"})
+    needs = build_requirements(file.path, file.name)
+    with tempfile.TemporaryDirectory(prefix="milabench-") as empty:  # where no uv.toml is
+        done = subprocess.run(
+            (*argv, "--python-version", minor(release.python), "--index-strategy", "unsafe-best-match", *options),
+            input="\n".join(needs),
+            env={**env, "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"},
+            cwd=empty,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise EnvironmentFailed(f"{file.name}: what builds it cannot be found: {explain_failure(mask(done.stderr))}")
+    return _releases(parse_requirements(done.stdout), release.python, release.where)
+
+
+def build_requirements(archive: Path, name: str) -> list[str]:
+    """Return what an sdist says it is built with; setuptools where it says nothing. Raises EnvironmentFailed."""
+    text = ""
+    try:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as zipped:
+                paths = [path for path in zipped.namelist() if _is_project_file(path)]
+                text = zipped.read(paths[0]).decode() if paths else ""
+        else:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    if _is_project_file(member.name) and (file := tar.extractfile(member)) is not None:
+                        text = file.read().decode()
+                        break
+        requires = tomllib.loads(text).get("build-system", {}).get("requires")
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError, OSError) as error:
+        raise EnvironmentFailed(f"{name}: cannot be read: {error}") from None
+    return [str(line) for line in requires] if isinstance(requires, list) else ["setuptools>=40.8", "wheel"]
+
+
+def _is_project_file(path: str) -> bool:
+    return PurePath(path).name == "pyproject.toml" and len(PurePath(path).parts) == 2
+
+
+def managed_python(uv: str, version: str, environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of an interpreter that uv has installed, which can be moved; None where it has none of this version."""
+    options = ("--managed-python", "--no-python-downloads", "--no-project", "--offline", minor(version))
+    folder, found = (
+        subprocess.run((uv, "python", *words), env=dict(environ), cwd="/", capture_output=True, text=True, check=False)
+        for words in (("dir",), ("find", *options))
+    )
+    if found.returncode != 0 or folder.returncode != 0:
+        return None
+    home, program = Path(folder.stdout.strip()).resolve(), Path(found.stdout.strip()).resolve()
+    if not program.is_relative_to(home):
+        return None
+    return home / program.relative_to(home).parts[0]
+
+
+def build_wheel(project: Path, into: Path, uv: str, environ: Mapping[str, str], settings: Mapping[str, str]) -> Path:
+    """Build the wheel of a project, from a copy of it. Raises EnvironmentFailed."""
+    source = into / "source"
+    left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist", "results")
+    shutil.copytree(project, source, ignore=left_out, symlinks=True)
+    argv = (uv, "build", "--wheel", "--no-create-gitignore", *uv_options(settings), "--out-dir", str(into / "wheel"))
+    env = {**environ, **uv_env(settings, environ), "NO_COLOR": "1", "COLUMNS": "1000", "UV_PYTHON_DOWNLOADS": "never"}
+    done = subprocess.run(
+        (*argv, "--python", sys.executable, str(source)), env=env, cwd=into, capture_output=True, text=True, check=False
+    )
+    shutil.rmtree(source)
+    if done.returncode != 0:
+        raise EnvironmentFailed(f"{project}: its wheel cannot be built: {explain_failure(mask(done.stderr))}")
+    return next((into / "wheel").glob("*.whl"))
+
+
+def installed_wheel(name: str, into: Path) -> Path:
+    """Write the wheel that a package was installed from, by what was installed; the same files give the same bytes.
+
+    Raises EnvironmentFailed when a file is not as it was installed.
+    """
+    package = distribution(name)
+    wheel = into / f"{name}-{package.version}-py3-none-any.whl"
+    rows, members = [], []
+    for file in package.files or ():
+        path = file.as_posix()
+        if path.startswith("../") or path.endswith(".pyc") or file.name in _OF_THE_INSTALLER:
+            continue
+        content = Path(str(package.locate_file(file))).read_bytes()
+        if file.hash is not None and file.hash.value != _urlsafe(hashlib.sha256(content).digest()):
+            raise EnvironmentFailed(f"{path}: is not as it was installed; install milabench again")
+        members.append((path, content))
+    members.sort()
+    rows = [f"{path},sha256={_urlsafe(hashlib.sha256(content).digest())},{len(content)}" for path, content in members]
+    record = f"{name}-{package.version}.dist-info/RECORD"
+    members.append((record, "".join(f"{row}\n" for row in [*rows, f"{record},,"]).encode()))
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path, content in members:
+            info = zipfile.ZipInfo(path, _STAMP)
+            info.create_system, info.external_attr, info.compress_type = 3, 0o100644 << 16, zipfile.ZIP_DEFLATED
+            packed.writestr(info, content)
+    return wheel
+
+
+def _urlsafe(digest: bytes) -> str:
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def sealed_environment(environ: Mapping[str, str], pythons: Path) -> dict[str, str]:
+    """Return the user's environment for an installation that asks nothing but a folder of wheels: no network, no settings."""
+    user = {name: value for name, value in environ.items() if not name.startswith(("UV_", "PIP_"))}
+    kept = {name: environ[name] for name in ("UV_CACHE_DIR", "UV_LINK_MODE") if name in environ}
+    return {
+        **user,
+        **kept,
+        "UV_OFFLINE": "1",
+        "UV_NO_CONFIG": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_PYTHON_INSTALL_DIR": str(pythons),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }

@@ -1,0 +1,263 @@
+"""Installs the suite of a capsule without a network, and shows what a capsule holds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from milabench.bundle import capsule as capsules
+from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
+from milabench.errors import EnvironmentFailed, UsageError
+from milabench.execute import images as engines
+from milabench.execute import supplies
+from milabench.execute.inventory import benchmate_digest, is_fetched
+from milabench.execute.locks import hold_base
+from milabench.execute.venv import InstallOptions
+from milabench.plan.context import Dirs
+from milabench.version import __version__
+from milabench.workflow import environments
+from milabench.workflow.context import CommandContext, read_context, read_suite_only, suite_dirs
+from milabench.workflow.files import base_folder, display_path
+from milabench.workflow.install import install_locally
+from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.preflight import command_line, preparation_steps
+from milabench.workflow.remote_nodes import remote_nodes
+
+# What stays in the base as it is unpacked; the others are moved to where programs look for them.
+KEPT, PLACED = ("suite", "wheels", "benchmate", "python"), ("code", "data", "cache", "images")
+PLATFORM = f"{sys.platform}-{platform.machine()}"
+
+
+def install_from(
+    file: Path, options: SuiteOptions, session: Session, *, force: bool = False, jobs: int = 1
+) -> SuiteOptions:
+    """Install the suite of a capsule, its programs and its data below the base; return the options that name that suite.
+
+    Everything is compared with the manifest before anything is used. Raises RecordError for a capsule that was altered or
+    is truncated, EnvironmentFailed for one of another platform, or what does not fit on the disk.
+    """
+    if options.use_current_env:
+        raise UsageError("--from installs environments; leave out --use-current-env")
+    base = base_folder(options.base)
+    with open_capsule(file) as capsule:
+        manifest = capsule.manifest
+        _require_fitting(manifest, file)
+        home = home_of(base, manifest.digest)
+        packed = replace(options, config_file=home / manifest.suite)
+        with hold_base(base, "install", say=session.note):
+            if not (home / capsules.NAME).is_file():
+                session.info(f"  {file}: checking and unpacking {size_text(manifest.size)}")
+                _unpack(capsule, home, (*KEPT, *PLACED))
+            dirs = suite_dirs(packed, read_suite_only(packed))
+            _place(home, dirs)
+            context = read_context(packed, session)
+            if _lacks(context, manifest):
+                again = home.with_name(f".{home.name}.again")
+                session.info(f"  {file}: unpacking programs and data")
+                _unpack(capsule, again, PLACED)
+                _place(again, dirs)
+                shutil.move(again / "images", home / "images") if (again / "images").is_dir() else None
+                shutil.rmtree(again)
+                context = read_context(packed, session)
+            _load_images(home, context, manifest)
+            _place_instruments(home, dirs, manifest)
+    if remote_nodes(context):
+        raise UsageError("--from installs on this machine only; copy the capsule to each node, and install it there")
+    how = InstallOptions(
+        benchmate=str(environments.BENCHMATE),
+        environ=supplies.sealed_environment(os.environ, home / "python"),
+        jobs=jobs,
+        force=force,
+        is_sealed=True,
+        # As a URL: a folder may have a space or a comma in its name.
+        pip={"no-index": "true", "find-links": (home / "wheels").as_uri()},
+    )
+    install_locally(environments.decide_install(context), context, how)
+    _mark_prepared(context, manifest)
+    session.info(f"install: capsule sha256:{manifest.digest}")
+    return packed
+
+
+def home_of(base: Path, digest: str) -> Path:
+    """Return the folder that a capsule is unpacked to."""
+    return base / "cache" / "capsules" / digest[:16]
+
+
+def _require_fitting(manifest: CapsuleManifest, file: Path) -> None:
+    """Raise EnvironmentFailed for a capsule of another platform or of another milabench."""
+    if manifest.platform != PLATFORM:
+        raise EnvironmentFailed(f"{file}: is for {manifest.platform}, and this machine is {PLATFORM}")
+    library, version = platform.libc_ver()
+    if manifest.glibc and (library != "glibc" or _numbers(version) < _numbers(manifest.glibc)):
+        has = f"{library} {version}".strip() or "another C library"
+        raise EnvironmentFailed(f"{file}: needs glibc {manifest.glibc} or newer, and this machine has {has}")
+    if manifest.benchmate != benchmate_digest(environments.BENCHMATE):
+        raise EnvironmentFailed(
+            f"{file}: is of milabench {manifest.version}, with other instruments than this milabench {__version__}; use the "
+            f"milabench that lies in it: `tar -xf {file} install.sh && sh install.sh {file}`"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _unpack(capsule: Capsule, into: Path, parts: tuple[str, ...]) -> None:
+    """Unpack these parts into a folder that has its name when all of them are there and unaltered."""
+    building = into.with_name(f".{into.name}.unpacking")
+    shutil.rmtree(building, ignore_errors=True)
+    shutil.rmtree(into, ignore_errors=True)
+    needed = sum(entry.size for part in parts for entry in capsule.manifest.files_in(part))
+    try:
+        building.mkdir(parents=True)
+        free = shutil.disk_usage(building).free
+        if needed > free:
+            raise EnvironmentFailed(f"{into}: {size_text(needed)} are needed here, and {size_text(free)} are free")
+        capsule.unpack(building, lambda path: path.partition("/")[0] in parts)
+        (building / capsules.NAME).write_bytes(capsule.manifest.content)
+        building.rename(into)
+    except OSError as error:
+        why = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
+        raise EnvironmentFailed(f"{into}: cannot be unpacked: {why}") from None
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _place(home: Path, dirs: Dirs) -> None:
+    """Move programs, data and caches to where benchmarks look for them; a program that is there and whole stays."""
+    try:
+        code = home / "code"
+        for marker in sorted(code.glob(".*.complete")):
+            there, name = Path(dirs.code, marker.name), marker.name[1:].removesuffix(".complete")
+            if not (there.is_file() and there.read_bytes() == marker.read_bytes() and Path(dirs.code, name).is_dir()):
+                there.unlink(missing_ok=True)
+                shutil.rmtree(Path(dirs.code, name), ignore_errors=True)
+                Path(dirs.code).mkdir(parents=True, exist_ok=True)
+                shutil.move(code / name, Path(dirs.code, name))
+                shutil.move(marker, there)
+        for part, folder in (("data", dirs.data), ("cache", dirs.cache)):
+            if (home / part).is_dir():
+                _merge(home / part, Path(folder))
+        for part in ("code", "data", "cache"):
+            shutil.rmtree(home / part, ignore_errors=True)
+    except OSError as error:
+        why = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
+        raise EnvironmentFailed(f"{error.filename or home}: cannot be written: {why}") from None
+
+
+def _merge(source: Path, target: Path) -> None:
+    """Move a folder's files into another; one of the same name is replaced."""
+    if not target.exists() and not target.is_symlink():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source, target)
+        return
+    for path in sorted(source.iterdir()):
+        there = target / path.name
+        if path.is_dir() and not path.is_symlink():
+            _merge(path, there)
+            continue
+        if there.is_dir() and not there.is_symlink():
+            shutil.rmtree(there)
+        else:
+            there.unlink(missing_ok=True)
+        shutil.move(path, there)
+
+
+def _lacks(context: CommandContext, manifest: CapsuleManifest) -> bool:
+    """Return whether something is gone that was placed when the capsule was unpacked."""
+    if environments.unfetched_benches(context):
+        return True
+    if not all(is_fetched(context.dirs, source) for source in environments.sources(context)):
+        return True
+    data = {PurePosixPath(entry.path).parts[1] for entry in manifest.files_in("data")}
+    return not all(Path(context.dirs.data, name).exists() for name in data)
+
+
+def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest) -> None:
+    packed = {(image.engine, image.image): home / image.path for image in manifest.images}
+    for image in environments.images(context):
+        file = packed.get((image.engine, image.name))
+        if file is not None and file.is_file() and engines.missing_images([image]):
+            engines.load_image(image, file)
+    if missing := engines.missing_images(environments.images(context)):
+        raise EnvironmentFailed(f"not in the capsule: {', '.join(missing)}")
+
+
+def _place_instruments(home: Path, dirs: Dirs, manifest: CapsuleManifest) -> None:
+    """Put the wheel of the instruments where an installation looks for it before it builds one."""
+    folder = Path(dirs.cache, "wheels", f"benchmate-{manifest.benchmate[:16]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for wheel in (home / "benchmate").glob("*.whl"):
+        if not (folder / wheel.name).exists():
+            shutil.copyfile(wheel, folder / wheel.name)
+
+
+def _mark_prepared(context: CommandContext, manifest: CapsuleManifest) -> None:
+    """Leave the markers of preparations whose data came with the capsule, unless they would make something else here."""
+    for preparation in preparation_steps(context):
+        digest = manifest.prepared.get(preparation.step.bench)
+        if digest == preparation.portable:
+            Path(preparation.marker).parent.mkdir(parents=True, exist_ok=True)
+            Path(preparation.marker).touch()
+        elif not Path(preparation.marker).exists():
+            context.session.note(
+                f"{preparation.step.bench}: its data is not in the capsule, or is of other options; `prepare` makes it"
+            )
+
+
+def next_command(packed: SuiteOptions) -> str:
+    """Return the command that runs what was installed."""
+    assert packed.config_file is not None
+    return command_line("run", replace(packed, config_file=Path(display_path(packed.config_file))))
+
+
+def size_text(size: float) -> str:
+    """Return bytes as a person reads them."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+
+
+def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
+    """Return what a capsule is for and what it holds, for a person."""
+    pythons = ", ".join(f"{each.version} ({'packed' if each.folder else 'needed'})" for each in manifest.pythons)
+    lines = [
+        f"{path}: {size_text(manifest.size)}, {len(manifest.files)} files",
+        f"  capsule     sha256:{manifest.digest}",
+        f"  milabench   {manifest.version}",
+        f"  platform    {manifest.platform}" + (f", glibc {manifest.glibc} or newer" if manifest.glibc else ""),
+        f"  python      {pythons}",
+        f"  suite       {manifest.suite}: {', '.join(manifest.benchmarks)}",
+        f"  prepared    {', '.join(manifest.prepared) or 'nothing'}",
+    ]
+    for part in dict.fromkeys(entry.path.split("/")[0] for entry in manifest.files if "/" in entry.path):
+        entries = manifest.files_in(part)
+        lines.append(f"  {part:<11} {size_text(sum(entry.size for entry in entries))}, {len(entries)} files")
+    lines += [f"  note: {note}" for note in manifest.notes]
+    return "\n".join(lines)
+
+
+def capsule_json(path: Path, manifest: CapsuleManifest) -> dict[str, Any]:
+    """Return the same for a program; the manifest itself lists every file."""
+    parts: dict[str, dict[str, int]] = {}
+    for entry in manifest.files:
+        part = parts.setdefault(entry.path.split("/")[0], {"bytes": 0, "files": 0})
+        part["bytes"] += entry.size
+        part["files"] += 1
+    return {
+        "schema": 1,
+        "capsule": str(path),
+        "digest": f"sha256:{manifest.digest}",
+        "bytes": manifest.size,
+        **{key: getattr(manifest, key) for key in ("version", "platform", "glibc", "suite")},
+        "pythons": [{"version": each.version, "packed": bool(each.folder)} for each in manifest.pythons],
+        "benchmarks": list(manifest.benchmarks),
+        "prepared": list(manifest.prepared),
+        "images": [image.image for image in manifest.images],
+        "parts": parts,
+        "notes": list(manifest.notes),
+    }

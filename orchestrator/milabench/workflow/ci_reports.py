@@ -1,0 +1,107 @@
+"""What a build server's job leaves behind: reports for people and for the server, and the exit code that decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milabench.errors import DONE, VERDICT_CODES, NothingSelected, RecordError, UsageError
+from milabench.workflow.files import base_folder, write_file
+from milabench.workflow.options import CompareRequest, Extent, ReportRequest, Session, SuiteOptions
+from milabench.workflow.report_inputs import find_report_source
+from milabench.workflow.report_runs import accept_run, compare_runs, comparison_exit_code, read_criteria, render_report
+
+if TYPE_CHECKING:
+    from milabench.analysis.comparison_model import Comparison
+
+SUMMARY = "summary.md"
+_PARTS = ("acceptance", "comparison", "report")
+_FILES = (SUMMARY, "report.json", *(f"{part}.{ending}" for part in _PARTS for ending in ("md", "xml")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """What a job is decided by, and where its reports go.
+
+    `baseline` is a run, the JSON report of one, or a bundle of one; `margin` the relative difference below which nothing is
+    called slower.
+    """
+
+    reports: Path
+    baseline: str | None = None
+    criteria: Path | None = None
+    margin: float = 0.01
+
+
+def clear_reports(gates: Gates, base: Path | None) -> None:
+    """Check that baseline and criteria can be read, and remove the reports of an earlier job.
+
+    A job that fails must not show the success of the one before. Raises UsageError, ConfigError, NothingSelected and
+    RecordError.
+    """
+    if gates.baseline is not None:
+        find_report_source(base_folder(base), gates.baseline)
+        if Path(gates.baseline).resolve() in {(gates.reports / name).resolve() for name in _FILES}:
+            raise UsageError(
+                f"--baseline {gates.baseline}: is among the reports that this job writes; copy it out of {gates.reports}, "
+                "or choose another folder with --reports"
+            )
+    if gates.criteria is not None:
+        read_criteria(gates.criteria, gates.baseline, option="--baseline")
+    try:
+        for name in _FILES:
+            (gates.reports / name).unlink(missing_ok=True)
+    except NotADirectoryError:
+        raise UsageError(f"--reports {gates.reports}: is not a folder") from None
+    except OSError as error:
+        raise RecordError(f"{error.filename}: cannot be removed: {(error.strerror or str(error)).lower()}") from None
+
+
+def require_one_run(options: SuiteOptions, extent: Extent, session: Session) -> None:
+    """Raise UsageError for a system file that makes several runs of one command; a job decides on one."""
+    from milabench.workflow.planning import expand_requests
+
+    count = len(expand_requests(options, extent, session, stamp="{time}"))
+    if count > 1:
+        raise UsageError(f"ci decides on one run; the multirun of the system file makes {count}: give each a job")
+
+
+def write_reports(request: ReportRequest, gates: Gates, code: int, session: Session) -> int:
+    """Write the reports on the one run of `request`, which ended with `code`, and return the exit code of the job.
+
+    Criteria decide first, then the run itself, then the comparison. Raises RecordError.
+    """
+    [run] = request.runs
+    texts = {"report.json": render_report(request, "json", session)}
+    codes = [code]
+    if gates.criteria is not None:
+        from milabench.report import junit, markdown
+
+        acceptance = accept_run(run, request.base, gates.criteria, gates.baseline)
+        texts["acceptance.md"] = markdown.render_acceptance(acceptance)
+        texts["acceptance.xml"] = junit.render_acceptance(acceptance)
+        codes.insert(0, VERDICT_CODES[acceptance.verdict])
+        session.info(f"acceptance: {acceptance.verdict}")
+    if gates.baseline is not None:
+        compared = compare_runs(
+            CompareRequest(runs=((gates.baseline,), (run,)), base=request.base, margin=gates.margin), session
+        )
+        texts["comparison.md"] = compared.render("markdown")
+        texts["comparison.xml"] = compared.render("junit")
+        codes.append(_compared_code(compared.comparison, session))
+    texts["report.md"] = render_report(request, "markdown", session)
+    texts["report.xml"] = render_report(request, "junit", session)
+    texts[SUMMARY] = "\n".join(texts[name] for part in _PARTS if (name := f"{part}.md") in texts)
+    for name, text in texts.items():
+        write_file(gates.reports / name, text)
+    session.info(f"reports: written to {gates.reports}")
+    return next((each for each in codes if each != DONE), DONE)
+
+
+def _compared_code(comparison: Comparison, session: Session) -> int:
+    try:
+        return comparison_exit_code(comparison)
+    except NothingSelected as error:
+        session.error(str(error))  # an error, but no reason to lose the reports
+        return error.exit_code

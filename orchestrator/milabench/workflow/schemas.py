@@ -1,0 +1,97 @@
+"""The JSON Schemas of the files that users write and programs read, by name; each follows from what its reader or writer follows.
+
+They are shipped as config/schemas/<name>.schema.json, where the suites' first lines and editors find them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from milabench.workflow.files import ROOT
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FOLDER = ROOT / "config" / "schemas"
+
+
+def schema_id(name: str) -> str:
+    """Return the `$id` of a schema, which the JSON that follows it names in its `$schema`."""
+    return f"urn:milabench:schema:{name}"
+
+
+def schema_file(name: str) -> Path:
+    """Return the shipped file of a schema."""
+    return FOLDER / f"{name}.schema.json"
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return a schema of `SCHEMAS`, with its head."""
+    title, body = SCHEMAS[name]
+    return {"$schema": DIALECT, "$id": schema_id(name), "title": title, **body()}
+
+
+def schema_text(name: str) -> str:
+    """Return a schema as its file has it."""
+    return json.dumps(schema_of(name), indent=1) + "\n"
+
+
+def _suite() -> dict[str, Any]:
+    from milabench.config.schema_docs import json_schema
+
+    return json_schema()
+
+
+def _acceptance() -> dict[str, Any]:
+    from milabench.acceptance.criteria import criteria_schema
+
+    return criteria_schema()
+
+
+def _report() -> dict[str, Any]:
+    from milabench.report.json import report_schema
+
+    return report_schema()
+
+
+def _comparison() -> dict[str, Any]:
+    from milabench.report.json import comparison_schema
+
+    return comparison_schema()
+
+
+def _plan() -> dict[str, Any]:
+    from milabench.events.shapes import PLAN, schema_of_shape
+
+    return schema_of_shape(PLAN)
+
+
+def _manifest() -> dict[str, Any]:
+    from milabench.events.shapes import MANIFEST, schema_of_shape
+
+    return schema_of_shape(MANIFEST)
+
+
+def _journal() -> dict[str, Any]:
+    from milabench.events.shapes import JOURNAL, schema_of_shape
+
+    return schema_of_shape(JOURNAL)
+
+
+def _record() -> dict[str, Any]:
+    from milabench.events.wire import record_schema
+
+    return record_schema()
+
+
+SCHEMAS: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+    "suite": ("milabench suite or system file", _suite),
+    "acceptance": ("acceptance criteria of milabench", _acceptance),
+    "report": ("milabench report of runs as JSON, and summary.json of a run", _report),
+    "comparison": ("milabench comparison as JSON", _comparison),
+    "plan": ("milabench plan as JSON", _plan),
+    "manifest": ("manifest.json of a milabench run", _manifest),
+    "journal": ("a line of journal.jsonl of a milabench run", _journal),
+    "record": ("a line of a step's .data file in a milabench run", _record),
+}

@@ -1,0 +1,83 @@
+"""What `--help` and `--help-all` show, at every verb."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from milabench.cli.help import MOST_SHOWN, RARE, common_options, long_name
+from milabench.cli.verbs import COMMANDS, GROUPS, verbs
+
+OPTION = re.compile(r"^  (?:-\w, )?(--[a-z-]+)", re.M)
+
+
+def shown(*argv: str) -> str:
+    return CliRunner().invoke(verbs, argv, prog_name="milabench", standalone_mode=False, catch_exceptions=False).output
+
+
+def every() -> list[tuple[str, click.Command]]:
+    found, pending = [], [(name, verbs.get_command(click.Context(verbs), name)) for name in COMMANDS]
+    for name, command in pending:
+        assert command is not None
+        found.append((name, command))
+        if isinstance(command, click.Group):
+            pending += [(f"{name} {child}", each) for child, each in command.commands.items()]
+    return found
+
+
+def test_the_verbs_stand_in_at_most_four_groups_with_a_line_each() -> None:
+    assert len(GROUPS) <= 4
+    text = shown("--help")
+    for name, line in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(line)}$", text, re.M), name
+    assert [line for line in COMMANDS.values() if line.endswith(".") or not line[0].isupper()] == []
+
+
+def test_help_of_run_shows_what_people_need_and_how_to_see_the_rest() -> None:
+    text = shown("run", "--help")
+    options = set(OPTION.findall(text)) - {"--help", "--help-all", "--no-color"}
+    assert len(options) <= MOST_SHOWN
+    assert {"--config", "--select", "--profile", "--repeat", "--dry-run"} <= options
+    rest = re.search(r"^(\d+) more options: milabench run --help-all$", text, re.M)
+    assert rest is not None
+    whole = set(OPTION.findall(shown("run", "--help-all")))
+    assert len(whole) == int(rest[1]) + len(options) + 3
+
+
+def test_a_verb_with_few_options_shows_all_of_them() -> None:
+    assert "more option" not in shown("status", "--help")
+    assert "--run" in shown("status", "--help")
+
+
+@pytest.mark.parametrize(("name", "command"), every(), ids=[name for name, _ in every()])
+def test_help_all_shows_every_option_with_its_variable(name: str, command: click.Command) -> None:
+    if isinstance(command, click.Group):
+        return
+    text = " ".join(shown(*name.split(), "--help-all").split())
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert long_name(option) in text
+            assert option.is_eager or f"[env: {option.envvar}]" in text, long_name(option)
+    assert shown(*name.split(), "--help-all") == shown(*name.split(), "--help-all")
+
+
+def test_help_leaves_the_options_as_they_are() -> None:
+    before = shown("run", "--help-all")
+    shown("run", "--help")
+    assert shown("run", "--help-all") == before
+
+
+def test_every_rare_option_is_one_of_a_verb() -> None:
+    known = set()
+    for name, command in every():
+        known |= {each for option in command.params if isinstance(option, click.Option) for each in option.opts}
+        known |= {f"{name} {each}" for option in command.params for each in option.opts}
+    assert RARE - known == set()
+
+
+def test_no_verb_shows_more_than_fits_a_screen() -> None:
+    many = {name: len(common_options(command)) for name, command in every() if len(common_options(command)) > 16}
+    assert many == {}
