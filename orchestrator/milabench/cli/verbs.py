@@ -34,7 +34,7 @@ GROUPS = {
     "Measure": {
         "plan": "Show what install, prepare or run would do",
         "run": "Run and measure benchmarks",
-        "ci": "Do all steps of a build server's job, from doctor to the exit code",
+        "ci": "Do the steps of a build server's job: doctor to exit code",
         "resume": "Resume an incomplete run, or rerun what failed in it",
         "size": "Find the largest batch size that fits",
         "ops": "Time operators; record and replay execution traces",

@@ -163,9 +163,9 @@ def _new_folder(name: str, into: Path) -> Path:
 
 def _fill_template(template: Path, folder: Path, values: Mapping[str, str]) -> Path:
     """Copy a template, with a value for each of these parts of it. Raises UsageError."""
-    parts = {**values, "@SCHEMA@": _schema_for(folder)}
     try:
         shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        parts = {**values, "@SCHEMA@": _schema_for(folder)}
         for path in folder.iterdir():
             text = path.read_text()
             filled = re.sub("|".join(map(re.escape, parts)), lambda part: parts[part[0]], text)

@@ -209,9 +209,7 @@ def test_every_reference_in_the_schema_leads_somewhere() -> None:
             here = here[step]
 
 
-@pytest.mark.parametrize(
-    "text", ["a: {plan: {metod: njobs}}", "a: {weight: x}", "a: {plan: {method: nowhere}}", "system: {arch: cdua}"]
-)
+@pytest.mark.parametrize("text", ["a: {weight: x}", "a: {plan: {method: nowhere}}", "system: {arch: cdua}"])
 def test_the_schema_refuses_what_the_parser_refuses(text: str) -> None:
     value = plain(parse_document(text, SourceLocation("s", "/")).root)
     assert not Draft202012Validator(json_schema()).is_valid(value)
