@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,8 @@ def command(
     if as_json:
         click.echo(json.dumps({**survey.to_json(), **(_removal_json(removal) if removal else {})}, indent=1))
     else:
-        click.echo("\n".join([survey_table(survey), *unused_lines(survey)]))
+        lines = item_lines("unused", survey.unused) if removal is None else item_lines("removed", removal.removed)
+        click.echo("\n".join([survey_table(survey), *lines]))
     if survey.note:
         session.note(survey.note)
     if removal is None:
@@ -76,7 +78,8 @@ def survey_table(survey: Survey) -> str:
     from milabench.report.text import text_table
     from milabench.workflow.disk_use import KINDS
 
-    parts = [*((kind, survey.of_kind(kind)) for kind in KINDS), ("total", survey)]
+    kinds = ((kind, survey.of_kind(kind)) for kind in KINDS)
+    parts = [*((kind, part) for kind, part in kinds if part.items), ("total", survey)]
     rows = [
         [
             kind,
@@ -91,20 +94,21 @@ def survey_table(survey: Survey) -> str:
     return "\n".join(text_table(headings, rows, [True, False, False, False, False]))
 
 
-def unused_lines(survey: Survey) -> list[str]:
-    """Return a line for each unused thing, the largest first."""
-    largest_first = sorted(survey.unused, key=lambda item: item.usage.size, reverse=True)
-    lines = [_unused_line(item, survey) for item in largest_first[:_SHOWN]]
+def item_lines(heading: str, items: Sequence[StoredItem]) -> list[str]:
+    """Return a line for each thing, the largest first."""
+    largest_first = sorted(items, key=lambda item: item.usage.size, reverse=True)
+    lines = [_item_line(item) for item in largest_first[:_SHOWN]]
     more = len(largest_first) - len(lines)
-    return [*(["", "unused:"] if lines else []), *lines, *([f"  and {more} more"] if more else [])]
+    return [*(["", f"{heading}:"] if lines else []), *lines, *([f"  and {more} more"] if more else [])]
 
 
-def _unused_line(item: StoredItem, survey: Survey) -> str:
+def _item_line(item: StoredItem) -> str:
     from milabench.shown import visible_line
+    from milabench.workflow.files import display_path
 
     size, freed = bytes_text(item.usage.size), bytes_text(item.usage.freed)
-    part = "" if freed == size else f", of which {freed} would be freed"
-    return visible_line(f"  {item.path.relative_to(survey.base)}  {size}{part}")
+    part = "" if freed == size else f", of which {freed} are freed"
+    return visible_line(f"  {display_path(item.path)}  {size}{part}")
 
 
 def _outlook(survey: Survey) -> str:

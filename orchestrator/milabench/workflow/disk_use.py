@@ -23,9 +23,11 @@ from typing import Any
 
 from milabench.devices.regular_file import read_regular
 from milabench.errors import UsageError
+from milabench.events.atomic_write import replace_file
 from milabench.execute.inventory import COMPLETE, benchmate_digest
 from milabench.execute.locks import RUN_LOCK, hold_base
 from milabench.plan.prepare import MARKERS
+from milabench.workflow.bundle_runs import LOCK_FILES, LOCKS, environment_folders
 from milabench.workflow.environments import BENCHMATE
 from milabench.workflow.files import base_folder, display_path
 from milabench.workflow.options import Session
@@ -53,7 +55,8 @@ class Policy:
 class StoredItem:
     """A folder or file of the base; `kept` says what it is kept for, empty when nothing refers to it.
 
-    `lock` is the file whose lock its users hold, `beside` are small files that go with it.
+    `lock` is the file whose lock its users hold, `beside` are small files that go with it. `saved` is where small files of it
+    are copied before it goes, None for nowhere.
     """
 
     kind: str
@@ -61,6 +64,7 @@ class StoredItem:
     kept: str = ""
     lock: Path | None = None
     beside: tuple[Path, ...] = ()
+    saved: Path | None = None
 
     @cached_property
     def usage(self) -> DiskUsage:
@@ -202,7 +206,7 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
     forgotten = tuple(suite for name in forget for suite in _named(name, known or (), folder))
     runs = all_runs(folder)
     roots = _Roots(folder, known, forgotten, runs)
-    environments = tuple(_environments(folder, roots))
+    environments = tuple(_environments(folder, roots, runs))
     items = [
         *environments,
         *_programs(folder, roots),
@@ -270,15 +274,14 @@ def is_needed(handle: RunHandle) -> bool:
     return handle.state in ("running", "cut off", "interrupted")
 
 
-def _environments(base: Path, roots: _Roots) -> Iterator[StoredItem]:
+def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Iterator[StoredItem]:
     store = base / "venv" / ".store"
     links = {link: link.resolve() for link in _entries(store.parent) if link.is_symlink()}
-    # Plans of older versions name the link.
-    digests = {
-        f"{group}-{str(digest)[:16]}": run
-        for run, handle in roots.needed.items()
-        for group, digest in _strings(handle.run.manifest.get("locks"))
-    }
+    # By their locks: plans of older versions name the link.
+    runs_of: dict[str, list[RunHandle]] = {}
+    for handle in runs:
+        for name in environment_folders(handle.run.manifest.get("locks")).values():
+            runs_of.setdefault(name, []).append(handle)
     for folder in _entries(store):
         if not folder.is_dir() or folder.is_symlink() or folder.name.startswith("."):
             continue
@@ -292,18 +295,12 @@ def _environments(base: Path, roots: _Roots) -> Iterator[StoredItem]:
         kept = roots.kept_for(
             folder, lambda suite: (Path(name).name for name in suite.environments.values()), folder.name
         )
-        if folder.name in digests and (not kept or kept == _UNKNOWN):
-            kept = f"the run {digests[folder.name]}"
+        of_runs = runs_of.get(folder.name, [])
+        kept = kept or next((f"the run {handle.run.name}" for handle in of_runs if is_needed(handle)), "")
         kept = kept or ("" if _is_free(lock) else "a command uses it")
-        yield StoredItem(kind="environments", path=folder, kept=kept, lock=lock, beside=beside)
-
-
-def _strings(value: object) -> list[tuple[str, str]]:
-    return (
-        [(str(name).removesuffix("@A").removesuffix("@B"), str(text)) for name, text in value.items()]
-        if isinstance(value, dict)
-        else []
-    )
+        # Its lock goes into archives of runs that were made in it.
+        saved = store / LOCKS / folder.name if of_runs else None
+        yield StoredItem(kind="environments", path=folder, kept=kept, lock=lock, beside=beside, saved=saved)
 
 
 def _programs(base: Path, roots: _Roots) -> Iterator[StoredItem]:
@@ -516,6 +513,11 @@ def _remove(item: StoredItem, base: Path) -> bool:
     with _held(item.lock) as is_ours:
         if not is_ours:
             return False
+        if item.saved is not None:
+            for name in LOCK_FILES:
+                if (item.path / name).is_file():
+                    item.saved.mkdir(parents=True, exist_ok=True)
+                    replace_file(item.saved / name, read_regular(item.path / name))
         moved = item.path if item.path.parent == base / REMOVED else _moved_away(item.path, base)
         for path in item.beside:
             with contextlib.suppress(OSError):

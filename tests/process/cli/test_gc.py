@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -251,11 +252,16 @@ def test_what_an_install_has_replaced_is_removed_and_both_suites_still_run(
         assert milabench("install", *pair.config(name)).code == 0
         assert milabench("prepare", *pair.config(name)).code == 0
     assert [path for path in unused(milabench("gc", "--json")) if path.startswith("venv")] == []
+    assert milabench("run", *pair.config("b")).code == 0
     (pair.folder / "b" / "requirements.in").write_text("tool==2\nvoir\n")
     assert milabench("install", *pair.config("b")).code == 0
     (replaced,) = (path for path in unused(milabench("gc", "--json")) if path.startswith("venv"))
     assert milabench("gc", "--remove").code == 0
     assert not (pair.base / replaced).exists()
+    archive = pair.folder / "run.zip"
+    packed = milabench("bundle", "-o", str(archive))
+    assert (packed.code, "is gone" in packed.err) == (0, False), packed.err
+    assert [name for name in zipfile.ZipFile(archive).namelist() if name.endswith("shared/requirements.txt")]
     assert milabench("prepare", *pair.config("b")).code == 0
     for name in "ab":
         said = milabench("run", *pair.config(name))

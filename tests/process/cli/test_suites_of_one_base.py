@@ -65,6 +65,33 @@ def test_a_suite_is_installed_while_another_runs(
     assert run.returncode == 0, err
 
 
+def test_an_interrupted_run_of_an_older_version_which_named_the_link_is_resumed(
+    milabench: Callable[..., Said], timed: tuple[tuple[str, ...], Path], environ: dict[str, str]
+) -> None:
+    here, flags = timed
+    (flags / "go").touch()
+    assert milabench("prepare", *here).code == 0
+    (flags / "go").unlink()
+    base = Path(environ["MILABENCH_BASE"])
+    command = [sys.executable, "-m", "milabench", "run", *here]
+    with started(command, env=environ, cwd=ROOT, stderr=subprocess.DEVNULL) as run:
+        until((flags / "up").exists)
+        run.kill()
+    (manifest,) = (base / "runs").glob("run.*/manifest.json")
+    (store,) = (base / "venv" / ".store").glob("timed-*/")
+    manifest.write_text(manifest.read_text().replace(f"/.store/{store.name}", "/timed"))
+    (flags / "go").touch()
+    said = milabench("resume")
+    assert said.code == 0, said.err
+    # Not so one whose environment is another one by now.
+    manifest.write_text(manifest.read_text().replace(store.name.removeprefix("timed-"), "0" * 16))
+    journal = manifest.with_name("journal.jsonl")
+    journal.write_text("".join(line + "\n" for line in journal.read_text().splitlines() if "passed" not in line))
+    said = milabench("resume")
+    assert said.code == 6
+    assert said.err.splitlines()[1:-1] == ["         environment timed: changed"]
+
+
 def test_two_suites_with_environments_of_one_name_are_measured_in_turn(
     milabench: Callable[..., Said], pair: Pair
 ) -> None:
