@@ -329,9 +329,10 @@ def _searched(source: Iterator[bytes], needle: bytes, seen: list[bool]) -> Itera
     """Yield the pieces; put something into `seen` when the needle is in them, also across two of them."""
     tail = b""
     for piece in source:
-        if not seen and needle in tail + piece:
+        joined = tail + piece
+        if not seen and needle in joined:
             seen.append(True)
-        tail = piece[-len(needle) :]
+        tail = joined[-len(needle) :]
         yield piece
 
 
