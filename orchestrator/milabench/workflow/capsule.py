@@ -16,6 +16,7 @@ from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
 from milabench.errors import EnvironmentFailed, UsageError
 from milabench.execute import images as engines
 from milabench.execute import supplies
+from milabench.execute.activities import size_text
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
 from milabench.execute.venv import InstallOptions
@@ -34,7 +35,15 @@ KEPT, PLACED = ("suite", "wheels", "benchmate", "python"), ("code", "data", "cac
 PLATFORM = f"{sys.platform}-{platform.machine()}"
 
 
-def install_from(file: Path, options: SuiteOptions, session: Session, *, force: bool = False, jobs: int = 1) -> None:
+def install_from(
+    file: Path,
+    options: SuiteOptions,
+    session: Session,
+    *,
+    force: bool = False,
+    ignore_space: bool = False,
+    jobs: int = 1,
+) -> None:
     """Install the suite of a capsule, its programs and its data below the base, whose default suite it is from then on.
 
     Everything is compared with the manifest before anything is used. Raises RecordError for a capsule that was altered or
@@ -72,6 +81,7 @@ def install_from(file: Path, options: SuiteOptions, session: Session, *, force: 
         environ=supplies.sealed_environment(os.environ, home / "python"),
         jobs=jobs,
         force=force,
+        ignore_space=ignore_space,
         is_sealed=True,
         # As a URL: a folder may have a space or a comma in its name.
         pip={"no-index": "true", "find-links": (home / "wheels").as_uri()},
@@ -206,11 +216,6 @@ def _mark_prepared(context: CommandContext, manifest: CapsuleManifest) -> None:
             context.session.note(
                 f"{preparation.step.bench}: its data is not in the capsule, or is of other options; `prepare` makes it"
             )
-
-
-def size_text(size: float) -> str:
-    """Return bytes as a person reads them."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 
 def capsule_text(path: Path, manifest: CapsuleManifest) -> str:

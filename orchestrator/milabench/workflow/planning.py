@@ -258,7 +258,8 @@ def describe_run(
         options["ab"] = [str(side.suite_file.absolute()) for side in request.sides]
         suite = _by_side([part.suite for part in parts])
         locks = _locks_by_side([part.locks for part in parts])
-        manifest["programs"] = _by_side([part.manifest["programs"] for part in parts])
+        for key in ("programs", "about"):
+            manifest[key] = _by_side([part.manifest[key] for part in parts])
         manifest["ab"] = {"suites": options["ab"], "pairs": _pairs_of_sides(planned.pairs)}
     elif request.baseline and len(request.context.benches) > 1:
         manifest["ab"] = _against_baseline(request.context, request.baseline)
