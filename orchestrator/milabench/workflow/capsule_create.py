@@ -198,9 +198,7 @@ class _Packing:
         raw = {key: value for key, value in system.raw.items() if key not in _OF_THE_MACHINE}
         if mask_settings(raw) != raw:
             raise ConfigError("system: holds a secret, and a capsule holds none; give it by ${oc.env:VARIABLE}")
-        suite = replace(
-            self.context.suite, benchmarks=benchmarks, system=replace(system, raw=raw, arch=None), multirun=()
-        )
+        suite = replace(self.context.suite, benchmarks=benchmarks, system=replace(system, raw=raw, arch=None))
         file = f"suite/{self.context.suite_file.stem}.yaml"
         self._add(Content(path=file, content=_suite_text(suite).encode()))
         for folder, path in folders.items():
