@@ -114,8 +114,13 @@ def _change(row: ComparisonRow) -> float:
 def differing_work(systems: Sequence[System], bench: str) -> str:
     """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known."""
     tables = [_of_sessions(system, partial(_work, bench=bench)) for system in systems]
-    unequal = _unequal(tables) if all(tables) else ()
+    unequal = _unequal(tables) if all(knows_work(system, bench) for system in systems) else ()
     return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
+
+
+def knows_work(system: System, bench: str) -> bool:
+    """Return whether the arguments of a benchmark were recorded in all sessions of a system."""
+    return all(_suite(session, bench) for session in system.sessions)
 
 
 def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:

@@ -210,6 +210,21 @@ def require_request_ready(request: Request, plan: Plan) -> None:
         require_ready(side, of_side(plan, name) if request.is_ab else plan)
 
 
+def prepare_request_quickly(request: Request, plan: Plan) -> None:
+    """Prepare what the plan lacks, where that takes seconds; see `prepare_quickly`.
+
+    Raises EnvironmentFailed, with the command to give, unless everything that it needs is there then.
+    """
+    from milabench.workflow.preflight import lacking_preparations
+
+    for name, side in zip(SIDES, request.sides, strict=False):
+        pending = lacking_preparations(side, of_side(plan, name) if request.is_ab else plan)
+        if pending.steps:
+            from milabench.workflow.prepare import prepare_quickly
+
+            prepare_quickly(pending, side)
+
+
 def describe_run(
     planned: PlannedRequest,
     *,
@@ -243,7 +258,8 @@ def describe_run(
         options["ab"] = [str(side.suite_file.absolute()) for side in request.sides]
         suite = _by_side([part.suite for part in parts])
         locks = _locks_by_side([part.locks for part in parts])
-        manifest["programs"] = _by_side([part.manifest["programs"] for part in parts])
+        for key in ("programs", "about"):
+            manifest[key] = _by_side([part.manifest[key] for part in parts])
         manifest["ab"] = {"suites": options["ab"], "pairs": _pairs_of_sides(planned.pairs)}
     elif request.baseline and len(request.context.benches) > 1:
         manifest["ab"] = _against_baseline(request.context, request.baseline)
