@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import file_option, is_on_command_line, suite_options, terminal_session
+from milabench.cli.options import display_option, file_option, is_on_command_line, suite_options, terminal_session
 from milabench.workflow.options import SuiteOptions
 
 
@@ -19,6 +19,7 @@ from milabench.workflow.options import SuiteOptions
 @click.option("--frozen", is_flag=True, help="Install from locks whose requirements have changed since.")
 @click.option("--ignore-space", is_flag=True, help="Begin although the disk seems too small.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Installations at a time.")
+@display_option
 def command(
     options: SuiteOptions,
     capsule: Path | None,
@@ -27,6 +28,7 @@ def command(
     frozen: bool,
     ignore_space: bool,
     jobs: int,
+    display: str,
 ) -> None:
     """Install the environments and programs of the selected benchmarks."""
     if capsule is not None:
@@ -35,12 +37,18 @@ def command(
         for name, given in (("--config", is_on_command_line("config_file")), ("--update", update)):
             if given:
                 raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
-        session = terminal_session()
+        session = terminal_session(display)
         made = install_from(capsule, options, session, force=force, ignore_space=ignore_space, jobs=jobs)
         session.info(f"next: `{next_command(made)}`")
         return
     from milabench.workflow.install import install
 
     install(
-        options, terminal_session(), force=force, update=update, frozen=frozen, ignore_space=ignore_space, jobs=jobs
+        options,
+        terminal_session(display),
+        force=force,
+        update=update,
+        frozen=frozen,
+        ignore_space=ignore_space,
+        jobs=jobs,
     )
