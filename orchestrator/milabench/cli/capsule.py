@@ -17,7 +17,7 @@ def command() -> None:
     """Pack a suite with all that it needs, for machines without a network."""
 
 
-@command.command("create")
+@command.command("create", short_help="Write a capsule of the selected benchmarks")
 @suite_options()
 @file_option("-o", "--output", required=True, help="The tar file to write.")
 @click.option("--no-data", is_flag=True, help="Leave out what `prepare` has made; it is made on the machine.")

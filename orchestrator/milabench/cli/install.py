@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -32,14 +33,16 @@ def command(
 ) -> None:
     """Install the environments and programs of the selected benchmarks."""
     if capsule is not None:
-        from milabench.workflow.capsule import install_from, next_command
+        from milabench.workflow.capsule import install_from
+        from milabench.workflow.preflight import command_line
 
         for name, given in (("--config", is_on_command_line("config_file")), ("--update", update)):
             if given:
                 raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
         session = terminal_session(display)
-        made = install_from(capsule, options, session, force=force, ignore_space=ignore_space, jobs=jobs)
-        session.info(f"next: `{next_command(made)}`")
+        install_from(capsule, options, session, force=force, ignore_space=ignore_space, jobs=jobs)
+        # The suite that was installed last is the default of its base.
+        session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
         return
     from milabench.workflow.install import install
 

@@ -274,7 +274,8 @@ def _last_chosen(function: Verb) -> Verb:
 
     @functools.wraps(function)
     def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
-        if options.config_file is None and not values.get("ab"):
+        # The suites of an A/B run, and that of a capsule, are named otherwise.
+        if options.config_file is None and not values.get("ab") and not values.get("capsule"):
             from milabench.workflow.suites_used import with_last_chosen
 
             try:
