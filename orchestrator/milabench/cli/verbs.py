@@ -49,6 +49,7 @@ GROUPS = {
         "replay": "Replay a recorded run",
         "cancel": "End an active run",
         "cleanup": "Kill processes left by crashed runs",
+        "gc": "Show what takes space on the disk, and remove what is unused",
     },
     "Report, compare and decide": {
         "report": "Report the results of runs",

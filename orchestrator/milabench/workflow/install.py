@@ -167,7 +167,9 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
         on_nodes(context, fetch, remote_nodes(context))
 
 
-def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOptions, *, as_default: bool) -> None:
+def install_locally(
+    plan: InstallPlan, context: CommandContext, how: InstallOptions, *, as_default: bool = True
+) -> None:
     """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
     dirs, session = context.dirs, context.session
     is_all_there = all(is_fetched(dirs, source) for source in plan.sources) and all(

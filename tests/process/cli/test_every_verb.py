@@ -50,6 +50,7 @@ LINES = {
     "replay": ["replay --speed 0"],
     "cancel": ["cancel @run"],
     "cleanup": ["cleanup"],
+    "gc": ["gc", "gc --remove", "gc --json"],
     "list": ["list --config @config"],
     "config": ["config show --config @config", "config check --config @config"],
     "nodes": ["nodes --help"],
