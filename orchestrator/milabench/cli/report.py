@@ -21,8 +21,8 @@ from milabench.workflow.options import ReportRequest
 @click.option(
     "--reference",
     metavar="RUN|FILE",
-    help="Run, JSON report of one, or shipped reference (`milabench list --references`) that scores are relative to; none: no"
-    " reference. Default: from the system file of the run, else a shipped one of the same kind.",
+    help="Run, JSON report or bundle of one, or shipped reference (`milabench list --references`) that scores are relative to; "
+    "none: no reference. Default: from the system file of the run, else a shipped one of the same kind.",
 )
 @options.file_option("--weights", metavar="FILE", help="Weights by benchmark instead of the suite's (YAML).")
 @click.option(
