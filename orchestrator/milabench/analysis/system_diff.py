@@ -192,7 +192,9 @@ def _work(system: System, bench: str) -> dict[str, str]:
     """Return the arguments of a benchmark: as declared, a batch size by device as it came to."""
     suite = _suite(system, bench)
     declared = {part: value for part in ("argv", "command", "server", "client") if (value := suite.get(part))}
-    return _neutral(system, bench, _flat(declared), "auto_batch(")
+    # Where it writes is not what it does.
+    flat = {name: value.replace("{milabench_extra}", "{step_dir}") for name, value in _flat(declared).items()}
+    return _neutral(system, bench, flat, "auto_batch(")
 
 
 def _arguments(system: System, bench: str) -> dict[str, str]:

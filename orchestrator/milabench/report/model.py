@@ -503,7 +503,7 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int)
     words = ["milabench", "run", *given]
     if bench is None:
         return shlex.join(words)
-    for pair in summary.ab.pairs if summary.ab is not None else ():
+    for pair in summary.ab.pairs if summary.ab is not None and summary.options.get("ab") else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
     # shlex quotes for the shell; these quotes are for the language of --select, inside.
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"

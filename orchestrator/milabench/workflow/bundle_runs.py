@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from milabench.bundle.create import SUMMARY, Manifest, RunParts, create_bundle
 from milabench.devices.regular_file import read_regular
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, side_name
+from milabench.plan.model import STEP_DIRS
 from milabench.report import markdown
 from milabench.version import __version__
 from milabench.workflow.summaries import recompute_summary, resolve_runs, summary_of
 
-_COMPLETE = ".complete"
-_RENDERED = ".requirements.txt"
+LOCK_FILES = {".requirements.txt": "requirements.txt", ".complete": "environment.json"}
+"""What an archive holds of an environment: its files with the names that they have there."""
+LOCKS = ".locks"
 
 
-def bundle_runs(output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None) -> Manifest:
-    """Write an archive of runs, signed with the SSH key `key`. Raises NothingSelected and RecordError."""
-    parts = [bundle_parts(run) for run in resolve_runs(base, names)]
+def bundle_runs(
+    output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None, with_step_dirs: bool = False
+) -> Manifest:
+    """Write an archive of runs, signed with the SSH key `key`; `with_step_dirs` with what launches left in their folders.
+
+    Raises NothingSelected and RecordError.
+    """
+    left_out = () if with_step_dirs else (STEP_DIRS,)
+    parts = [replace(bundle_parts(run), left_out=left_out) for run in resolve_runs(base, names)]
     return create_bundle(output, parts, version=__version__, key=key)
 
 
@@ -41,16 +50,24 @@ def bundle_parts(run: Run) -> RunParts:
 
 def locks_of(run: Run) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """Return the lock files of a run's environments, as their store kept them, and a note for each that is gone."""
-    digests = run.manifest.get("locks")
     store = run.path.parent.parent / "venv" / ".store"
     locks: dict[str, bytes] = {}
     notes = []
-    for group, digest in sorted(digests.items()) if isinstance(digests, dict) else ():
-        name = group.removesuffix(side_name("", SIDES[0])).removesuffix(side_name("", SIDES[1]))
-        folder = store / f"{name}-{str(digest)[:16]}"
+    for group, name in sorted(environment_folders(run.manifest.get("locks")).items()):
+        # `gc` leaves them there of an environment that it removes.
+        folder = store / name if (store / name).is_dir() else store / LOCKS / name
         try:
-            locks[f"{group}/requirements.txt"] = read_regular(folder / _RENDERED)
-            locks[f"{group}/environment.json"] = read_regular(folder / _COMPLETE)
+            for file, shown in LOCK_FILES.items():
+                locks[f"{group}/{shown}"] = read_regular(folder / file)
         except OSError:
-            notes.append(f"{run.name}: the environment {group} ({str(digest)[:16]}) is gone: no lock file of it")
+            notes.append(f"{run.name}: the environment {name} is gone: no lock file of it")
     return locks, tuple(notes)
+
+
+def environment_folders(locks: object) -> dict[str, str]:
+    """Return the names of the folders of a run's environments, by the `locks` of its manifest."""
+    sides = tuple(side_name("", side) for side in SIDES)  # an A/B run may have two of one name
+    return {
+        str(group): f"{str(group).removesuffix(sides[0]).removesuffix(sides[1])}-{str(digest)[:16]}"
+        for group, digest in (locks.items() if isinstance(locks, dict) else ())
+    }

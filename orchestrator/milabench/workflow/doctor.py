@@ -73,7 +73,9 @@ def check_base(folder: Path) -> Iterator[NodeFinding]:
     problem = "" if writable else f": {existing} is not writable"
     yield NodeFinding(what="base", state="ok" if writable else "bad", says=f"{folder}{problem}")
     free = shutil.disk_usage(existing).free / 2**30
-    yield NodeFinding(what="disk", state="ok" if free > LOW_DISK_GIB else "bad", says=f"{free:.0f} GiB free")
+    is_enough = free > LOW_DISK_GIB
+    hint = "" if is_enough else "; `milabench gc` shows what is unused"
+    yield NodeFinding(what="disk", state="ok" if is_enough else "bad", says=f"{free:.0f} GiB free{hint}")
 
 
 def check_suite(context: CommandContext) -> Iterator[NodeFinding]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.commands import ROOT, Said, milabench_in
 
-from .installable import installable
+from .installable import Pair, installable, sharing
 
 SUITE = ROOT / "tests" / "suite" / "odd.yaml"
 HERE = ("--use-current-env", "--config", str(SUITE))
@@ -56,3 +56,11 @@ def timed(milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Pat
     said = milabench("install", *here)
     assert said.code == 0, said.err
     return here, flags
+
+
+@pytest.fixture
+def pair(tmp_path: Path, environ: dict[str, str]) -> Pair:
+    """Two suites with environments of one name, which can be installed."""
+    pair, variables = sharing(tmp_path, environ["MILABENCH_BASE"])
+    environ.update(variables)
+    return pair

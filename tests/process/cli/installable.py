@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.execute.inventory import benchmate_digest
@@ -43,7 +44,7 @@ def installable(folder: Path, base: str | Path) -> tuple[tuple[str, ...], dict[s
     """
     wheels, bench, flags = folder / "wheels", folder / "timed", folder / "flags"
     for made in (wheels, bench, flags):
-        made.mkdir()
+        made.mkdir(exist_ok=True)
     for need in benchmate_requirements(BENCHMATE):
         name, _, version = need.replace(">=", "==").partition("==")
         wheel(wheels, name, version)
@@ -84,3 +85,48 @@ def instruments(folder: Path) -> None:
     with zipfile.ZipFile(folder / "benchmate-0.1.0-py3-none-any.whl", "w") as packed:
         for name, text in {**members, f"{info}/RECORD": record}.items():
             packed.writestr(name, text)
+
+
+REPORT = """\
+import pathlib, sys
+import benchmate, tool
+(pathlib.Path(__file__).parent / "saw").write_text(f"{sys.prefix} {tool.__version__}")
+for _ in benchmate.observed(range(8), units="items/s", batch_size=2):
+    pass
+"""
+SHARING = """\
+profile: quick
+{name}: {{definition: {name}, install_group: shared, install_variant: unpinned, max_duration: 120, weight: 1.0}}
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two suites, `a` and `b`, that share the name of an environment, but not the version of a package in it."""
+
+    folder: Path
+    base: Path
+
+    def config(self, name: str) -> tuple[str, str]:
+        """The options that name a suite."""
+        return ("--config", str(self.folder / f"{name}.yaml"))
+
+    def saw(self, name: str) -> tuple[str, str]:
+        """The environment in which the benchmark of a suite ran last, and the version of the package there."""
+        prefix, _, version = (self.folder / name / "saw").read_text().rpartition(" ")
+        return prefix, version
+
+
+def sharing(folder: Path, base: str | Path) -> tuple[Pair, dict[str, str]]:
+    """Such suites, `a` with version 1 and `b` with version 2, and the variables with which they can be installed."""
+    _, variables, _ = installable(folder, base)
+    for name, version in (("a", "1"), ("b", "2")):
+        wheel(folder / "wheels", "tool", version)
+        own = folder / name
+        own.mkdir()
+        (own / "benchfile.py").write_text((folder / "timed" / "benchfile.py").read_text())
+        (own / "main.py").write_text(REPORT)
+        (own / "prepare.py").write_text("")
+        (own / "requirements.in").write_text(f"tool=={version}\n")
+        (folder / f"{name}.yaml").write_text(SHARING.format(name=name))
+    return Pair(folder=folder, base=Path(base)), variables

@@ -24,6 +24,7 @@ from .written import suite
 AT_ONCE = 2
 # What each verb prints on its standard output, if anything; `@suite` are the options that name a suite, `@config` its file.
 LINES = {
+    "bench": ["bench --runs 1 -- true"],
     "quickstart": ["quickstart @suite"],
     "install": ["install @suite"],
     "prepare": ["prepare @suite"],
@@ -49,6 +50,7 @@ LINES = {
     "replay": ["replay --speed 0"],
     "cancel": ["cancel @run"],
     "cleanup": ["cleanup"],
+    "gc": ["gc", "gc --remove", "gc --json"],
     "list": ["list --config @config"],
     "config": ["config show --config @config", "config check --config @config"],
     "nodes": ["nodes --help"],

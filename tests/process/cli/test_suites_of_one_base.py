@@ -6,60 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.commands import ROOT, Said
-from tests.process.cli.installable import installable
-from tests.process.install.places import wheel
+from tests.process.cli.installable import Pair
 from tests.processes import started, until
-
-REPORT = """\
-import pathlib, sys
-import benchmate, tool
-(pathlib.Path(__file__).parent / "saw").write_text(f"{sys.prefix} {tool.__version__}")
-for _ in benchmate.observed(range(8), units="items/s", batch_size=2):
-    pass
-"""
-SUITE = """\
-profile: quick
-{name}: {{definition: {name}, install_group: shared, install_variant: unpinned, max_duration: 120, weight: 1.0}}
-"""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two suites that share the name of an environment, but not what is in it."""
-
-    folder: Path
-    base: Path
-
-    def config(self, name: str) -> tuple[str, str]:
-        return ("--config", str(self.folder / f"{name}.yaml"))
-
-    def saw(self, name: str) -> tuple[str, str]:
-        """Return the environment in which the benchmark of a suite ran last, and the version of the package there."""
-        prefix, _, version = (self.folder / name / "saw").read_text().rpartition(" ")
-        return prefix, version
-
-
-@pytest.fixture
-def pair(tmp_path: Path, environ: dict[str, str]) -> Pair:
-    """Both suites, `a` with version 1 of a package and `b` with version 2."""
-    _, variables, _ = installable(tmp_path, environ["MILABENCH_BASE"])
-    environ.update(variables)
-    for name, version in (("a", "1"), ("b", "2")):
-        wheel(tmp_path / "wheels", "tool", version)
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "benchfile.py").write_text((tmp_path / "timed" / "benchfile.py").read_text())
-        (folder / "main.py").write_text(REPORT)
-        (folder / "prepare.py").write_text("")
-        (folder / "requirements.in").write_text(f"tool=={version}\n")
-        (tmp_path / f"{name}.yaml").write_text(SUITE.format(name=name))
-    return Pair(folder=tmp_path, base=Path(environ["MILABENCH_BASE"]))
 
 
 def test_installing_one_suite_leaves_the_environment_of_another(milabench: Callable[..., Said], pair: Pair) -> None:
@@ -112,6 +63,33 @@ def test_a_suite_is_installed_while_another_runs(
         (flags / "go").touch()
         _, err = run.communicate()
     assert run.returncode == 0, err
+
+
+def test_an_interrupted_run_of_an_older_version_which_named_the_link_is_resumed(
+    milabench: Callable[..., Said], timed: tuple[tuple[str, ...], Path], environ: dict[str, str]
+) -> None:
+    here, flags = timed
+    (flags / "go").touch()
+    assert milabench("prepare", *here).code == 0
+    (flags / "go").unlink()
+    base = Path(environ["MILABENCH_BASE"])
+    command = [sys.executable, "-m", "milabench", "run", *here]
+    with started(command, env=environ, cwd=ROOT, stderr=subprocess.DEVNULL) as run:
+        until((flags / "up").exists)
+        run.kill()
+    (manifest,) = (base / "runs").glob("run.*/manifest.json")
+    (store,) = (base / "venv" / ".store").glob("timed-*/")
+    manifest.write_text(manifest.read_text().replace(f"/.store/{store.name}", "/timed"))
+    (flags / "go").touch()
+    said = milabench("resume")
+    assert said.code == 0, said.err
+    # Not so one whose environment is another one by now.
+    manifest.write_text(manifest.read_text().replace(store.name.removeprefix("timed-"), "0" * 16))
+    journal = manifest.with_name("journal.jsonl")
+    journal.write_text("".join(line + "\n" for line in journal.read_text().splitlines() if "passed" not in line))
+    said = milabench("resume")
+    assert said.code == 6
+    assert said.err.splitlines()[1:-1] == ["         environment timed: changed"]
 
 
 def test_two_suites_with_environments_of_one_name_are_measured_in_turn(

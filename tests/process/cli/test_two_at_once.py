@@ -78,10 +78,8 @@ def test_a_run_is_refused_while_its_environment_is_built_again(
     (lock,) = store.glob("timed-*.lock")
     with hold_lock(lock):
         said = milabench("run", *here)
-    assert (said.code, "venv/timed: another process is building it; try again when it has ended" in said.err) == (
-        5,
-        True,
-    )
+    what = f"{store / lock.stem}: another process is building it; try again when it has ended"
+    assert (said.code, what in said.err) == (5, True), said.err
     assert milabench("run", *here).code == 0
 
 
