@@ -27,7 +27,7 @@ from milabench.events.atomic_write import replace_file
 from milabench.execute.inventory import COMPLETE, benchmate_digest
 from milabench.execute.locks import RUN_LOCK, hold_base
 from milabench.plan.prepare import MARKERS
-from milabench.workflow.bundle_runs import LOCK_FILES, LOCKS, environment_folders
+from milabench.workflow.bundle_runs import LOCK_FILES, LOCKS, recorded_folders
 from milabench.workflow.environments import BENCHMATE
 from milabench.workflow.files import base_folder, display_path
 from milabench.workflow.options import Session
@@ -280,7 +280,7 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
     # By their locks: plans of older versions name the link.
     runs_of: dict[str, list[RunHandle]] = {}
     for handle in runs:
-        for name in environment_folders(handle.run.manifest.get("locks")).values():
+        for name in recorded_folders(handle.run.manifest.get("locks")).values():
             runs_of.setdefault(name, []).append(handle)
     for folder in _entries(store):
         if not folder.is_dir() or folder.is_symlink() or folder.name.startswith("."):
