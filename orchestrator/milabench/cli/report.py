@@ -70,6 +70,9 @@ def command(
     if save_reference is not None:
         from milabench.workflow.references import save_reference as save
 
+        if not destination.is_default or full:
+            raise UsageError("--save-reference writes a file of its own; give it only a run and --base")
+
         save(request.base, request.runs, save_reference, options.terminal_session())
         return
     from milabench.workflow.report_runs import render_report
