@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,21 @@ def test_some_runs_by_name(tmp_path: Path, write: Write) -> None:
     write("b")
     names: Any = [name for name in pages(tmp_path / SITE) if name.startswith("run-")]
     assert len(names) == 1 and names[0].startswith("run-b.")
+
+
+def test_a_screen_reader_finds_its_way_on_every_page(tmp_path: Path, write: Write) -> None:
+    for number in range(6):
+        made(tmp_path, f"n{number}", 100.0 + number, host=f"node-{number}")
+    write()
+    for page in pages(tmp_path / SITE).values():
+        levels = [int(node.tag[1]) for node in page.all() if node.tag in ("h1", "h2", "h3")]
+        assert levels[0] == 1 and levels.count(1) == 1
+        assert all(after - before <= 1 for before, after in pairwise(levels))
+        ids = [node.attributes["id"] for node in page.all() if "id" in node.attributes]
+        targets = {href[1:] for node in page.all("a") if (href := node.attributes["href"]).startswith("#")}
+        assert len(ids) == len(set(ids)) and targets <= set(ids)
+        for table in page.all("table"):
+            assert next(table.all("caption")).text
+            assert {cell.attributes.get("scope") for cell in table.all("th")} == {"col", "row"}
+        policy = page.first(lambda node: "http-equiv" in node.attributes).attributes["content"]
+        assert policy.startswith("default-src 'none';")
