@@ -68,7 +68,8 @@ class UsedSuite:
     @property
     def exists(self) -> bool:
         """Whether it can be used again: its files are there."""
-        return self.path.is_file() and (self.system is None or Path(self.system).is_file())
+        # Not Path.is_file: what may not be looked at, such as a file of another user, raises there.
+        return all(os.path.isfile(file) for file in (self.path, self.system) if file is not None)  # noqa: PTH113
 
     def __str__(self) -> str:
         config = display_path(self.path) if os.sep in self.config else self.config
@@ -179,7 +180,15 @@ def _updated(
         used=now,
         chosen=now if as_default else before.chosen,
     )
-    return [*(suite for suite in known if suite.key != use.key), merged]
+    # A suite that is used with ever other overrides, as by the timing audit, is kept once where these change nothing here.
+    same = [suite for suite in known if suite.key == merged.key or _refers_alike(suite, merged)]
+    merged = replace(merged, chosen=max(merged.chosen, *(suite.chosen for suite in same), 0.0))
+    return [*(suite for suite in known if suite not in same), merged]
+
+
+def _refers_alike(suite: UsedSuite, other: UsedSuite) -> bool:
+    """Return whether two uses of a suite differ in nothing but overrides, and in when they were."""
+    return replace(suite, overrides=other.overrides, used=other.used, chosen=other.chosen) == other
 
 
 def _among(names: Collection[str], values: Mapping[str, T]) -> dict[str, T]:
