@@ -27,6 +27,7 @@ HOME = ROOT / "README.md"
 ENTRY = re.compile(r"^(?:\| |\d+\. |- )?\[([^\]]+)\]\(([^)#]+\.md)\)(?::| \|) ?([^|\n]*)", re.M)
 WORKER, FOREIGN_WORKER = "file_worker.js", "https://unpkg.com/iframe-worker/shim"
 DIAGRAM = re.compile(r"^```mermaid\n(?P<text>.*?)^```$", re.M | re.S)
+ROW, CODE = re.compile(r"^\|.*$", re.M), re.compile(r"`[^`]+`")
 FENCE = re.compile(r"^([ ]*```+\w+)[ ][^\n]*$", re.M)
 
 
@@ -89,14 +90,18 @@ def copy_sources(pages: list[Entry]) -> None:
     for path in (INDEX, *(page.path for page in pages)):
         here = SOURCE / path.relative_to(ROOT)
         here.parent.mkdir(parents=True, exist_ok=True)
-        # What follows a block's language is for the tests.
-        here.write_text(FENCE.sub(r"\1", DIAGRAM.sub(partial(_drawn, here), path.read_text())))
+        here.write_text(as_markdown(DIAGRAM.sub(partial(_drawn, here), path.read_text())))
         for link in Page(path).links:
             target = (path.parent / link.partition("#")[0]).resolve()
             if target.is_file() and target.suffix != ".md" and target.is_relative_to(ROOT):
                 copy = SOURCE / target.relative_to(ROOT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(target, copy)
+
+
+def as_markdown(text: str) -> str:
+    """Return a page without what only the tests and a forge understand: words after a block's language, pipes escaped in code."""
+    return ROW.sub(lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), FENCE.sub(r"\1", text))
 
 
 def _drawn(page: Path, diagram: re.Match[str]) -> str:
@@ -123,7 +128,7 @@ def settings(pages: list[Entry]) -> str:
     nav: dict[str, list[dict[str, str]]] = {}
     for page in pages:
         if page.path != HOME:
-            nav.setdefault(page.section, []).append({page.title: page.name})
+            nav.setdefault(page.section, []).append({page.title.replace("`", ""): page.name})
     items = [{"milabench": HOME.name}, {"Documentation": INDEX.relative_to(ROOT).as_posix()}]
     lines = [_toml(item) for item in (*items, *({name: each} for name, each in nav.items()))]
     return SETTINGS.read_text().replace("nav = []", "nav = [\n  " + ",\n  ".join(lines) + ",\n]")

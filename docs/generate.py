@@ -27,8 +27,8 @@ SAME_EVERYWHERE = """\
 
 - **RUN** is a run directory (a path), the name of a run below the base (`night`, the newest of that name, or
   `night.2026-11-20_11-43-28`), `latest`, or `latest~1` for the run before the latest. A run that is called so comes first.
-  `compare`, `report --reference` and `accept --reference` take the file of a JSON report too. Runs are arguments; `--run RUN`,
-  several times where several are taken, is the same. Without any, most commands take the latest run.
+  `compare`, `report --reference` and `accept --reference` take the file of a JSON report, or a bundle of one run, too. Runs
+  are arguments; `--run RUN`, several times where several are taken, is the same. Without any, most commands take the latest run.
 - **Tables** on a terminal fit it: long values are shortened, then the least important columns are left out, and the line
   below says so. `--wide` shows everything. In a file or a pipe a table is always whole.
 - **Colours** are for terminals. `--no-color`, or any text in [`NO_COLOR`](https://no-color.org), switches them off;
@@ -39,6 +39,11 @@ SAME_EVERYWHERE = """\
 def page_of(module: str) -> str:
     """Return the page that a module beside this one makes."""
     return str(runpy.run_path(str(Path(__file__).with_name(module)))["page"]())
+
+
+def dashboard_of(store: str) -> str:
+    """Return the Grafana dashboard over a kind of results store."""
+    return str(runpy.run_path(str(Path(__file__).with_name("grafana_dashboard.py")))["dashboard"](store))
 
 
 def printed(*argv: str) -> str:
@@ -112,6 +117,7 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     REFERENCE / "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
     REFERENCE / "checks.md": lambda: page_of("checks_page.py"),
     REFERENCE / "api.md": lambda: page_of("api_page.py"),
+    **{REFERENCE / f"grafana-{store}.json": partial(dashboard_of, store) for store in ("postgresql", "sqlite")},
     **{schema_file(name): partial(schema_text, name) for name in SCHEMAS},
 }
 

@@ -55,6 +55,7 @@ class FakeNode:
         self.ended: list[tuple[str, float | None]] = []
         self.orders: list[StepRequest] = []
         self.released: list[str] = []
+        self.discarded: list[str] = []
 
     @property
     def name(self) -> str:
@@ -130,6 +131,11 @@ class FakeNode:
             if running.order.is_spread and running.order.step.group == group:
                 running.emit(BarrierEvent(step=running.order.step.id, at="end"))
         return 0.0
+
+    async def discard(self, step: str) -> str:
+        """Takes note; see AgentNode."""
+        self.discarded.append(step)
+        return ""
 
     async def stop(self, step: str) -> None:
         """Ends a step that has measured; see AgentNode."""

@@ -274,7 +274,7 @@ def run(
     max_retries: int = 0,
     reporter: Reporter | None = None,
 ) -> RunResult:
-    """Run a suite that is installed and prepared, record it below the base, and return its results.
+    """Run a suite that is installed, record it below the base, and return its results; prepare first what takes seconds.
 
     A benchmark that fails is a result (`summary.verdict`), not an exception. In a notebook an interrupt of the kernel does
     not end the run.
@@ -288,7 +288,7 @@ def run(
 
     Raises:
         ConfigError, NothingSelected, UsageError: As `plan_suite`.
-        EnvironmentFailed: Something is not installed or not prepared; the message has the command to give.
+        EnvironmentFailed: Something is not installed, or cannot be prepared in 60 s; the message has the command to give.
         Unreachable: A node does not answer, or another run holds the devices.
         RecordError: The records cannot be written.
     """

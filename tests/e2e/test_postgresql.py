@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.dashboards import panel_queries, variable_queries
 from tests.recorded_run import Recorded, rates, record
 
 pytestmark = pytest.mark.e2e
@@ -93,6 +94,39 @@ def test_a_server_is_used_as_a_file_is(server: str, tmp_path: Path) -> None:
     assert answers[server] == answers[str(tmp_path / "results.sqlite")]
     [trend_told] = answers[server][3]["trends"]
     assert [change["run"] for change in trend_told["changes"]] == [names[4]]
+
+
+@pytest.fixture
+def empty(server: str) -> str:
+    """The URL of another database of the server, which is empty."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE panels")
+    return server.replace("/postgres?", "/panels?")
+
+
+def test_the_panels_of_the_dashboard_have_the_same_answers_in_both_kinds_of_store(empty: str, tmp_path: Path) -> None:
+    names = []
+    for day in range(1, 4):
+        steps = [
+            Recorded(repeat=repeat, events=rates(800.0, 801.0, 802.0 + day), is_complete=day > 1) for repeat in range(3)
+        ]
+        # A run of milabench 1.3 may not say when it was.
+        created = {"created": f"2026-03-{day:02d}T12:00:00+00:00" if day < 3 else ""}
+        names.append(record(tmp_path, *steps, name=f"night{day}", manifest=created).path.name)
+    answers = {}
+    for store, place in (("postgresql", empty), ("sqlite", str(tmp_path / "results.sqlite"))):
+        assert milabench(tmp_path, "db", "add", *names, "--db", place).returncode == 0
+        queries = panel_queries(store, {"benchmark": ["digits", "it's"], "host": ["box"]}, 0, 1_773_500_000_000)
+        said = {
+            title: milabench(tmp_path, "db", "query", sql, "--json", "--db", place)
+            for title, sql in (*queries.items(), *variable_queries(store).items())
+        }
+        assert {title: done.stderr for title, done in said.items() if done.returncode} == {}
+        answers[store] = {title: json.loads(done.stdout) for title, done in said.items()}
+    assert not [title for title, rows in answers["sqlite"].items() if not rows]
+    assert answers["postgresql"] == answers["sqlite"]
 
 
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -281,6 +281,8 @@ _OF_A_RUN = [
     ("logs", "bert.D0", "--run", RUN),
     ("replay", RUN, "--speed", "0", "--verbose", "--display", "plain"),
     ("export", RUN, "-o", "output"),
+    ("export", RUN, "--format", "prometheus"),
+    ("export", RUN, "--format", "otlp-json"),
     ("db", "add", RUN),
     ("baseline", RUN, "fixed/good", "-o", "output"),
     ("outliers", RUN, "--baseline", "fixed/baseline.json"),

@@ -92,13 +92,17 @@ def test_data_is_copied_where_that_is_asked_for(
     assert (tmp_path / "base0" / "data" / "own").exists()
 
 
-def test_a_run_that_is_not_prepared_on_a_node_is_refused(
+def test_a_run_that_is_not_prepared_on_a_node_is_refused_or_prepared_there(
     hosts: Hosts, system: System, milabench: Milabench, tmp_path: Path
 ) -> None:
     system(with_bases(hosts, tmp_path, "base0", "base1"))
-    said = milabench("run", "--select", "good")
+    said = milabench("run", "--select", "good", "--no-prepare")
     assert said.code == 4
     assert "not prepared: good on h0, good on h1; run `milabench prepare" in said.err
+    said = milabench("run", "--select", "good")
+    assert said.code == 0, said.err
+    assert "run: preparing good first" in said.err
+    assert "prepare: nothing to do" in milabench("prepare", "--select", "good").err
 
 
 @pytest.mark.e2e

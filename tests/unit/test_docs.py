@@ -25,12 +25,12 @@ TOP = {path.name for base in BASES for path in base.iterdir() if path.is_dir() a
 PATH = re.compile(r"(?:[\w.*{},-]+/)+[\w.*{},-]*")
 SYMBOL = re.compile(r"((?:milabench|benchmate)(?:\.[A-Za-z_]\w*)+)(?:\(.*\))?")
 # What the tutorials create, and what is a file on a node or in a run and only looks like a path of the repository.
-ELSEWHERE = re.compile(r"benchmarks/(mine\b|nnx_simple_training)|config/scaling/|cache/|data/|docs/measuring")
+ELSEWHERE = re.compile(r"benchmarks/(mine\b|dcgan\b|nnx_simple_training)|config/scaling/|cache/|data/|docs/measuring")
 OPTION = re.compile(r"--[a-z][a-z0-9-]*(=.*)?")  # those of other programs often have an underscore
 # Of programs that `milabench driver` starts, an example of the suite language, and options that are made from a list of names.
 OF_OTHER_PROGRAMS = {"--kv-store", "--num-epochs", "--key", "--no-key", "--ncu", "--nsys"}
 # Commands whose arguments are those of another program.
-FORWARDING = {"ops", "dev"}
+FORWARDING = {"ops", "dev", "bench"}
 COMMAND_LANGUAGES = {"sh", "bash", "shell", "console", "zsh"}
 
 # Pages about options of our own; a benchmark's README is about those of its program.
@@ -72,7 +72,7 @@ def test_links_and_anchors_exist(page: Page) -> None:
 
 
 @by_page
-def test_paths_in_backticks_exist(page: Page) -> None:
+def test_paths_in_backticks_and_commands_exist(page: Page) -> None:
     missing = []
     for path in paths_in(page):
         if ELSEWHERE.match(path):
@@ -83,8 +83,8 @@ def test_paths_in_backticks_exist(page: Page) -> None:
 
 
 def paths_in(page: Page) -> Iterator[str]:
-    for span in page.spans:
-        for word in span.split():
+    for text in (*page.spans, *page.command_lines):
+        for word in text.split():
             if PATH.fullmatch(word) and word.split("/")[0] in TOP:
                 yield word
 
@@ -116,22 +116,34 @@ def problem_of(line: str) -> str:
 
 def problem_of_arguments(arguments: list[str]) -> str:
     command: click.Command = program()
-    names: list[str] = []
-    for index, word in enumerate(arguments):
-        if word == "--" or (names and names[0] in FORWARDING):
-            break
-        if word.startswith("-"):
-            known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
-            if word.partition("=")[0] not in known | {"-h", "--help"}:
-                return f"{' '.join(['milabench', *names])}: no option {word}"
-        elif isinstance(command, click.Group) and not is_placeholder(word):
-            child = command.get_command(click.Context(command), word)
-            if child is None:
-                return f"{' '.join(['milabench', *names])}: no command {word}"
-            command, names = child, [*names, word]
-        elif is_placeholder(word) and index == 0:
-            break
-    return ""
+    # What may be left out or chosen stands in brackets.
+    names, rest = ["milabench"], [word.strip("[]{}") for word in arguments if word != "[OPTIONS]"]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-") and not is_placeholder(rest[0]):
+        child = command.get_command(click.Context(command), rest[0])
+        if child is None:
+            return f"{' '.join(names)}: no command {rest[0]}"
+        command, names, rest = child, [*names, rest[0]], rest[1:]
+    if isinstance(command, click.Group) and rest and is_placeholder(rest[0]):
+        return ""
+    problem = "" if names[1:2] and names[1] in FORWARDING else problem_of_values(command, rest)
+    return f"{' '.join(names)}: {problem}" if problem else ""
+
+
+def problem_of_values(command: click.Command, words: list[str]) -> str:
+    """Return what a command does not take of its options, their choices and its arguments."""
+    context = click.Context(command, help_option_names=["-h", "--help"])
+    try:
+        values, beyond, _ = command.make_parser(context).parse_args(list(words))
+        for each in command.get_params(context):
+            value = values.get(each.name)
+            if isinstance(each.type, click.Choice) and isinstance(value, str) and not is_placeholder(value):
+                each.type_cast_value(context, value)
+    except click.NoSuchOption as error:
+        return f"no option {error.option_name}"
+    except click.UsageError as error:
+        return error.format_message()
+    beyond = [word for word in beyond if not is_placeholder(word)]
+    return f"takes no {' '.join(beyond)}" if beyond else ""
 
 
 def is_placeholder(word: str) -> bool:
@@ -176,13 +188,16 @@ def test_a_word_for_how_a_step_ends_is_one_of_the_program() -> None:
         ("milabench run --config a.yaml -s b.c=1 --ab A.yaml B.yaml", ""),
         ("milabench frobnicate", "milabench: no command frobnicate"),
         ("A=1 milabench db add --nope | less", "milabench db add: no option --nope"),
+        ("milabench report --format", "milabench report: Option '--format' requires an argument."),
+        ("milabench config schema suites", "milabench config schema: Invalid value"),
+        ("milabench new mine yours", "milabench new: takes no yours"),
         ("milabench ops -c FILE --exec-mode hot", ""),
         ("make test frob RETRY=1", "frob"),
         ("python -m benchmate.nothing", "benchmate.nothing"),
     ],
 )
 def test_a_command_that_does_not_exist_is_seen(line: str, problem: str) -> None:
-    assert problem_of(line) == problem
+    assert problem_of(line).startswith(problem) and bool(problem_of(line)) == bool(problem)
 
 
 @cache

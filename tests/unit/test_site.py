@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from docs.build_site import entries, llms_full_txt, llms_txt, settings
+from docs.build_site import as_markdown, entries, llms_full_txt, llms_txt, settings
 from docs.check_site import problems_of
 from milabench import Benchmark
 from tests.pages import DOCS, INDEX, ROOT, pages
 
-# The templates of a benchmark are no pages, and the index is what lists the others.
-PAGES = {page.path for page in pages()} - {INDEX, *ROOT.glob("benchmarks/_*/README.md")}
+# A template of benchmarks is no page, and the index is what lists the others.
+PAGES = {page.path for page in pages() if not page.name.startswith("benchmarks/_")} - {INDEX}
 
 
 def test_the_index_lists_every_page_once_with_what_it_is_about() -> None:
@@ -38,6 +38,11 @@ def test_the_navigation_has_every_page() -> None:
     named = [each for each in sections if isinstance(each, str)]
     named += [path for each in sections if isinstance(each, list) for page in each for path in page.values()]
     assert sorted(ROOT / name for name in named) == sorted({*PAGES, INDEX})
+
+
+def test_what_only_the_tests_and_a_forge_understand_is_taken_out() -> None:
+    page = "```sh run exit=0,1\nls | a\\|b\n```\n| `a\\|b` | `c` d\\|e |\n"
+    assert as_markdown(page) == "```sh\nls | a\\|b\n```\n| `a|b` | `c` d\\|e |\n"
 
 
 @pytest.mark.parametrize(

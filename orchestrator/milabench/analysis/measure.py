@@ -225,6 +225,16 @@ def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
 
 
+def _wall_time(config: Mapping[str, Any], end: End | None) -> Throughput | None:
+    """Return the seconds of the launch of a command, which has no number of its own; None for another program."""
+    if config.get("command") is not True or config.get("metrics") or end is None:
+        return None
+    wall_s = finite_number(end.wall_s)
+    if wall_s is None or wall_s < SMALLEST:
+        return None
+    return Throughput(value=wall_s, units="s", direction="lower", basis="metric", observations=1)
+
+
 def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
     """Return the first number of the log for which one direction is better, with the spread of what it was made of."""
     for log in logs:
@@ -443,7 +453,7 @@ class MeasurementFold:
             throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
             metrics += about_the_loop(ranks, throughput) if throughput is not None else ()
         else:
-            throughput = _main_metric(metrics) or _main_log_metric(logs)
+            throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(self.config, self.end)
         unusable = sum(growing.unusable for growing in self.growing.values())
         if unusable:
             share = unusable / (unusable + sum(len(one.lasted) for one in series))

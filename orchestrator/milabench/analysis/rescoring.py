@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from milabench.analysis.compare import compare_systems
-from milabench.analysis.comparison_model import System
+from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score, compat_score
+from milabench.analysis.sides import ACROSS
 from milabench.analysis.summary import scored
-from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary, validity_words
+from milabench.analysis.system_diff import knows_work
+from milabench.events.values import as_mapping, finite_number
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:
@@ -19,39 +24,80 @@ def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:
     return replace(summary, benchmarks=benches, score=scored(benches))
 
 
-def relative_to(summary: Summary, reference: Summary) -> Summary:
-    """Return the summary with each benchmark's ratio to the reference's, and as its score their weighted geometric mean.
+def relative_to(run: System, reference: System, *, is_strict: bool = False) -> Summary:
+    """Return the run's summary with each benchmark's ratio to the reference's, and as its score their weighted geometric mean.
 
-    Weights are the run's own. The score is incomplete by what either of the two lacks.
+    Weights are the run's own. The score is incomplete by what either of the two lacks. What did other work has no ratio;
+    `is_strict`: nor has that of which it is not known.
     """
+    summary = run.summary
     weights = {bench.bench: bench.weight for bench in summary.benchmarks if bench.weight is not None}
     is_known = len(weights) == len(summary.benchmarks)
-    systems = (System(name="reference", summary=reference), System(name="run", summary=summary))
+    systems = (replace(reference, name="the reference"), replace(run, name="this run"))
+    if is_strict:
+        known = {bench.bench for bench in summary.benchmarks if all(knows_work(side, bench.bench) for side in systems)}
+        systems = (_only(systems[0], known), systems[1])
     comparison = compare_systems(systems, weights=weights if is_known and weights else None)
-    contrasts = {row.bench: row.contrasts[0] for row in comparison.rows}
-    benches = tuple(
-        replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95)
-        if (contrast := contrasts.get(bench.bench)) is not None
-        else bench
-        for bench in summary.benchmarks
-    )
+    rows = {row.bench: row for row in comparison.rows}
+    benches = tuple(_beside(bench, rows[bench.bench]) for bench in summary.benchmarks)
     index = comparison.indices[-1]  # where there are two for want of known weights, that by the run's
     score = Score(
         value=index.value,
         ci95=index.ci95,
         complete=index.complete,
         is_weighted=index.is_weighted,
-        reference=reference_name(reference),
+        reference=reference_name(reference.summary),
         suspects=index.suspects,
     )
     return replace(summary, benchmarks=benches, score=score)
 
 
+def _only(system: System, names: Collection[str]) -> System:
+    benches = tuple(bench for bench in system.summary.benchmarks if bench.bench in names)
+    return replace(system, summary=replace(system.summary, benchmarks=benches))
+
+
+def _beside(bench: BenchSummary, row: ComparisonRow) -> BenchSummary:
+    """Return a benchmark with its ratio to the reference, or why it has none."""
+    (first, own), contrast = row.sides, row.contrasts[0]
+    if contrast is None:
+        reasons = (
+            "the reference has no such benchmark, or not of known arguments" if first.outcome == "absent" else "",
+            f"the reference {first.why_not}" if first.why_not else "",
+            own.why_not.removesuffix(ACROSS),
+            f"is in {own.units}, the reference in {first.units}" if first.units != own.units else "another direction",
+        )
+        return replace(bench, no_ratio=next(filter(None, reasons))) if bench.perf is not None else bench
+    validity = validity_words(first.validity, first.reasons)
+    return replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95, reference_validity=validity)
+
+
+def machine_text(summary: Summary) -> str:
+    """Return the machine of a run in a few words: `2-core virtual machine (AMD EPYC)`, `8 x NVIDIA H100 on 2 nodes`."""
+    nodes = summary.nodes
+    accelerators = Counter(str(d.get("name") or "unknown") for d in summary.devices if d.get("arch") != "cpu")
+    if accelerators:
+        several = f" on {len(nodes)} nodes" if len(nodes) > 1 else ""
+        return ", ".join(f"{count} x {name}" for name, count in accelerators.items()) + several
+    kinds = Counter(map(_processor, nodes))
+    return ", ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items())
+
+
+def _processor(node: Mapping[str, Any]) -> str:
+    cpu, details = as_mapping(node.get("cpu")), as_mapping(as_mapping(node.get("details")).get("cpu"))
+    kind = "virtual machine" if details.get("virtual") else "machine"
+    # What a quota or an affinity leaves us may be less than there is; threads of a core are no cores.
+    counts = [n for n in map(finite_number, (cpu.get("count"), details.get("cores"))) if n]
+    count = f"{min(counts):g}-core " if counts else ""
+    return f"{count}{kind} ({cpu.get('model') or 'unknown processor'})"
+
+
 def reference_name(reference: Summary) -> str:
-    """Return what a score is relative to: the run, when it was made, and by which version of the suite's program."""
+    """Return what a score is relative to: the run, its machine, when it was made, and by which version of the suite's program."""
     version = f"milabench {reference.version}" if reference.version else ""
-    created = f"of {reference.created}" if reference.created else ""
-    about = ", ".join(filter(None, (version, created)))
+    created = reference.created.partition("T")[0]
+    profile = f"profile {reference.profile}" if reference.profile else ""
+    about = ", ".join(filter(None, (machine_text(reference), version, created, profile)))
     return f"{reference.run} ({about})" if about else reference.run
 
 

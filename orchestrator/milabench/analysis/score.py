@@ -34,8 +34,8 @@ class ScoreEntry:
 class Score:
     """The index of a suite; `complete` says how many of the benchmarks that should count do.
 
-    `reference` is the name and version of the run that the rates are relative to; None: the index of raw rates, comparable
-    only with one of the same suite and the same `complete` set. `is_compat`: the score of milabench 1.3, see `compat_score`.
+    `reference` is the name and version of the run that the rates are relative to; without one there is no value but that of
+    `is_compat`. `is_compat`: the score of milabench 1.3, see `compat_score`.
     `suspects` of the benchmarks that count are suspect.
     """
 

@@ -17,6 +17,7 @@ from milabench.analysis.summary_model import BenchSummary, Summary, Validity
 from milabench.analysis.system_diff import differing_work
 from milabench.analysis.two_samples import Estimate
 
+ACROSS = " (--across compares it all the same)"
 _WORST_FIRST = ("failed", "cancelled", "missing", "skipped", "passed")
 _WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "valid")
 
@@ -41,7 +42,7 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
         elif not across and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
         elif not across and (unlike := differing_work([systems[0], system], name)):
-            why_not = f"does other work than {first.system}: {unlike} (--across compares it all the same)"
+            why_not = f"does other work than {first.system}: {unlike}{ACROSS}"
         if why_not:
             sides[place] = replace(sides[place], counts=False, why_not=why_not)
     return sides

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
 from milabench.analysis.measure import Measurement
-from milabench.analysis.replicates import LEAST
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
 from milabench.analysis.summary_model import BenchSummary, Summary
@@ -39,6 +39,8 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     )
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]
     benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
+    about = as_mapping(run.manifest.get("about"))
+    benches = [replace(bench, about=about.get(bench.bench, "")) for bench in benches]
     ab = ab_of(run.manifest, benches)
     ends = [entry for entry in run.journal if entry.get("run") == "ended"]
     argv = run.manifest.get("argv")
@@ -105,22 +107,17 @@ def _shared_clocks(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str,
 
 
 def scored(benches: Iterable[BenchSummary]) -> Score:
-    """Return the score of some benchmarks by their own rates and weights."""
-    return score(
-        [
-            ScoreEntry(
-                value=bench.score if bench.validity != "invalid" else None,
-                weight=bench.weight,
-                variances=_variances(bench.spread_replicates, bench.replicates),
-                is_suspect=bench.validity == "suspect",
-            )
-            for bench in benches
-        ]
-    )
-
-
-def _variances(log_spread: float | None, n: int) -> tuple[tuple[float, float], ...] | None:
-    return ((log_spread**2 / n, n - 1),) if log_spread is not None and n >= LEAST else None
+    """Return which of some benchmarks would count in a score, by their weights; it has no value without a reference."""
+    entries = [
+        ScoreEntry(
+            value=bench.score if bench.validity != "invalid" else None,
+            weight=bench.weight,
+            is_suspect=bench.validity == "suspect",
+        )
+        for bench in benches
+    ]
+    # A mean of tokens, images and Tflops a second changes with their units: nothing follows from it by itself.
+    return replace(score(entries), value=None, ci95=None)
 
 
 def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:

@@ -6,7 +6,7 @@ Keys are written in the order of the fields: adding a field adds a key, and `Jso
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,10 +75,12 @@ class BenchSummary:
     slot; `spread` between all processes; `ci95` stands on `replicates` launches, the
     instances of each averaged. `overlap` is the share of the time in which all
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
-    `ratio` is to a reference run, where there is one: > 1 means better.
+    `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
+    with its reasons, and `no_ratio` says why a number has none. `about` is what the benchmark stands for, in a sentence.
     """
 
     bench: str
+    about: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda bench: not bench.about)})
     outcome: OutcomeName
     counts: Mapping[str, int]
     ngpu: int = 0
@@ -110,6 +112,10 @@ class BenchSummary:
     messages: tuple[str, ...] = ()
     ratio: float | None = field(default=None, metadata=_WITH_RATIO)
     ratio_ci95: Interval | None = field(default=None, metadata=_WITH_RATIO)
+    reference_validity: str = field(default="", metadata=_WITH_RATIO)
+    no_ratio: str = field(
+        default="", metadata={"json": JsonKey(is_read=False, is_omitted=lambda bench: not bench.no_ratio)}
+    )
     metrics: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -138,6 +144,11 @@ class BenchSummary:
     def to_json(self) -> dict[str, Any]:
         """Return the benchmark as docs/reference/protocol.md, section 6, spells it."""
         return dict(to_json_value(self))
+
+
+def validity_words(validity: Validity | None, reasons: Sequence[str]) -> str:
+    """Return whether a number is trustworthy, with every reason against it: `suspect(short)`; empty without a number."""
+    return f"{validity or ''}({', '.join(reasons)})" if reasons else validity or ""
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:

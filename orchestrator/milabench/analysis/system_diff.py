@@ -114,8 +114,13 @@ def _change(row: ComparisonRow) -> float:
 def differing_work(systems: Sequence[System], bench: str) -> str:
     """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known."""
     tables = [_of_sessions(system, partial(_work, bench=bench)) for system in systems]
-    unequal = _unequal(tables) if all(tables) else ()
+    unequal = _unequal(tables) if all(knows_work(system, bench) for system in systems) else ()
     return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
+
+
+def knows_work(system: System, bench: str) -> bool:
+    """Return whether the arguments of a benchmark were recorded in all sessions of a system."""
+    return all(_suite(session, bench) for session in system.sessions)
 
 
 def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:
@@ -187,7 +192,9 @@ def _work(system: System, bench: str) -> dict[str, str]:
     """Return the arguments of a benchmark: as declared, a batch size by device as it came to."""
     suite = _suite(system, bench)
     declared = {part: value for part in ("argv", "command", "server", "client") if (value := suite.get(part))}
-    return _neutral(system, bench, _flat(declared), "auto_batch(")
+    # Where it writes is not what it does.
+    flat = {name: value.replace("{milabench_extra}", "{step_dir}") for name, value in _flat(declared).items()}
+    return _neutral(system, bench, flat, "auto_batch(")
 
 
 def _arguments(system: System, bench: str) -> dict[str, str]:

@@ -58,7 +58,8 @@ class Benchmark:
 
     Exactly one of `script` and `module` is given. `script` is a path inside the unpacked source, or inside the benchmark's own
     folder when there is no source; `module` is started as `python -m` does, with the source first on the path. `python_path` are
-    folders inside the source, added to PYTHONPATH. `cwd`: `data` (the default: base/data/<benchmark>, created when missing),
+    folders inside the source, added to PYTHONPATH. `cwd` is where the program is started: `step_dir` (the default: a folder of
+    its own in each launch, empty), `data` (base/data/<benchmark>, shared by all launches, where prepare.py is started too),
     `source` or `definition`. `env` is set for prepare and run. `options` names the extra keys that the suite may give this
     benchmark, with their defaults; they reach the voirfile and prepare.py as they are. `flags` are the program's options that
     have a `--no-` form, which `false` in the suite then stands for. `voirfile=None` starts the program without our runner (a
@@ -71,7 +72,7 @@ class Benchmark:
     python_path: tuple[str, ...] = ()
     voirfile: str | None = "voirfile.py"
     prepare: str | None = "prepare.py"
-    cwd: str = "data"
+    cwd: str = "step_dir"
     env: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     flags: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from milabench.bench.api import Benchmark, Git, PyPI
 from milabench.errors import ConfigError, Problem
 
 BENCHFILE = "benchfile.py"
-WORKING_FOLDERS = ("data", "source", "definition")
+WORKING_FOLDERS = ("step_dir", "data", "source", "definition")
 
 
 def load_benchfile(folder: Path) -> Benchmark:

@@ -238,8 +238,10 @@ def open_capsule(path: Path) -> Iterator[Capsule]:
     """Open a capsule and check its manifest and its size; `unpack` checks the rest. Raises RecordError."""
     try:
         with open_regular(path) as file:
-            manifest = _read_manifest(file, path)
-            _require_size(file.seek(0, 2), manifest, path)
+            size = file.seek(0, 2)
+            file.seek(0)
+            manifest = _read_manifest(file, size, path)
+            _require_size(size, manifest, path)
             file.seek(len(manifest.own.header) + manifest.own.size + len(manifest.own.padding))
             yield Capsule(path=path, manifest=manifest, file=file)
     except OSError as error:
@@ -255,7 +257,7 @@ def _require_size(size: int, manifest: CapsuleManifest, path: Path) -> None:
         raise RecordError(f"{path}: {what}: {size} of {manifest.size} bytes; copy it again")
 
 
-def _read_manifest(file: IO[bytes], path: Path) -> CapsuleManifest:
+def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
     header = file.read(_BLOCK)
     try:
         info = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
@@ -263,7 +265,8 @@ def _read_manifest(file: IO[bytes], path: Path) -> CapsuleManifest:
         info = tarfile.TarInfo()
     if info.name != NAME or not 0 < info.size <= MAX_MANIFEST:
         raise RecordError(f"{path}: is no capsule; `milabench capsule create` makes one")
-    content = file.read(info.size)
+    # Python makes room for as many bytes as it is asked for.
+    content = file.read(min(info.size, size))
     if len(content) < info.size:
         raise RecordError(f"{path}: is truncated: its manifest is not whole; copy it again")
     manifest = manifest_of(content, str(path))

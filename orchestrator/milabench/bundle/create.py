@@ -32,12 +32,16 @@ Summarised = Callable[[Run], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """A run and what accompanies it: `computed` are files by name, from its records; `locks` the lock files that it ran with."""
+    """A run and what accompanies it: `computed` are files by name, from its records; `locks` the lock files that it ran with.
+
+    `left_out` are folders of the run directory that hold no records.
+    """
 
     run: Run
     computed: Mapping[str, str]
     locks: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def create_bundle(target: Path, parts: Iterable[RunParts], *, version: str, key: Path | None = None) -> Manifest:
@@ -77,6 +81,8 @@ def relative_logs(summary: Any, folder: str) -> Any:
 def _entries(part: RunParts) -> Iterable[tuple[str, bytes | Path]]:
     name = part.run.name
     for path in sorted(part.run.path.rglob("*")):
+        if path.relative_to(part.run.path).parts[0] in part.left_out:
+            continue
         if path.is_symlink():
             raise RecordError(f"{path}: is a link; a bundle contains the records themselves")
         if path.is_file() and path.suffix not in _LEFT_OUT and path.name != SUMMARY:

@@ -76,7 +76,7 @@ class RateCheck(Check):
     _count = 0
     _unusable = 0
     _metrics = 0
-    _is_from_log = False
+    _is_command = False
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(context, settings)
@@ -90,8 +90,8 @@ class RateCheck(Check):
                 if self._totals is not None:
                     _add_batch(self._totals, event)
             case Config(data=config):
-                # Whether its lines hold the numbers that were asked for decides how the step ended, not this check.
-                self._is_from_log = bool(config.get("metrics"))
+                # Its number is its time, or in its lines: whether they hold what was asked for decides how the step ended.
+                self._is_command = config.get("command") is True or bool(config.get("metrics"))
             case Data(data=data) if "rate" in data:
                 if positive(data["rate"]) is not None:
                     self._count += 1
@@ -107,7 +107,7 @@ class RateCheck(Check):
     def verdict(self) -> Verdict:
         """Fail, warn or pass, with how many observations there were."""
         numbers: dict[str, Any] = {"count": self._count, "unusable": self._unusable, "metrics": self._metrics}
-        if not self._count and not self._metrics and not self._is_from_log:
+        if not self._count and not self._metrics and not self._is_command:
             unusable = f": {self._unusable} observations have no usable rate" if self._unusable else ""
             return self.failure(f"nothing was measured{unusable}", numbers)
         if self._unusable:

@@ -15,12 +15,15 @@ from milabench.cli.options import base_option, file_option, json_option, runs_ar
 @base_option
 @file_option("-o", "--output", required=True, help="The zip file to write.")
 @file_option("--sign", "key", metavar="KEY", help="Sign with this SSH key.")
+@click.option("--step-dirs", "with_step_dirs", is_flag=True, help="Add the folders that launches left: {step_dir}.")
 @json_option
-def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | None, as_json: bool) -> None:
+def command(
+    runs: tuple[str, ...], base: Path | None, output: Path, key: Path | None, with_step_dirs: bool, as_json: bool
+) -> None:
     """Create a tamper-evident archive of runs, which `milabench verify` can check. Default: the latest run."""
     from milabench.workflow.bundle_runs import bundle_runs
 
-    manifest = bundle_runs(output, base, runs, key=key)
+    manifest = bundle_runs(output, base, runs, key=key, with_step_dirs=with_step_dirs)
     if as_json:
         value = {
             "schema": 1,

@@ -17,14 +17,14 @@ def command() -> None:
     """Pack a suite with all that it needs, for machines without a network."""
 
 
-@command.command("create")
+@command.command("create", short_help="Write a capsule of the selected benchmarks")
 @suite_options()
 @file_option("-o", "--output", required=True, help="The tar file to write.")
 @click.option("--no-data", is_flag=True, help="Leave out what `prepare` has made; it is made on the machine.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Downloads at a time.")
 def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> None:
     """Write a capsule of the selected benchmarks, which are installed and prepared here."""
-    from milabench.workflow.capsule import size_text
+    from milabench.execute.activities import size_text
     from milabench.workflow.capsule_create import create_capsule
 
     session = terminal_session()

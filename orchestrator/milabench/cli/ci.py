@@ -43,7 +43,7 @@ from milabench.workflow.run_suite import RunSettings
 def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates: Gates, display: str) -> int:
     """Do all steps of a build server's job: doctor, install, prepare, run, report, compare, accept."""
     from milabench.cli.doctor import findings_text
-    from milabench.workflow.ci_reports import clear_reports, require_one_run, write_reports
+    from milabench.workflow.ci_reports import checked_gates, require_one_run, write_reports
     from milabench.workflow.context import read_context
     from milabench.workflow.doctor import diagnose_machine
     from milabench.workflow.install import install
@@ -55,7 +55,7 @@ def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates:
         raise click.UsageError("ci compares one suite with a baseline; `milabench run --ab` measures two")
     session = shared.terminal_session(display)
     # What cannot be read is an error now, not after an hour of measuring.
-    clear_reports(gates, options.base)
+    gates = checked_gates(gates, options.base)
     require_one_run(options, extent, session)
     extent = replace(extent, run_name="ci")
     click.echo("== milabench doctor: this machine")

@@ -10,8 +10,10 @@ from milabench.cli.options import (
     collected_as,
     file_option,
     runs_argument,
+    table_width,
     terminal_session,
     validations_option,
+    wide_option,
 )
 from milabench.workflow.options import CompareRequest
 
@@ -65,11 +67,13 @@ margin_option = click.option(
     help="Price, years, power_W, pue, electricity, currency, for all or by system (YAML), instead of the system files'.",
 )
 @validations_option
+@wide_option
 @collected_as("request", CompareRequest)
-def command(request: CompareRequest, destination: Destination) -> int:
+def command(request: CompareRequest, destination: Destination, wide: bool) -> int:
     """Compare runs, or JSON reports of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
     compared = compare_runs(request, terminal_session(), destination.format)
-    destination.write(compared.render(destination.format))
+    width = table_width(wide) if destination.output is None else None
+    destination.write(compared.render(destination.format, width))
     return comparison_exit_code(compared.comparison)

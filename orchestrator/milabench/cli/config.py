@@ -19,7 +19,7 @@ def command() -> None:
     """Show, explain or check the suite's configuration."""
 
 
-@command.command("show")
+@command.command("show", short_help="Show the suite as YAML in which everything is resolved")
 @suite_options()
 @click.argument("benches", nargs=-1, shell_complete=benchmark_names)
 def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> None:
@@ -43,7 +43,7 @@ def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> None:
     click.echo(to_yaml(suite, list(names)), nl=False)
 
 
-@command.command("explain")
+@command.command("explain", short_help="Show where a value comes from and what it becomes")
 @suite_options(selection=False)
 @click.argument("keys", nargs=-1, required=True, metavar="BENCH.KEY...", shell_complete=benchmark_names)
 def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> None:
@@ -56,7 +56,7 @@ def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> None:
             click.echo(line)
 
 
-@command.command("check")
+@command.command("check", short_help="Report everything that is wrong with suite files")
 @suite_options(selection=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
@@ -68,7 +68,7 @@ def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
     session.info(f"{count} files are valid")
 
 
-@command.command("schema")
+@command.command("schema", short_help="Print the JSON Schema of a format, for editors")
 @click.argument("name", default="suite", type=click.Choice(list(SCHEMAS)))
 @click.option("--markdown", is_flag=True, help="Print the reference page of all suite keys instead.")
 def print_schema(name: str, markdown: bool) -> None:

@@ -26,7 +26,7 @@ def command() -> None:
     """Keep and query the results of many runs."""
 
 
-@command.command("add")
+@command.command("add", short_help="Add runs to the store")
 @runs_argument()
 @base_option
 @db_option
@@ -45,7 +45,7 @@ def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json:
     click.echo(f"{count} runs in the store", err=True)
 
 
-@command.command("query")
+@command.command("query", short_help="Query the store in SQL")
 @click.argument("sql")
 @base_option
 @db_option

@@ -9,21 +9,70 @@ import click
 from milabench.cli.options import base_option, file_option, runs_argument
 from milabench.errors import UsageError
 
+# Format -> the ending that names it.
+ENDINGS = {"parquet": ".parquet", "prometheus": ".prom", "otlp-json": ".json"}
+
 
 @click.command("export")
 @runs_argument()
 @base_option
-@file_option("-o", "--output", required=True, help="The file: NAME.parquet.")
-def command(runs: tuple[str, ...], base: Path | None, output: Path) -> None:
-    """Write the results of runs to a Parquet file. Default: the latest run."""
-    from milabench.history.rows import write
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(tuple(ENDINGS)),
+    help="Format. Default: from the output file's ending: .parquet, .prom, .json.",
+)
+@file_option("-o", "--output", help="The file. Default: the terminal, but for Parquet.")
+def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: Path | None) -> None:
+    """Write the results of runs for other programs: Parquet, Prometheus, OpenTelemetry. Default: the latest run."""
     from milabench.workflow.results_store import run_rows
     from milabench.workflow.summaries import resolve_runs
 
-    if output.suffix != ".parquet":
+    form = form or _format_of(output)
+    if form == "parquet":
+        from milabench.history.rows import write
+
+        if output is None:
+            raise UsageError("Parquet is no text: name the file with --output NAME.parquet")
+        rows = [run_rows(run) for run in resolve_runs(base, runs)]
+        count = write(output, rows)
+        click.echo(f"written to {output}: {count} rows of {len(rows)} runs", err=True)
+        return
+    text = _text(form, base, runs)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    from milabench.workflow.files import write_file
+
+    write_file(output, text, is_folder_made=False)
+    click.echo(f"written to {output}", err=True)
+
+
+def _format_of(output: Path | None) -> str:
+    if output is None:
+        raise UsageError(f"missing option --format {'|'.join(ENDINGS)}, or a file with --output")
+    for form, ending in ENDINGS.items():
+        if output.suffix == ending:
+            return form
+    raise UsageError(
+        f"--output: {output}: no format ends in '{output.suffix}'; give --format {'|'.join(ENDINGS)}; "
+        "`milabench report --format csv` writes CSV"
+    )
+
+
+def _text(form: str, base: Path | None, names: tuple[str, ...]) -> str:
+    from milabench.workflow.summaries import resolve_runs, summary_of
+
+    summaries = [summary_of(run) for run in resolve_runs(base, names)]
+    if form == "otlp-json":
+        from milabench.history.otlp import metrics_request
+
+        return metrics_request(summaries)
+    from milabench.history.prometheus import exposition
+
+    if len(summaries) > 1:
         raise UsageError(
-            f"--output: {output}: only .parquet is written here; `milabench report --format csv` writes CSV"
+            f"{len(summaries)} runs: what Prometheus reads is how things are now, so one run; --format otlp-json takes several"
         )
-    rows = [run_rows(run) for run in resolve_runs(base, runs)]
-    count = write(output, rows)
-    click.echo(f"written to {output}: {count} rows of {len(rows)} runs", err=True)
+    return exposition(summaries[0])

@@ -21,7 +21,7 @@ RARE = frozenset(
         *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
         # how a run is made
         *("--precision", "--budget", "--ab", "--seed", "--wait", "--max-retries", "--maxfail", "--sizer-save"),
-        *("--validations", "run --json"),
+        *("--validations", "--no-prepare", "run --json"),
         # other commands
         *("--frozen", "--weights", "--costs", "--score", "--from-db", "--db", "--per", "--across", "--run"),
         *("--kvstore", "--dtype", "--epochs", "--data-set", "--metrics-policy", "--framework", "--metrics-suffix"),
@@ -34,6 +34,10 @@ def with_variables(command: click.Command) -> click.Command:
     """Let each option of a command be given as MILABENCH_<OPTION> too; the command line wins."""
     for each in _with_subcommands(command):
         for option in _options(each):
+            if option.metavar is None and isinstance(
+                option.type, click.types.IntParamType | click.types.FloatParamType
+            ):
+                option.metavar = "N"
             if option.envvar is None and not option.is_eager:
                 option.envvar = "MILABENCH_" + long_name(option).lstrip("-").replace("-", "_").upper()
     return command
@@ -44,6 +48,11 @@ def with_help(command: click.Command) -> click.Command:
     for each in _with_subcommands(command):
         if any(option.name == "help_all" for option in _options(each)):
             continue  # a verb that was imported before
+        for option in _options(each):
+            if option.metavar is None and isinstance(
+                option.type, click.types.IntParamType | click.types.FloatParamType
+            ):
+                option.metavar = "N"  # click says INTEGER RANGE
         each.params += [
             _flag(("--no-color",), _without_colour, "Show no colours; the same as NO_COLOR=1."),
             _flag(("--help-all",), _show_all, "Show all options, with their variables."),

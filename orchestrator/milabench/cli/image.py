@@ -21,7 +21,7 @@ def command() -> None:
     """Write the recipe of a container image; nothing is built."""
 
 
-@command.command("oci")
+@command.command("oci", short_help="Write the Containerfile of an image")
 @_WHEEL
 @_BASE
 @_OUTPUT
@@ -32,7 +32,7 @@ def oci(wheel: Path, image: str | None, output: Path | None) -> None:
     _write(oci_recipe(wheel, image, terminal_session()), output)
 
 
-@command.command("apptainer")
+@command.command("apptainer", short_help="Write the Apptainer definition of an image")
 @suite_options()
 @_WHEEL
 @_BASE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -17,18 +18,32 @@ from milabench.workflow.options import SuiteOptions
 @click.option("--force", is_flag=True, help="Recreate existing environments.")
 @click.option("--update", is_flag=True, help="Recreate unpinned environments with the newest packages.")
 @click.option("--frozen", is_flag=True, help="Install from locks whose requirements have changed since.")
+@click.option("--ignore-space", is_flag=True, help="Begin although the disk seems too small.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Installations at a time.")
-def command(options: SuiteOptions, capsule: Path | None, force: bool, update: bool, frozen: bool, jobs: int) -> None:
+def command(
+    options: SuiteOptions,
+    capsule: Path | None,
+    force: bool,
+    update: bool,
+    frozen: bool,
+    ignore_space: bool,
+    jobs: int,
+) -> None:
     """Install the environments and programs of the selected benchmarks."""
     if capsule is not None:
-        from milabench.workflow.capsule import install_from, next_command
+        from milabench.workflow.capsule import install_from
+        from milabench.workflow.preflight import command_line
 
         for name, given in (("--config", is_on_command_line("config_file")), ("--update", update)):
             if given:
                 raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
         session = terminal_session()
-        session.info(f"next: `{next_command(install_from(capsule, options, session, force=force, jobs=jobs))}`")
+        install_from(capsule, options, session, force=force, ignore_space=ignore_space, jobs=jobs)
+        # The suite that was installed last is the default of its base.
+        session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
         return
     from milabench.workflow.install import install
 
-    install(options, terminal_session(), force=force, update=update, frozen=frozen, jobs=jobs)
+    install(
+        options, terminal_session(), force=force, update=update, frozen=frozen, ignore_space=ignore_space, jobs=jobs
+    )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from milabench.analysis.summary_model import validity_words
+from milabench.bench.readme import first_sentence
 from milabench.cli.options import json_option, suite_options, table_width, wide_option
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.options import SuiteOptions
+from milabench.workflow.report_inputs import read_reference, shipped_references
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig
@@ -18,10 +22,22 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @suite_options()
+@click.option(
+    "--references", is_flag=True, help="List the shipped reference results instead, which runs are held beside."
+)
 @wide_option
 @json_option
-def command(options: SuiteOptions, wide: bool, as_json: bool) -> None:
+def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) -> None:
     """List the benchmarks of the suite."""
+    if references:
+        entries = [reference_json(name) for name in shipped_references()]
+        text = (
+            json.dumps({"schema": 1, "references": entries}, indent=1)
+            if as_json
+            else references_table(entries, table_width(wide))
+        )
+        click.echo(text)
+        return
     rows = [bench_json(bench) for bench in selected_benchmarks(read_suite_only(options), options)]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
@@ -33,7 +49,7 @@ def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = N
     """Return a line for each benchmark, fitted to a terminal's width."""
     from milabench.report.text import text_table
 
-    headings = ["name", "enabled", "plan", "weight", "environment", "tags"]
+    headings = ["name", "enabled", "plan", "weight", "environment", "tags", "stands for"]
     rows = [
         [
             bench["name"],
@@ -42,10 +58,47 @@ def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = N
             f"{bench['weight']:g}",
             bench["install_group"],
             " ".join(bench["tags"]),
+            bench["about"],
         ]
         for bench in benches
     ]
-    is_text, spare = [True, True, True, False, True, True], ("environment", "weight", "plan", "tags")
+    is_text = [True, True, True, False, True, True, True]
+    spare = ("environment", "tags", "weight", "plan", "stands for")
+    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
+
+
+def reference_json(name: str) -> dict[str, Any]:
+    """Return a shipped reference result as `list --references --json` has it."""
+    from milabench.analysis.rescoring import machine_text
+
+    summary = read_reference(name).summary
+    return {
+        "name": name,
+        "machine": machine_text(summary),
+        "created": summary.created,
+        "version": summary.version,
+        "profile": summary.profile,
+        "benchmarks": {bench.bench: validity_words(bench.validity, bench.reasons) for bench in summary.benchmarks},
+    }
+
+
+def references_table(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """Return a line for each reference result: its machine, when and how it was measured, how many numbers are valid."""
+    from milabench.report.text import text_table
+
+    rows = [
+        [
+            entry["name"],
+            entry["machine"],
+            entry["created"].partition("T")[0],
+            entry["profile"],
+            f"{list(entry['benchmarks'].values()).count('valid')} of {len(entry['benchmarks'])}",
+            " ".join(entry["benchmarks"]),
+        ]
+        for entry in entries
+    ]
+    headings = ["name", "machine", "measured", "profile", "valid", "benchmarks"]
+    is_text, spare = [True, True, True, True, False, True], ("profile", "measured", "benchmarks")
     return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
 
 
@@ -61,4 +114,5 @@ def bench_json(bench: BenchmarkConfig) -> dict[str, Any]:
         "install_group": bench.install_group,
         "tags": list(bench.tags),
         "num_machines": bench.num_machines,
+        "about": first_sentence(bench.definition) if isinstance(bench.definition, Path) else "",
     }

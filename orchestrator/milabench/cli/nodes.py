@@ -22,7 +22,7 @@ def command() -> None:
     """Check the machines of a system."""
 
 
-@command.command("check")
+@command.command("check", short_help="Check that every node can be reached and is fit for a run")
 @suite_options(selection=False, nodes=True)
 @click.option("--no-links", is_flag=True, help="Do not measure the connections between nodes, one by one.")
 @json_option

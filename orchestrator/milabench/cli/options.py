@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -273,7 +274,8 @@ def _last_chosen(function: Verb) -> Verb:
 
     @functools.wraps(function)
     def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
-        if options.config_file is None and not values.get("ab"):
+        # The suites of an A/B run, and that of a capsule, are named otherwise.
+        if options.config_file is None and not values.get("ab") and not values.get("capsule"):
             from milabench.workflow.suites_used import with_last_chosen
 
             try:
@@ -391,10 +393,16 @@ class TerminalReporter:
 
     def __init__(self, display: str = "auto") -> None:
         self._display = display
+        self._opened: Display | None = None
 
     def report(self, level: Level, text: str) -> None:
-        """Write one message."""
-        print(text if level == "info" else f"{level}: {text}", file=sys.stderr)
+        """Write one message, above the table that a terminal may show."""
+        line = text if level == "info" else f"{level}: {text}"
+        if self._opened is not None and self._opened.is_redrawn:
+            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+                self._opened.on_message(line)
+        else:
+            print(line, file=sys.stderr)
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
         """Return a new view of a run's progress."""
@@ -402,7 +410,8 @@ class TerminalReporter:
 
         # A table is redrawn by what a terminal obeys; displays show foreign text as visible themselves.
         stream = getattr(sys.stderr, "unfiltered", sys.stderr)
-        return choose_display(self._display, stream, is_verbose=is_verbose, clock=clock)
+        self._opened = choose_display(self._display, stream, is_verbose=is_verbose, clock=clock)
+        return self._opened
 
 
 def terminal_session(display: str = "auto") -> Session:

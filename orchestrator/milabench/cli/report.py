@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from milabench.cli import options
@@ -19,7 +21,8 @@ from milabench.workflow.options import ReportRequest
 @click.option(
     "--reference",
     metavar="RUN|FILE",
-    help="Run, or JSON report of one, that scores are relative to. Default: from the system file of the run.",
+    help="Run, JSON report of one, or shipped reference (`milabench list --references`) that scores are relative to; none: no"
+    " reference. Default: from the system file of the run, else a shipped one of the same kind.",
 )
 @options.file_option("--weights", metavar="FILE", help="Weights by benchmark instead of the suite's (YAML).")
 @click.option(
@@ -30,16 +33,28 @@ from milabench.workflow.options import ReportRequest
     help="compat: the score of milabench 1.3, to compare with old results.",
 )
 @options.validations_option
+@options.wide_option
 @click.option(
     "--from-db",
     is_flag=True,
     help="Report from the results store instead of records (docs/reference/results-store.md).",
 )
 @options.db_option
+@options.file_option(
+    "--save-reference", metavar="FILE", help="Write the run as a reference result, without host names, users and paths."
+)
 @options.collected_as("request", ReportRequest)
-def command(request: ReportRequest, destination: Destination, full: bool) -> None:
+def command(
+    request: ReportRequest, destination: Destination, full: bool, wide: bool, save_reference: Path | None
+) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
+    if save_reference is not None:
+        from milabench.workflow.references import save_reference as save
+
+        save(request.base, request.runs, save_reference, options.terminal_session())
+        return
     from milabench.workflow.report_runs import render_report
 
     form = "brief" if destination.is_default and not full else destination.format
-    destination.write(render_report(request, form, options.terminal_session()))
+    width = options.table_width(wide) if destination.output is None else None
+    destination.write(render_report(request, form, options.terminal_session(), width))

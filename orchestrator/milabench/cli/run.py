@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 )
 @shared.retry_options
 @shared.validations_option
+@click.option(
+    "--no-prepare",
+    is_flag=True,
+    help="Refuse what is not prepared. Default: prepare it first where that takes at most 60 s for each benchmark.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
 @shared.file_option(

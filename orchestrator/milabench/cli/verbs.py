@@ -34,6 +34,7 @@ GROUPS = {
     "Measure": {
         "plan": "Show what install, prepare or run would do",
         "run": "Run and measure benchmarks",
+        "bench": "Measure any command, or compare several",
         "ci": "Do the steps of a build server's job: doctor to exit code",
         "resume": "Resume an incomplete run, or rerun what failed in it",
         "size": "Find the largest batch size that fits",
@@ -59,7 +60,7 @@ GROUPS = {
         "outliers": "Find the nodes and devices that differ from a baseline",
         "db": "Keep and query the results of many runs",
         "import": "Convert results of other programs into runs",
-        "export": "Write results to a Parquet file",
+        "export": "Write results for Parquet, Prometheus or OpenTelemetry",
         "bundle": "Create a tamper-evident archive of runs",
         "verify": "Verify an archive of runs",
     },
@@ -97,6 +98,11 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does, and suggest the nearest verbs for an unknown one."""
         name = args[0] if args else ""
+        if name == "help":  # as of git, go and uv
+            if not args[1:]:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            return self.resolve_command(ctx, [*args[1:], "--help"])
         if name and name not in COMMANDS and not name.startswith("-"):
             import difflib
 

@@ -37,6 +37,7 @@ Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 """The plan methods; plan/method.py says what each means."""
 Profile = Literal["quick", "default", "rigorous"]
 Engine = Literal["docker", "podman", "apptainer", "none"]
+KeepStepDir = Literal["always", "failed", "never"]
 Arch: TypeAlias = Annotated[str, Choice(words=ARCHS)]
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
@@ -208,14 +209,25 @@ class BenchmarkConfig:
     server: ServerConfig | None = key("Server of a client/server benchmark.", default=None)
     client: ClientConfig | None = key("Client of a client/server benchmark.", default=None)
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
-        "Any program; it is measured by its log lines.", default=()
+        "Any program; it is measured by its log lines, else by its wall-clock time.", default=()
     )
     shell: bool = key("Whether the command is one line for /bin/sh, whose parameters are `argv`.", default=False)
     cwd: Path | None = key(
-        "Where a command is started, relative to this file; the folder of the driver's file, else `data/<benchmark>`.",
+        "Where a command is started, relative to this file; the folder of the driver's file, else `{step_dir}`.",
         default=None,
     )
-    metrics: Mapping[str, MetricConfig] = key("Numbers to find in the log lines.", default={})
+    keep_step_dir: KeepStepDir = key(
+        "When `{step_dir}`, the folder of a launch, stays after it: `always`, when it `failed` (did not pass), or `never`.",
+        default="failed",
+    )
+    prerun: str = key(
+        "Line for /bin/sh that runs right before each launch, outside of its container; not part of the time measured.",
+        default="",
+    )
+    metrics: Mapping[str, MetricConfig] = key(
+        "Numbers to find in the log lines; without, the number of a `command` is the wall-clock time of its launch.",
+        default={},
+    )
     env: Mapping[str, str] = key("Environment variables of the process.", default={})
     matrix: Mapping[str, Any] = key(
         "Lists of values; with `job`, one benchmark per combination. A value that is no list is one value.", default={}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,14 @@ class Display:
 
     def on_message(self, text: str) -> None:
         """Show a message between the steps."""
+
+    def on_activities(self, rows: Sequence[str]) -> None:
+        """Show what is being done now, outside of steps; may be called from another thread than the others."""
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether it owns the lower lines of a terminal: messages then go to `on_message`, not to the stream."""
+        return False
 
     def tick(self) -> None:
         """Redraw what came too soon to be shown; called when nothing has happened for a while."""

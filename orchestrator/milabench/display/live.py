@@ -6,8 +6,9 @@ by rich's tables (34 ms for 64 rows).
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -54,6 +55,10 @@ class Live(Display):
         self._tally = Tally()
         self._running: dict[str, _Row] = {}
         self._ended: list[Text] = []
+        self._activities: Sequence[str] = ()
+        # Activities come from a thread of their own, beside messages; steps never come at the same time.
+        self._drawing = threading.RLock()
+        self._is_open = True
         self._console = Console(
             file=stream,
             force_terminal=True,
@@ -100,9 +105,22 @@ class Live(Display):
 
     def on_message(self, text: str) -> None:
         """Show the message above the table."""
-        for line in text.splitlines():
-            self._say(line)
-        self._changed()
+        with self._drawing:
+            for line in text.splitlines():
+                self._say(line)
+            self._changed()
+
+    def on_activities(self, rows: Sequence[str]) -> None:
+        """Show them as the table."""
+        with self._drawing:
+            if self._is_open:
+                self._activities = rows
+                self._draw()
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Until it is closed."""
+        return self._is_open
 
     def tick(self) -> None:
         """Redraw if something changed since the last time and a second has passed."""
@@ -111,7 +129,8 @@ class Live(Display):
 
     def close(self) -> None:
         """Leave what ended, and the tally, on the screen."""
-        with suppress(OSError, ValueError):  # the terminal may be gone
+        with self._drawing, suppress(OSError, ValueError):  # the terminal may be gone
+            self._is_open = False
             self._draw()
             self._live.update(Text(""), refresh=False)
             self._live.stop()
@@ -136,7 +155,8 @@ class Live(Display):
     def _table(self) -> Text:
         now = self._clock()
         rows = list(self._running.items())
-        lines = [f"{self._tally}  [{now - self._began:.0f} s]"]
+        lines = [f"{self._tally}  [{now - self._began:.0f} s]"] if self._tally.planned or rows else []
+        lines += [f"  {row}" for row in self._activities[: max(1, min(ROWS, self._console.size.height - 3))]]
         # rich cuts off what is higher than the terminal; two lines are for the tally and for what is left out.
         shown = rows[: max(1, min(ROWS, self._console.size.height - 3))]
         width = max((len(step) for step, _ in shown), default=0)

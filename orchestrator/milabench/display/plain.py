@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -41,6 +41,7 @@ class Plain(Display):
         self._started: dict[str, float] = {}
         self._last_printed: dict[str, float] = {}
         self._last: dict[str, Mapping[str, Any]] = {}
+        self._activities_shown = self._began
 
     def on_plan(self, plan: Plan) -> None:
         """Print how much there is to do."""
@@ -88,6 +89,14 @@ class Plain(Display):
         """Print the message."""
         for line in text.splitlines():
             self._say(line)
+
+    def on_activities(self, rows: Sequence[str]) -> None:
+        """Print them every few seconds."""
+        now = self._clock()
+        if rows and now - self._activities_shown >= self._every_s:
+            self._activities_shown = now
+            self._stream.write("".join(f"  {visible_line(row)}\n" for row in rows))
+            self._stream.flush()
 
     def close(self) -> None:
         """Print the tally."""

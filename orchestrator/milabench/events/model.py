@@ -125,7 +125,10 @@ class Stop(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Recorded):
-    """The step attempt is over; exactly one, last, also when the process was killed."""
+    """The step attempt is over; exactly one, last, also when the process was killed.
+
+    `wall_s` are the seconds from just before the command was executed until its end was noticed; None where it was not started.
+    """
 
     # In the order in which the keys stand in a record.
     command: tuple[str, ...] = ()
@@ -134,6 +137,7 @@ class End(Recorded):
     outcome: OutcomeName
     why: Why | None = None
     detail: str = ""
+    wall_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ MANIFEST: Shape = {
     "files": {str: Required(FILE)},
     "seed": int,
     "costs": {},
-    **{key: {str: str} for key in ("locks", "programs", "imported")},
+    **{key: {str: str} for key in ("locks", "programs", "about", "imported")},
     "validations": [str],
     "options": _OPTIONS,
     "aim": _AIM,
@@ -140,6 +140,7 @@ RATE: Shape = {
 _COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), Required(int))
 _BENCH = {
     "counts": Required(_COUNTS),
+    "about": str,
     **dict.fromkeys(("perf", "score"), ABOVE_ZERO),
     **dict.fromkeys(("weight", "spread", "spread_within", "spread_devices", "spread_processes"), NOT_NEGATIVE),
     **dict.fromkeys(("spread_replicates", "overlap", "memory_peak_MiB", "energy_J", "first_step_s"), NOT_NEGATIVE),

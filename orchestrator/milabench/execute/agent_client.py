@@ -265,6 +265,11 @@ class AgentNode:
         fields = {"step": step, "grace_s": grace_s, "is_done": is_done, **cause}
         await self._request_if_alive("end", fields, within_s=LEAVE_S if grace_s == 0 else ANSWER_S)
 
+    async def discard(self, step: str) -> str:
+        """Remove the folder of a step that is over; return why something of it is left, empty where nothing is."""
+        reply = await self._request_if_alive("discard", {"step": step}, within_s=None)
+        return str((reply or {}).get("left") or (reply or {}).get("error") or "")
+
     async def release(self, group: str) -> float | None:
         """Release the steps of a group from the start barrier, and those that reach it later.
 
@@ -278,7 +283,7 @@ class AgentNode:
         await self._request_if_alive("stop", {"step": step, "reason": "all of the group have their observations"})
 
     async def _request_if_alive(
-        self, verb: str, fields: Mapping[str, object], *, within_s: float = ANSWER_S
+        self, verb: str, fields: Mapping[str, object], *, within_s: float | None = ANSWER_S
     ) -> Mapping[str, Any] | None:
         """Return the reply of a living agent; of a lost one None, which run() reports."""
         if self._link is None or self._link.lost is not None:
@@ -518,8 +523,8 @@ async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | Non
 
 
 # What an agent is told of a step as it stands; the names are those of the protocol (docs/reference/protocol.md).
-_OF_STEP = ("argv", "env", "secret_env", "config", "timeout_s", "max_silence_s", "needs_data", "end_argv")
-_OF_REQUEST = ("grace_s", "group_size", "is_spread", "makedirs", "marks")
+_OF_STEP = ("argv", "env", "secret_env", "config", "timeout_s", "max_silence_s", "needs_data", "end_argv", "prerun")
+_OF_REQUEST = ("grace_s", "group_size", "is_spread", "makedirs", "marks", "step_dir")
 
 
 def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:

@@ -21,6 +21,7 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.start_barrier import BarrierEvent, GroupBarrier, group_barrier
 from milabench.plan.container import names_in
 from milabench.plan.model import Plan, Step
+from milabench.plan.step_dir import keeps_step_dir, uses_step_dir, with_step_dir
 
 INTERRUPTED = "the run was interrupted"
 
@@ -32,7 +33,7 @@ class ExecutionSettings:
     `values` replace `@name` (`@run`: the run directory). `makedirs` are folders that a step needs. `preamble` returns the
     records, as whole lines, with which a step's file begins.
 
-    `locks` are the names of the devices' locks, by node.
+    `locks` are the names of the devices' locks, and `step_dirs` the folder that the folders of launches are made in, by node.
 
     `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
     None; it may raise InterruptRequested for a signal. `missing_data` returns what an attempt at a step, by its number,
@@ -43,6 +44,7 @@ class ExecutionSettings:
     makedirs: Callable[[Step], tuple[str, ...]] = lambda _: ()
     preamble: Callable[[Step], bytes] = lambda _: b""
     locks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    step_dirs: Mapping[str, str] = field(default_factory=dict)
     grace_s: float = 5.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extend_plan: Callable[[], Plan | None] | None = None
@@ -302,13 +304,16 @@ class Engine:
 
     async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
         settings = self._settings
+        # Of each attempt its own: what another one left must not be found.
+        step_dir = f"{settings.step_dirs[step.node]}/{self._stem(step)}" if uses_step_dir(step) else ""
         request = StepRequest(
-            step=step,
+            step=with_step_dir(step, step_dir) if step_dir else step,
             group_size=group_size,
             is_spread=self._barrier is not None and step.id in self._barrier.nodes,
             values={**settings.values, **names_in(step, self._attempts[step.id]), **values},
             makedirs=settings.makedirs(step),
             marks=(marker,) if (marker := self._retry.markers.get(step.id)) else (),
+            step_dir=step_dir,
             grace_s=settings.grace_s,
         )
         if preamble := settings.preamble(step):
@@ -329,7 +334,13 @@ class Engine:
             self._end(server_of(step), is_done=True)
         elif outcome.name != "passed":
             self._end_rest_of_job(step)
-        self._conclude(step, self._with_log(step, await self._checked(step, outcome)))
+        outcome = self._with_log(step, await self._checked(step, outcome))
+        if step_dir and not keeps_step_dir(step.keep_step_dir, outcome.name):
+            # Before the next step starts: it must not be measured while files are removed.
+            left = await executor.discard(step.id)
+            if left:
+                self._progress(Notice(text=f"{step.id}: {step_dir} is not removed: {left}"))
+        self._conclude(step, outcome)
 
     async def _checked(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome, or a failure where a step that passed lacks data; the loop goes on while long records are read."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
+from milabench.execute.activities import Activities
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.plan.container import Image, in_one_line
 
@@ -23,13 +24,15 @@ def missing_images(images: Iterable[Image]) -> list[str]:
     return missing
 
 
-def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str], object]) -> int:
+def fetch_images(
+    images: Iterable[Image], *, refetch: bool, say: Callable[[str], object], activities: Activities | None = None
+) -> int:
     """Fetch what is missing, or everything with `refetch`; return the number of images fetched.
 
     Raises EnvironmentFailed with a line for each image that is still missing. An image that exists and cannot be
     fetched again stays: it may have been loaded by hand.
     """
-    failed, fetched = [], 0
+    failed, fetched, shown = [], 0, activities or Activities()
     for image in images:
         if shutil.which(image.engine) is None:
             what = "is not on PATH; install it, or choose another container.engine"
@@ -42,7 +45,9 @@ def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str],
             failed.append(image.absence)
             continue
         say(f"{image.name}: fetching with {image.engine}")
+        shown.now(image.name, f"fetching with {image.engine}")
         process = subprocess.run(image.fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        shown.over(image.name)
         if process.returncode == 0:
             fetched += 1
         elif is_there:

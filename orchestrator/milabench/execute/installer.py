@@ -71,6 +71,38 @@ class Uv:
             may_be_cuda = spec.is_for_cpu and backend is not None and not spec.is_hashed
             yield InstallCommand(argv=argv, rehearse=may_be_cuda)
 
+    def resolve(
+        self, spec: VenvSpec, requirements: str, constraints: str | None, pylock: str
+    ) -> Iterator[InstallCommand]:
+        """Write which files `install` would install, as a pylock.toml; the first that succeeds need not be of the network."""
+        backend = spec.torch_backend
+        chosen = {"UV_TORCH_BACKEND": backend} if backend else {}
+        limits = ("--constraints", constraints) if constraints and not spec.is_hashed else ()
+        closed = ("--no-deps",) if spec.is_hashed else ()
+        options = ("--quiet", "--format", "pylock.toml", "--output-file", pylock, "--python-version", spec.python)
+        argv = (self.path, "pip", "compile", *options, *self.options, *closed, *limits, requirements)
+        yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
+        if backend:
+            yield InstallCommand(argv=(*argv, "--offline"), env=chosen, needs_network=False)
+        is_chosen = backend and self.is_reachable(torch_index(backend))
+        yield InstallCommand(argv=argv, env=chosen if is_chosen else {})
+
+    def rehearse(
+        self, spec: VenvSpec, python: str, empty: str, requirements: str, constraints: str | None
+    ) -> InstallCommand:
+        """Say which packages the cache does not hold, for an interpreter; `empty` is an empty folder."""
+        options = ("--dry-run", "--offline", "--verbose", "--python", python, "--target", empty, *self.options)
+        if spec.is_hashed:
+            argv = (self.path, "pip", "sync", *options, "--require-hashes", requirements)
+        else:
+            limits = ("--constraints", constraints) if constraints else ()
+            argv = (self.path, "pip", "install", *options, "--requirements", requirements, *limits)
+        return InstallCommand(argv=argv, needs_network=False)
+
+    def cache(self) -> InstallCommand:
+        """Print the folder of the cache."""
+        return InstallCommand(argv=(self.path, "cache", "dir"), needs_network=False)
+
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project; its build backend comes from the cache when it can."""
         argv = (self.path, "build", "--wheel", "--no-create-gitignore", *self.options, "--out-dir", into, project)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, MilabenchError
+from milabench.execute.activities import Activities
 from milabench.execute.agent_bootstrap import deterministic_zip
 from milabench.execute.api import Frame, Progress
 from milabench.execute.file_sync import RemoteFiles
@@ -24,6 +25,9 @@ from milabench.redaction import learn, values_in, values_in_environment
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PACKAGES = ("bench", "config", "devices", "events", "execute", "facts", "plan")
+# Begins a line about what is being done at the moment, which replaces the one before.
+_NOW = "now: "
+NOW_EVERY_S = 2.0
 _MAIN = "from milabench.execute.remote_install import main\nmain()\n"
 _LOOK = (
     'for p in python3.11 python3.12 python3.13 python3.14 python3; do if "$p" -c '
@@ -62,8 +66,11 @@ async def install_remotely(
     *,
     uv: Path | None,
     say: Callable[[str], object],
+    activities: Activities,
 ) -> None:
     """Build environments on a machine, in its folders and, but for `environ`, with these options.
+
+    `activities` tell under the machine's name what it does.
 
     `scratch` is a local folder, `uv` our program when it runs there too. Raises EnvironmentFailed with why not.
     """
@@ -89,6 +96,9 @@ async def install_remotely(
 
             for line in progress.payload.splitlines():
                 text = json.loads(line)["data"].rstrip("\n")
+                if text.startswith(_NOW):
+                    activities.now(machine.name, text.removeprefix(_NOW).strip() or "installing")
+                    continue
                 words.append(text)
                 say(f"{machine.name}: {text.strip()}")
 
@@ -108,8 +118,12 @@ def main() -> None:
     job.unlink()
     learn([*values_in_environment(os.environ), *(value for spec in specs for value in values_in(dict(spec.pip)))])
     options = replace(options, environ=dict(os.environ), uv=options.uv or find_uv(os.environ))
+    activities = Activities()
     try:
-        raise_failures(install_venvs(specs, dirs, options, lambda stage: print(f"  {stage}", flush=True)))
+        with activities.watched(lambda rows: print(_NOW + "; ".join(rows), flush=True), every_s=NOW_EVERY_S):
+            raise_failures(
+                install_venvs(specs, dirs, options, lambda stage: print(f"  {stage}", flush=True), activities)
+            )
     except MilabenchError as error:
         print(f"error: {error}", flush=True)
         sys.exit(error.exit_code)

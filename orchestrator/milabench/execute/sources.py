@@ -17,6 +17,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -24,6 +25,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
+from milabench.execute.activities import Activities, size_text
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, pip_settings
@@ -46,7 +48,11 @@ _STOP_S = 0.1  # after which a stop is noticed
 
 
 def fetch_sources(
-    sources: Sequence[Source], dirs: Dirs, options: InstallOptions, report: Report
+    sources: Sequence[Source],
+    dirs: Dirs,
+    options: InstallOptions,
+    report: Report,
+    activities: Activities | None = None,
 ) -> tuple[Installed, ...]:
     """Make every source ready; one that fails does not keep the others from being fetched.
 
@@ -59,20 +65,39 @@ def fetch_sources(
     make_folder(Path(dirs.code))
     stop = threading.Event()
     where = indexes(options.pip if options.pip is not None else pip_settings(environ), environ)
+    shown = activities or Activities()
 
     def outcome(source: Source) -> Installed:
         is_new = force or not is_fetched(dirs, source)
         if is_new:
             report(f"{source.folder}: fetching")
+            arrived = Arrived()
+            shown.now(source.folder, "fetching", arrived.text)
             try:
-                fetch(source, dirs, where, environ, stop, report, force=force)
+                fetch(source, dirs, where, environ, stop, report, arrived, force=force)
             except EnvironmentFailed as error:
                 report(f"{source.folder}: failed: {error}")
                 return Installed(name=source.folder, why=str(error))
+            finally:
+                shown.over(source.folder)
             report(f"{source.folder}: ready")
         return Installed(name=source.folder, is_new=is_new)
 
     return thread_map(outcome, sources, jobs=options.jobs, stop=stop.set)
+
+
+@dataclass(slots=True)
+class Arrived:
+    """How much of a file has come, in bytes; `of` is None where the server does not tell."""
+
+    size: int = 0
+    of: int | None = None
+
+    def text(self) -> str:
+        """Return `1.2 MB of 3.0 MB`; empty before the first."""
+        if not self.size:
+            return ""
+        return size_text(self.size) + (f" of {size_text(self.of)}" if self.of is not None else "")
 
 
 def fetch(
@@ -82,10 +107,14 @@ def fetch(
     environ: Mapping[str, str],
     stop: threading.Event,
     report: Report,
+    arrived: Arrived,
     *,
     force: bool,
 ) -> None:
-    """Fetch the program unless it is there. Raises EnvironmentFailed, soon after `stop` is set too."""
+    """Fetch the program unless it is there; `arrived` is kept up to date.
+
+    Raises EnvironmentFailed, soon after `stop` is set too.
+    """
     code, folder = Path(dirs.code), source_folder(dirs, source)
     waiting = iter([f"{source.folder}: waiting: another process fetches or uses it"])
 
@@ -102,7 +131,7 @@ def fetch(
                 fresh = Path(building, source.folder)
                 match source:
                     case PyPI():
-                        unpack_release(cached_archive(source, where, environ, stop), source.file, fresh)
+                        unpack_release(cached_archive(source, where, environ, stop, arrived), source.file, fresh)
                     case Git():
                         _clone(source, fresh, environ, stop)
                 # The old marker goes before the old folder, the new one comes after the new folder: whatever stops us in
@@ -129,7 +158,9 @@ def _scratch_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str], stop: threading.Event) -> Path:
+def cached_archive(
+    source: PyPI, where: Indexes, environ: Mapping[str, str], stop: threading.Event, arrived: Arrived | None = None
+) -> Path:
     """Return the release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
     home = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
     cache = make_folder(home / "milabench" / "archives")
@@ -141,7 +172,7 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str], sto
         if kept.is_file() and sha256_of(kept) == source.sha256:
             return kept
         fresh = Path(building, "archive")
-        _download(source, where, fresh, stop)
+        _download(source, where, fresh, stop, arrived or Arrived())
         digest = sha256_of(fresh)
         if digest != source.sha256:
             raise EnvironmentFailed(
@@ -181,7 +212,7 @@ def _unzip(archive_file: Path, into: Path) -> None:
         zipped.extractall(into)
 
 
-def _download(source: PyPI, where: Indexes, into: Path, stop: threading.Event) -> None:
+def _download(source: PyPI, where: Indexes, into: Path, stop: threading.Event, arrived: Arrived) -> None:
     import httpx2
 
     label = f"{source.project} {source.version} ({source.file})"
@@ -192,7 +223,7 @@ def _download(source: PyPI, where: Indexes, into: Path, stop: threading.Event) -
                 silent.append(f"{mask(index)} cannot be reached: {_reason(link)}")
             elif link.filename == source.file:
                 try:
-                    _patiently(partial(_copy, link, client, into), stop)
+                    _patiently(partial(_copy, link, client, into, arrived), stop)
                 except (httpx2.HTTPError, OSError) as error:
                     raise EnvironmentFailed(
                         f"{label}: fetching it from {link.redacted} failed: {_reason(error)}"
@@ -358,18 +389,20 @@ def _sha256(link: Link) -> str | None:
     return sha256_of(link.file_path) if link.is_file and link.file_path.is_file() else None
 
 
-def _copy(link: Link, client: PyPIClient, into: Path) -> None:
+def _copy(link: Link, client: PyPIClient, into: Path, arrived: Arrived) -> None:
     if link.is_file:
         shutil.copyfile(link.file_path, into)
         return
     seconds, rate = _SLOW
-    began, size = time.monotonic(), 0
+    began, arrived.size = time.monotonic(), 0
     with client.stream("GET", link.url_without_fragment, follow_redirects=True) as answer, into.open("wb") as file:
         answer.raise_for_status()
+        length = answer.headers.get("Content-Length", "")
+        arrived.of = int(length) if length.isdecimal() and "Content-Encoding" not in answer.headers else None
         for block in answer.iter_bytes():  # not in larger blocks: one that comes in drops would never be full
             file.write(block)
-            size += len(block)
-            if (spent := time.monotonic() - began) > seconds and size < rate * spent:
+            arrived.size += len(block)
+            if (spent := time.monotonic() - began) > seconds and arrived.size < rate * spent:
                 raise TimeoutError(f"it came with less than {rate} bytes per second")
 
 

@@ -299,7 +299,7 @@ def build_wheel(project: Path, into: Path, uv: str, environ: Mapping[str, str], 
 
 
 def installed_wheel(name: str, into: Path) -> Path:
-    """Write the wheel that a package was installed from, by what was installed; the same files give the same bytes.
+    """Write the wheel that a pure package was installed from, by what was installed; the same files give the same bytes.
 
     Raises EnvironmentFailed when a file is not as it was installed.
     """

@@ -7,12 +7,14 @@ import errno
 import fcntl
 import json
 import os
+import pkgutil
 import re
 import shutil
 import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
@@ -20,17 +22,21 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from milabench.devices.regular_file import open_descriptor
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
+from milabench.execute.activities import Activities, size_text
+from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import COMPLETE, altered_files, is_complete, is_linked, store_folder, venv_link
+from milabench.execute.needs import Need, PackageFile, files_of, measured, total, uncached
 from milabench.execute.package_indexes import pip_env, pip_settings, uv_env, uv_options
 from milabench.plan.context import Dirs
 from milabench.plan.requirements import render_requirements
@@ -59,9 +65,10 @@ class InstallOptions:
     """How to install.
 
     `benchmate` is the project folder of the instruments; `environ` the user's environment. `force` rebuilds
-    complete environments; `update` rebuilds those that are not pinned, with the newest packages. `pip` are pip's settings;
-    None asks pip, once, when something is to be built. `uv` is the program; None uses pip. `is_sealed`: nothing is asked but what
-    `pip` and `environ` name, neither a network nor what the suite says of indexes.
+    complete environments; `update` rebuilds those that are not pinned, with the newest packages. `ignore_space` begins also
+    where the disk seems too small. `pip` are pip's settings; None asks pip, once, when something is to be built. `uv` is the
+    program; None uses pip. `is_sealed`: nothing is asked but what `pip` and `environ` name, neither a network nor what the
+    suite says of indexes.
     """
 
     # No Path: these options are pickled for other machines, and Python 3.13 moved its classes to another module.
@@ -70,6 +77,7 @@ class InstallOptions:
     jobs: int = 4
     force: bool = False
     update: bool = False
+    ignore_space: bool = False
     is_sealed: bool = False
     pip: Mapping[str, str] | None = None
     uv: str | None = field(default_factory=lambda: find_uv(os.environ))
@@ -114,17 +122,23 @@ def benchmate_requirements(project: Path) -> tuple[str, ...]:
 
 
 def install_venvs(
-    specs: Sequence[VenvSpec], dirs: Dirs, options: InstallOptions, report: Report
+    specs: Sequence[VenvSpec],
+    dirs: Dirs,
+    options: InstallOptions,
+    report: Report,
+    activities: Activities | None = None,
 ) -> tuple[Installed, ...]:
     """Make every environment ready, several at a time; one that fails does not keep the others from being built.
 
     What is complete already is left alone, at the cost of reading one file. `report` is called from one thread at a
-    time. Raises EnvironmentFailed when the base folder cannot be written. On KeyboardInterrupt everything that was
+    time; `activities` say meanwhile what is done, to who watches them. Raises EnvironmentFailed when the base folder cannot be
+    written, or, before anything is downloaded, where its disk has not the room. On KeyboardInterrupt everything that was
     started is ended first.
     """
     if not any(_must_build(dirs, spec, options) or not is_linked(dirs, spec) for spec in specs):
         return tuple(Installed(name=spec.group) for spec in specs)
-    work = _Work(dirs, options, report)
+    work = _Work(dirs, options, report, activities or Activities())
+    work.require_space([spec for spec in specs if _must_build(dirs, spec, options)])
     return thread_map(work.make_ready, specs, jobs=options.jobs, stop=work.stop)
 
 
@@ -165,7 +179,8 @@ def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[
 class _Work:
     """One install: its running child processes, and facts shared by all environments."""
 
-    def __init__(self, dirs: Dirs, options: InstallOptions, report: Report) -> None:
+    def __init__(self, dirs: Dirs, options: InstallOptions, report: Report, activities: Activities) -> None:
+        self.activities = activities
         self.dirs = dirs
         self.options = options
         self.store = make_folder(Path(dirs.venv, ".store"))
@@ -192,6 +207,74 @@ class _Work:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
 
+    def require_space(self, specs: Sequence[VenvSpec]) -> None:
+        """Report what building these environments takes. Raises EnvironmentFailed where a disk has too little room for it."""
+        if not specs:
+            return
+        found = thread_map(self._files, specs, jobs=self.options.jobs, stop=self.stop)
+        needs = self._measured([need for need in found if need is not None])
+        cache = self._cache()
+        is_linked = cache is not None and _is_one_disk(cache, self.store, self.options.environ)
+        remaining = iter(needs)
+        for spec, need in zip(specs, found, strict=True):
+            known = total([next(remaining)], is_linked=is_linked) if need is not None else None
+            self.report(f"{spec.group}: needs: {known or 'nobody tells beforehand how much there is to download'}")
+        takes = total(needs, is_linked=is_linked)
+        if len(specs) > 1 and needs:
+            self.report(f"in all: {takes}")
+        wanted = {self.store: takes.base}
+        if cache is not None:
+            there = self.store if _is_one_disk(cache, self.store, {}) else cache
+            wanted[there] = wanted.get(there, 0) + takes.cache
+        for folder, size in wanted.items():
+            free = _free_bytes(folder)
+            self.report(f"free: {size_text(free)} for {folder}")
+            if size > free and not self.options.ignore_space:
+                raise EnvironmentFailed(
+                    f"{folder}: too little space: about {size_text(size)} are needed on its disk, {size_text(free)} are free; "
+                    "make room, choose another folder with --base (UV_CACHE_DIR for the cache of uv), or begin all the same "
+                    "with --ignore-space"
+                )
+
+    def _files(self, spec: VenvSpec) -> Need | None:
+        """Return the files that an environment needs, not measured yet; None where nobody tells."""
+        self.activities.now(spec.group, "looking up what is to be downloaded")
+        try:
+            with Path(os.devnull).open("w", encoding="utf-8") as log:
+                return _Build(self, spec, store_folder(self.dirs, spec), log, log.fileno()).need()
+        except (EnvironmentFailed, OSError):
+            if self._is_stopped:
+                raise
+            return None  # the installation finds it too, and says it better
+        finally:
+            self.activities.over(spec.group)
+
+    def _measured(self, needs: Sequence[Need]) -> list[Need]:
+        """Return them with the sizes of their files; servers are asked only for what is not in the cache."""
+        files = {file.url: file for need in needs for file in need.files}
+        missing = {url for need in needs for url in need.fetched}
+        opener = None
+        try:
+            if not self.options.is_sealed:
+                opener = opener_of({**self.options.environ, **uv_env(self.pip_settings, self.options.environ)})
+        except OSError:  # the certificates cannot be read, which uv will say
+            pass
+        measure = partial(_measured_file, opener=opener, missing=missing)
+        sizes = dict(zip(files, thread_map(measure, files.values(), jobs=8), strict=True))
+        return [replace(need, files=tuple(sizes[file.url] for file in need.files)) for need in needs]
+
+    def _cache(self) -> Path | None:
+        """Return the nearest existing folder of uv's cache; None without uv."""
+        if self.options.uv is None:
+            return None
+        argv = Uv(path=self.options.uv, is_reachable=self.is_reachable).cache().argv
+        try:
+            answer = subprocess.run(argv, env=dict(self.options.environ), capture_output=True, text=True, check=False)
+        except OSError:
+            return None
+        folder = Path(answer.stdout.strip() or "/")
+        return next(parent for parent in (folder, *folder.parents) if parent.exists())
+
     def make_ready(self, spec: VenvSpec) -> Installed:
         """Build the environment unless it is complete, and link it."""
         folder, log = store_folder(self.dirs, spec), self.store / f"{spec.folder}.log"
@@ -211,6 +294,8 @@ class _Work:
                 shutil.rmtree(folder, ignore_errors=True)
             self.report(f"{spec.group}: failed: {why}")
             return Installed(name=spec.group, why=why, log=log if log.is_file() else None)
+        finally:
+            self.activities.over(spec.group)
         self.report(f"{spec.group}: ready: " + (f"{time.monotonic() - began:.1f} s" if is_new else "already there"))
         return Installed(name=spec.group, is_new=is_new, notes=notes)
 
@@ -219,6 +304,7 @@ class _Work:
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
             self.report(f"{spec.group}: waiting: another process builds or uses it")
+            self.activities.now(spec.group, "waiting for another process")
         return not self._is_stopped
 
     def report(self, line: str) -> None:
@@ -274,6 +360,7 @@ class _Build:
         self._folder = folder
         self._log = log
         self._lock = lock
+        self._child: subprocess.Popen[str] | None = None
         user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
         # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
         env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
@@ -292,6 +379,46 @@ class _Build:
             self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(settings if self._options.is_sealed else own)}
             self._installer = Pip(python=sys.executable, is_reachable=work.is_reachable)
 
+    def need(self) -> Need | None:
+        """Return which files it takes, and which of them the cache does not hold; None where nobody tells."""
+        if isinstance(self._installer, Pip):
+            return None
+        spec, known = self._spec, None
+        version = ".".join(spec.python.split(".")[:2])
+        python = sys.executable if version == _running() else self._python(version) or sys.executable
+        with tempfile.TemporaryDirectory(prefix="milabench-") as name:
+            folder = Path(name)
+            requirements, limits = self._write_requirements(folder)
+            pylock, empty = folder / "pylock.toml", folder / "empty"
+            for attempt in self._installer.resolve(spec, requirements, limits, str(pylock)):
+                if self._ended(attempt.argv, attempt.env)[0] != 0:
+                    continue
+                look = self._installer.rehearse(spec, python, str(empty), requirements, limits)
+                code, output = self._ended(look.argv, attempt.env)
+                if code != 0:
+                    continue
+                files, absent = files_of(pylock.read_text(), spec.python), uncached(output)
+                known = Need(
+                    files=files,
+                    fetched=frozenset(file.url for file in files if (file.name, file.version) in absent),
+                )
+                if not known.fetched:  # the cache holds everything: no index is asked
+                    break
+        return known
+
+    def _write_requirements(self, folder: Path) -> tuple[str, str | None]:
+        """Write what is to be installed, and its constraints; return the paths, None where nothing constrains it."""
+        spec = self._spec
+        requirements = folder / ".requirements.txt"
+        text = render_requirements(spec.lock)
+        if not spec.is_pinned:
+            # Locks contain the instruments' dependencies; a handwritten file does not.
+            text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))
+        requirements.write_text(text)
+        constraints = folder / ".constraints.txt"
+        constraints.write_text(spec.constraints.text if spec.constraints else "")
+        return str(requirements), str(constraints) if spec.constraints else None
+
     def build(self) -> tuple[str, ...]:
         """Build it and mark it complete; return notes for a person. Raises EnvironmentFailed and OSError."""
         spec, folder, installer = self._spec, self._folder, self._installer
@@ -301,20 +428,12 @@ class _Build:
         python, notes = self._interpreter()
         self._say(f"creating: python {spec.python}")
         self._run([installer.create(spec, python, str(folder))])
-        requirements = folder / ".requirements.txt"
-        text = render_requirements(spec.lock)
-        if not spec.is_pinned:
-            # Locks contain the instruments' dependencies; a handwritten file does not.
-            text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))
-        requirements.write_text(text)
-        constraints = folder / ".constraints.txt"
-        constraints.write_text(spec.constraints.text if spec.constraints else "")
-        limits = str(constraints) if spec.constraints else None
-        self._say(f"installing: {len(spec.lock.pins)} packages")
+        requirements, limits = self._write_requirements(folder)
+        self._say(f"installing: {len(spec.lock.pins)} packages", self._seen)
         upgrade = self._options.update and not spec.is_pinned
-        self._run(installer.install(spec, str(folder), str(requirements), limits, upgrade))
+        self._run(installer.install(spec, str(folder), requirements, limits, upgrade), self._hear)
         # They stay beside the environment, and go into bundles.
-        for file in (requirements, constraints):
+        for file in (folder / ".requirements.txt", folder / ".constraints.txt"):
             file.write_text(mask(file.read_text()))
         self._say("adding benchmate")
         self._run([installer.add(str(folder), str(self._benchmate_wheel()))])
@@ -352,10 +471,7 @@ class _Build:
             raise EnvironmentFailed(
                 f"{altered}: is not as it was published; `{clean}` drops it from the cache, install again"
             )
-        code, output = self._ended((f"{self._folder}/bin/python", "-I", "-c", "import benchmate"))
-        if code != 0:
-            last = (output.strip().splitlines() or ["no output"])[-1]
-            raise EnvironmentFailed(f"benchmate cannot be imported: {last}")
+        notes = self._import_required()
         code, output = self._ended(self._installer.check(str(self._folder)).argv)
         complaints = output.splitlines() if code != 0 else []
         lines = [line.strip() for line in complaints if re.search(r"requires|not installed", line)]
@@ -364,11 +480,52 @@ class _Build:
             raise EnvironmentFailed(
                 f"the lock does not hold what benchmate needs ({ours}); rewrite it with `milabench pin`"
             )
-        return tuple(lines)
+        return (*notes, *lines)
+
+    def _import_required(self) -> tuple[str, ...]:
+        """Import benchmate and what the benchmarks require; return notes on what could not be tried here.
+
+        Raises EnvironmentFailed for the first that cannot be imported.
+        """
+        spec, began = self._spec, time.monotonic()
+        needed_by: dict[str, list[str]] = {"benchmate": []}
+        for bench, packages in spec.required.items():
+            for package in packages:
+                needed_by.setdefault(package, []).append(bench)
+        probe = pkgutil.get_data("milabench.execute", "import_probe.py")
+        assert probe is not None
+        argv = (f"{self._folder}/bin/python", "-I", "-c", probe.decode(), json.dumps(list(needed_by)))
+        tried = ImportsTried()
+
+        def heard(line: str) -> None:
+            tried.hear(line)
+            self._work.activities.now(spec.group, f"importing {tried.module}" if tried.module else "importing")
+
+        self._say(f"importing: {', '.join(needed_by)}")
+        code, _ = self._ended(argv, heard=heard, shown="import_probe.py")
+        notes = []
+        for package, why in tried.problems(code).items():
+            users = ", ".join(needed_by[package])
+            if why == ABSENT:
+                notes.append(
+                    f"{package} is required by {users} and not in the lock; write it again with `milabench pin`"
+                )
+            elif not spec.is_for_cpu and is_driver_missing(why):
+                notes.append(f"{package} could not be tried without an accelerator's driver: {why}")
+            elif package == "benchmate":
+                raise EnvironmentFailed(f"benchmate cannot be imported: {why}")
+            else:
+                pin = f"`milabench pin --select {','.join(needed_by[package])}`"
+                raise EnvironmentFailed(
+                    f"{package}, which {users} requires, cannot be imported: {why}; "
+                    f"let the versions in requirements.in fit each other, and lock them with {pin}"
+                )
+        self._work.report(f"{spec.group}: imported in {time.monotonic() - began:.1f} s")
+        return tuple(notes)
 
     def _interpreter(self) -> tuple[str, tuple[str, ...]]:
         """Return the interpreter that the locks were made for, else the running one with a note."""
-        running = f"{sys.version_info.major}.{sys.version_info.minor}"
+        running = _running()
         version = ".".join(self._spec.python.split(".")[:2])
         if version == running:
             return sys.executable, ()
@@ -401,10 +558,24 @@ class _Build:
                 return candidate
         return None
 
-    def _say(self, stage: str) -> None:
+    def _say(self, stage: str, observe: Callable[[], str] = str) -> None:
+        """Report a stage, and that it is what is done now."""
         self._work.report(f"{self._spec.group}: {stage}")
+        self._work.activities.now(self._spec.group, stage, observe)
 
-    def _run(self, attempts: Iterable[InstallCommand]) -> None:
+    def _hear(self, line: str) -> None:
+        """Notice what uv does once the packages are there: it takes longer than fetching them where they are cached."""
+        if line.startswith("Installed "):
+            self._work.activities.now(self._spec.group, "compiling byte code", self._seen)
+
+    def _seen(self) -> str:
+        """Return what can be seen of an installer's work: packages that stand in the environment, bytes that it wrote."""
+        there = sum(1 for _ in self._folder.glob("lib/python*/site-packages/*.dist-info"))
+        child = self._child
+        written = bytes_written(child.pid) if child is not None else 0
+        return ", ".join(([f"{there} there"] if there else []) + ([f"{size_text(written)} written"] if written else []))
+
+    def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> None:
         """Try one command after the other until one succeeds; else raise EnvironmentFailed, with the most informative error.
 
         `attempts` may be an iterator that asks the network only once those before have failed.
@@ -416,7 +587,7 @@ class _Build:
                     f"would pull CUDA packages ({cuda}) into a cpu environment; name an index with a cpu build of "
                     "torch by `pip config`, or lock it with `milabench pin`"
                 )
-            code, output = self._ended(attempt.argv, attempt.env)
+            code, output = self._ended(attempt.argv, attempt.env, heard=heard)
             if code == 0:
                 return
             failures.append((attempt.needs_network, output))
@@ -424,28 +595,47 @@ class _Build:
         telling = [output for used_network, output in failures if used_network] or [output for _, output in failures]
         raise EnvironmentFailed(explain_failure(telling[-1]))
 
-    def _ended(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> tuple[int, str]:
-        """Run a command; return its exit code and its output."""
-        self._log.write(f"$ {mask(' '.join(argv))}\n")
+    def _ended(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        heard: Callable[[str], object] = str,
+        shown: str = "",
+    ) -> tuple[int, str]:
+        """Run a command; return its exit code and its output. `heard` gets each line, the log `shown` in place of `argv`."""
+        self._log.write(f"$ {shown or mask(' '.join(argv))}\n")
         self._log.flush()
         try:
             child = self._work.start(argv, {**self._environ, **(env or {})}, self._lock)
         except OSError as error:
             return 127, f"error: {argv[0]}: {error.strerror}"
         output = []
+        self._child = child
         try:
             assert child.stdout is not None
             for line in child.stdout:
                 output.append(mask(line))
                 self._log.write(output[-1])
                 self._log.flush()
+                heard(output[-1])
             return child.wait(), "".join(output)
         finally:
             # Reached with the child alive only when the log cannot be written.
             if child.poll() is None:
                 child.kill()
+            self._child = None
             with child:  # closes its pipe, waits for it
                 self._work.forget(child)
+
+
+def bytes_written(pid: int) -> int:
+    """Return how many bytes a process has written so far; 0 where it has ended, or nothing tells."""
+    try:
+        match = re.search(r"^wchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match[1]) if match else 0
 
 
 def _holds_instruments(home: Path, project: Path) -> bool:
@@ -477,6 +667,17 @@ def link_to(link: Path, folder: Path) -> None:
 
 def url_responds(url: str, environ: Mapping[str, str]) -> bool:
     """Return whether a server answers under this URL in time, with any status; uses the user's proxy and certificates."""
+    try:
+        opener_of(environ).open(urllib.request.Request(url, method="HEAD"), timeout=PROBE_S).close()
+    except urllib.error.HTTPError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def opener_of(environ: Mapping[str, str]) -> urllib.request.OpenerDirector:
+    """Return what opens URLs with the user's proxy and certificates. Raises OSError when the latter cannot be read."""
     proxies = {
         scheme: value
         for scheme in ("http", "https")
@@ -487,17 +688,31 @@ def url_responds(url: str, environ: Mapping[str, str]) -> bool:
         )
     }
     # urllib, not the client of sources: this file also runs on other machines, where only `packaging` comes with it.
-    try:
-        context = ssl.create_default_context(cafile=environ.get("SSL_CERT_FILE"))
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
-        )
-        opener.open(urllib.request.Request(url, method="HEAD"), timeout=PROBE_S).close()
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
+    context = ssl.create_default_context(cafile=environ.get("SSL_CERT_FILE"))
+    return urllib.request.build_opener(
+        urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
+    )
+
+
+def _running() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _measured_file(
+    file: PackageFile, *, opener: urllib.request.OpenerDirector | None, missing: Collection[str]
+) -> PackageFile:
+    return measured(file, opener if file.url in missing else None)
+
+
+def _is_one_disk(cache: Path, store: Path, environ: Mapping[str, str]) -> bool:
+    """Return whether both are on one file system, and what is in the cache is linked from the environments."""
+    is_copied = environ.get("UV_LINK_MODE") in ("copy", "symlink")
+    return cache.stat().st_dev == store.stat().st_dev and not is_copied
+
+
+def _free_bytes(folder: Path) -> int:
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
 
 
 def _reason(error: OSError) -> str:

@@ -10,6 +10,7 @@ from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
 from milabench.errors import ConfigError
 from milabench.facts.model import Node, SystemFacts
+from milabench.plan.model import STEP_DIR
 from milabench.plan.profile import Profile
 from milabench.plan.sizing import Sizer
 
@@ -148,7 +149,7 @@ class NodeBenchmark:
 
     @property
     def cwd(self) -> str:
-        """Where the program is started; `data` gives each benchmark a folder of its own to write into."""
+        """Where the program is started; in a folder of its own in each launch, unless suite or benchfile say otherwise."""
         if self.config.cwd is not None:
             return str(self.config.cwd)
         match self.declared.cwd:
@@ -156,8 +157,20 @@ class NodeBenchmark:
                 return self.source
             case "definition":
                 return self.folder
+            case "data":
+                return self.data_folder
             case _:
-                return f"{self.dirs.data}/{self.config.name}"
+                return STEP_DIR
+
+    @property
+    def prepare_cwd(self) -> str:
+        """Where prepare.py is started: what it writes there stays, for all launches."""
+        return self.data_folder if self.cwd == STEP_DIR else self.cwd
+
+    @property
+    def data_folder(self) -> str:
+        """Its own folder in that of all data."""
+        return f"{self.dirs.data}/{self.config.name}"
 
 
 def benchmark_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> NodeBenchmark:

@@ -7,14 +7,18 @@ import json
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from milabench.redaction import MASK, mask_settings
 
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
+STEP_DIR: Final = "@{step_dir}"
+"""What `{step_dir}`, the folder of a launch, is in a plan: the same in every run, so that hashes can be compared."""
+STEP_DIRS: Final = "steps"
+"""The folder of a run directory that the folders of its launches are in."""
 # What names a step, follows from the rest of it, or watches it does not decide what it does.
-_NOT_HASHED = ("id", "stem", "monitor", "job", "one_job")
+_NOT_HASHED = ("id", "stem", "monitor", "job", "one_job", "keep_step_dir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class Step:
     the command that watches the step's group on its node, one for all of them; it does not decide what the step does.
     `job` is what all steps share that need each other: the ranks of a job, a server and its client; empty for a step that
     needs no other. `one_job`: the steps of a replicate give one measurement, else each is an instance that has its own.
+    `prerun` is a command that runs right before each attempt; its time is not the step's. `keep_step_dir` is when the folder
+    of a launch stays after it: always, failed or never.
     `end_argv` ends what the end of the process does not: the container, when only its engine's client is a child of ours.
     """
 
@@ -54,11 +60,16 @@ class Step:
     needs_data: bool = True
     monitor: tuple[str, ...] = ()
     end_argv: tuple[str, ...] = ()
+    prerun: tuple[str, ...] = ()
+    keep_step_dir: str = "failed"
 
     @property
     def hash(self) -> str:
         """sha256 over everything that decides what this step does; of secrets only the names."""
-        return digest({key: value for key, value in self._public().items() if key not in _NOT_HASHED})
+        left_out = (
+            _NOT_HASHED if self.prerun else (*_NOT_HASHED, "prerun")
+        )  # plans from before there was one keep their hash
+        return digest({key: value for key, value in self._public().items() if key not in left_out})
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
@@ -157,7 +168,7 @@ def _step_lines(step: Step) -> list[str]:
     if step.max_silence_s is not None:
         limits.append(f"{step.max_silence_s:g} s of silence")
     devices = ",".join(map(str, step.devices))
-    shown = step.to_json()
+    shown = _with_shown_step_dir(step).to_json()
     env = {**shown["env"], **dict.fromkeys(step.secret_env, MASK)}
     return [
         f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",
@@ -166,6 +177,18 @@ def _step_lines(step: Step) -> list[str]:
         f"  {_shell_line(shown['argv'])}",
         f"  {' '.join(f'{name}={_shell_line([value])}' for name, value in sorted(env.items()))}",
     ]
+
+
+def _with_shown_step_dir(step: Step) -> Step:
+    """Return the step with where its folder will be, for a person: the run has no name yet."""
+    runs = step.env.get("MILABENCH_DIR_RUNS", "runs")
+    path = f"{runs}/RUN/{STEP_DIRS}/{step.stem or step.id}"
+    return replace(
+        step,
+        cwd=step.cwd.replace(STEP_DIR, path),
+        argv=tuple(word.replace(STEP_DIR, path) for word in step.argv),
+        env={name: value.replace(STEP_DIR, path) for name, value in step.env.items()},
+    )
 
 
 def _shell_line(words: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from milabench.devices.registry import vendor_of
 from milabench.facts.model import Node
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
+from milabench.plan.model import STEP_DIR
 from milabench.plan.render import AUTO_BATCH, AUTO_CPU, uses_auto_batch
 
 # Least and most loader workers, `system.options.cpu.min` and `.max`; milabench 1.3 also has cpu_min and cpu_max.
@@ -46,6 +47,7 @@ def names_for(bench: NodeBenchmark) -> dict[str, Any]:
         "milabench_name": config.name,
         "benchmark_folder": bench.folder,
         "run_name": context.run_name,
+        "step_dir": STEP_DIR,
         "system": system,
         AUTO_CPU: bool(sizing.get("auto", sizing.get("enabled", False))),
     }

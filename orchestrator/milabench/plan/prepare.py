@@ -59,11 +59,12 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
         node=bench.node.name,
         env=env,
         secret_env=secret_names(env),
-        cwd=bench.cwd,
+        cwd=bench.prepare_cwd,
         venv=bench.venv,
         config=bench_config(bench, rendered.arguments),
         timeout_s=config.max_duration,
         needs_data=False,
+        keep_step_dir=config.keep_step_dir,
     )
     return containerized(step, bench)
 

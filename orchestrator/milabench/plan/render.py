@@ -44,6 +44,7 @@ class RenderedBenchmark:
     command: tuple[str, ...] = ()
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
     ready: str = ""
+    prerun: str = ""
     batch_sizes: tuple[int, ...] = ()
 
 
@@ -75,6 +76,7 @@ def render_benchmark(
         command=renderer.arguments("command"),
         launcher_options=renderer.launcher_options() if has_launcher else {},
         ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
+        prerun=renderer.text(bench.prerun, "prerun"),
         batch_sizes=sizes,
     )
     renderer.problems.raise_any()

@@ -118,6 +118,8 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         # What a command prints is read from its log afterwards; a server is there for its client.
         needs_data=not is_server and not config.command,
         monitor=monitor_command(bench),
+        prerun=("/bin/sh", "-c", rendered.prerun) if rendered.prerun else (),
+        keep_step_dir=config.keep_step_dir,
     )
     return containerized(step, bench, _visible_devices(config, placement))
 
@@ -196,6 +198,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
         "tags": list(config.tags),
         "weight": config.weight,
         "argv": list(arguments),
+        **({"command": True} if config.command else {}),
         "options": {**bench.declared.options, **config.options},
         "voir": dict(config.voir),
         "validation": dict(config.validation),

@@ -30,7 +30,8 @@ class VenvRequest:
     """What one benchmark asks of the environment it shares: its requirement files, read, and its pip settings.
 
     `pip` has the names of pip's own configuration: find-links, index-url, extra-index-url, no-index, constraint,
-    cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants.
+    cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants. `required` are the packages
+    that the benchmark itself asks for.
     """
 
     bench: str
@@ -40,6 +41,7 @@ class VenvRequest:
     constraints: RequirementFile | None = None
     pip: Mapping[str, str] = field(default_factory=dict)
     arch: str = ""
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class VenvSpec:
     """One virtual environment, and everything that shapes it.
 
     `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the
-    digest of the instruments' own source.
+    digest of the instruments' own source. `required` are the packages that each benchmark itself asks for: they are imported
+    when the environment is built, and shape nothing.
     """
 
     group: str
@@ -60,6 +63,7 @@ class VenvSpec:
     benchmate: str
     pip: Mapping[str, str] = field(default_factory=dict)
     arch: str = ""
+    required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -183,6 +187,7 @@ def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform:
         benchmate=benchmate,
         pip=members[0].pip,
         arch=members[0].arch,
+        required={member.bench: member.required for member in members if member.required},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from milabench.events.reasons import REASONS
@@ -12,70 +14,112 @@ from milabench.report.text import document_text
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
 
-COLUMNS = ("bench", "fail", "processes", "perf", "units", "sem%", "mde%", "ratio", "validity")
-_OPTIONAL = ("sem%", "mde%", "ratio")
+# How many characters of a terminal's line it fits, and what a benchmark stands for gets of them at least.
+WIDTH = 100
+LEAST_ABOUT = 12
+_KEPT = ("bench", "perf", "units", "sem %")
+_OPTIONAL = ("fail", "sem %", "x reference", "stands for")
+# What a terminal can do without, the least important first.
+_SPARE = ("stands for", "n", "sem %")
 _WORDS = {str(reason): text for reason, text in REASONS.items()}
 # Of what a report says of a run and its machines.
-_LEFT_OUT = ("created", "memory", "os", "software", "harness")
-_LEGEND = (
-    "perf: rate of one instance (a device, a job); sem%: its standard error over launches",
-    "mde%: the difference that two runs like this one would find in 80 of 100 cases",
-)
+_LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
+_LEGEND = "n: processes; perf: of one instance; sem %: its standard error"
+_LEGEND_OF_DOUBT = "; ?: the reference is suspect"
+# Where a sentence on a benchmark says what it is, before it says how.
+_CLAUSE = re.compile(r"[:;,.(]\s")
 
 
 def brief_document(summary: Summary) -> document.Document:
-    """Return what decides whether the numbers are good enough, and the command that shows the rest."""
+    """Return what decides whether the numbers are good enough, and the command that leads on."""
     (label, run), *properties = model.system_lines(summary)
-    kept = (pair for pair in properties if pair[0].rpartition(" ")[2] not in _LEFT_OUT)
-    table = model.main_table(summary.benchmarks, columns=COLUMNS)
+    profile = dict(properties)["profile"]
+    kept = [pair for pair in properties if pair[0].rpartition(" ")[2] not in _LEFT_OUT]
+    if not any(device.get("arch") != "cpu" for device in summary.devices):
+        kept = [pair for pair in kept if not pair[0].startswith("devices")]  # the processor again
     return (
-        document.Title(text=run, label=label),
+        document.Title(text=f"{run}, profile {profile}", label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *kept)),
         *(() if summary.is_ended else (model.CUT_OFF,)),
-        table.without_empty(_OPTIONAL)[0],
-        document.Value(name="score", text=_score(summary)),
-        document.Notes(lines=_LEGEND),
+        _table(summary),
+        document.Notes(
+            lines=(*_score(summary), _LEGEND + _LEGEND_OF_DOUBT * any(map(model.is_beside_doubt, summary.benchmarks)))
+        ),
         *ab_blocks(summary),
         *document.section("failures", model.failures(summary)),
         *document.section("flaky", model.flaky(summary)),
         *document.section("skipped", model.skips(summary)),
+        *document.section("not beside the reference", model.without_ratio(summary)),
         *document.section("replicates", model.replicate_lines(summary)),
-        *document.section("doubts", doubts(summary)),
+        *document.section("doubts (`milabench report --full` shows every check)", doubts(summary)),
         *document.section("messages", model.messages(summary)),
-        document.Notes(lines=next_lines(summary), name="next"),
+        document.Notes(lines=(model.next_line(summary),), name="next"),
     )
 
 
-def _score(summary: Summary) -> str:
-    is_relative = summary.score.reference is not None or summary.score.is_compat
-    # A mean of tokens, images and Tflops a second is of no use by itself.
-    return model.score_line(summary) if is_relative else "none without a reference: `milabench report --reference RUN`"
+def _score(summary: Summary) -> tuple[str, ...]:
+    score, value = summary.score, model.shown_score(summary)
+    if value is None or score.reference is None:
+        return (f"score: {model.score_line(summary)}",)
+    interval = "" if score.ci95 is None else f" [{score.ci95[0]:.2f}, {score.ci95[1]:.2f}]"
+    return (
+        f"score: {value:.2f}{interval} x reference, geometric mean over {model.coverage(summary)}",
+        f"reference: {score.reference}",
+    )
+
+
+def _table(summary: Summary) -> document.Table:
+    """Return the table: numbers, whether they can be trusted (why not is said below), and what they stand for."""
+    kept = {column.heading: column for column in model.COLUMNS if column.heading in _KEPT}
+    columns = [
+        kept.pop("bench"),
+        model.Column(heading="fail", cell=lambda bench: str(model.not_passed(bench) or "")),
+        model.Column(heading="n", cell=lambda bench: str(len(bench.processes))),
+        *kept.values(),
+        model.Column(heading="validity", cell=lambda bench: _word(model.validity_text(bench)), is_text=True),
+        model.Column(heading="x reference", cell=lambda bench: model.beside_text(bench, 2)),
+    ]
+    table = model.table_of(columns, summary.benchmarks).without_empty(_OPTIONAL)[0]
+    room = max(LEAST_ABOUT, WIDTH - table.width - 3)
+    about = model.Column(heading="stands for", cell=lambda bench: _clause(bench.about, room), is_text=True)
+    return replace(model.table_of([*columns, about], summary.benchmarks).without_empty(_OPTIONAL)[0], spare=_SPARE)
+
+
+def _word(text: str) -> str:
+    """Return a validity without its reasons."""
+    return re.sub(r"\(.*\)", "", text)
+
+
+def _clause(sentence: str, room: int) -> str:
+    """Return the clause with which a sentence begins, or as many of its words as there is room for."""
+    clause = _CLAUSE.split(sentence, maxsplit=1)[0]
+    return _cut(clause, room)
+
+
+def _cut(text: str, room: int) -> str:
+    """Return as many words of a text as there is room for."""
+    return text if len(text) <= room else f"{text[: room - 1].rpartition(' ')[0] or text[: room - 1]}…"
 
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
-    """Return the reasons that mark numbers: whose, and in words; what a check saw, where it said so."""
-    marked: dict[tuple[str, str], list[str]] = {}
-    for bench in model.ordered(summary.benchmarks):
+    """Return the reasons that mark numbers: whose, and in words; what a check saw, where it said the same of all of them."""
+    marked: dict[str, dict[str, str]] = {}
+    benches = model.ordered(summary.benchmarks)
+    for bench in benches:
         seen = {check["check"]: check["message"] for check in bench.validations if check["verdict"] != "pass"}
         words = {reason: seen.pop(reason, _WORDS.get(reason, "")) for reason in bench.reasons} | seen
-        for reason in words.items():
-            marked.setdefault(reason, []).append(bench.bench)
-    return [(reason, f"{', '.join(benches)}: {text}") for (reason, text), benches in marked.items()]
-
-
-def next_lines(summary: Summary) -> tuple[str, ...]:
-    """Return the commands that lead on from this report."""
-    launches = max((len(bench.processes) for bench in summary.benchmarks), default=0)
+        for reason, text in words.items():
+            marked.setdefault(reason, {})[bench.bench] = text
+    measured = sum(bench.perf is not None for bench in benches)
     lines = []
-    if summary.profile == "quick":
-        lines.append(f"`{model.rerun_line(summary, profile='default')}` measures long enough for valid numbers")
-    elif launches and launches < 3:
-        lines.append(f"`{model.rerun_line(summary, repeat=3)}` measures how far launches differ")
-    elif not any(bench.reasons for bench in summary.benchmarks):
-        lines.append(f"`milabench compare {summary.run} OTHER` compares with another run")
-    return (*lines, "`milabench report --full` shows windows, validations and further metrics")
+    for reason, texts in marked.items():
+        whose = "all" if len(texts) == measured > 1 else ", ".join(texts)
+        text, *others = dict.fromkeys(texts.values())
+        line = f"{whose}: {_WORDS.get(reason, text) if others else text}"
+        lines.append((reason, _cut(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
+    return lines
 
 
 _RENDERER = DocumentRenderer(write=document_text, document=brief_document)
 render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
-render_acceptance = _RENDERER.render_acceptance
+render_acceptance, fitted = _RENDERER.render_acceptance, _RENDERER.fitted

@@ -91,7 +91,8 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
             )
         )
     headings, is_text = zip(*columns, strict=True)
-    table = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows))
+    spare = ("p (Holm)", "scaling", "launches", "sessions", "units", *names[1:-1], "95 % interval")
+    table = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
     return table.without_empty(("system", "sessions", "scaling"))[0]
 
 
@@ -148,6 +149,7 @@ def index_table(comparison: Comparison) -> Table:
         headings=("system", "index", "95 % interval", "benchmarks", "verdict", "without one", "weights"),
         is_text=(True, False, True, True, True, True, True),
         rows=tuple(rows),
+        spare=("weights", "without one"),
     )
 
 
@@ -169,6 +171,7 @@ def job_tables(comparison: Comparison) -> tuple[Table, ...]:
         headings=("system", "hours", "95 % interval", "kWh", "cost", "index per watt", "index per money", "not known"),
         is_text=(True, False, True, False, False, False, False, True),
         rows=tuple(map(_job_row, comparison.job_mix)),
+        spare=("not known", "index per money", "index per watt", "95 % interval"),
     )
     return (table,)
 

@@ -25,6 +25,12 @@ class Table:
     title: str = ""
     spare: tuple[str, ...] = ()
 
+    @property
+    def width(self) -> int:
+        """How many characters wide it is as text."""
+        columns = zip(self.headings, *self.rows, strict=True)
+        return sum(max(map(len, column)) + 3 for column in columns) - 3
+
     def without_empty(self, optional: Collection[str] | None = None) -> tuple[Table, list[str]]:
         """Return the table without its empty columns, or those of them that are `optional`, and their headings."""
         empty = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from milabench.report import comparison_text, document, model
@@ -29,7 +30,9 @@ def run_document(summary: Summary) -> document.Document:
         *(() if summary.is_ended else (model.CUT_OFF,)),
         model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
         document.Value(name="score", text=model.score_line(summary)),
-        document.Notes(lines=model.LEGEND),
+        document.Notes(lines=(*model.LEGEND, *([model.REFERENCE_LEGEND] if summary.score.reference else []))),
+        *document.section("not beside the reference", model.without_ratio(summary)),
+        *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
         *model.window_tables(summary),
         *ab_blocks(summary),
         *model.node_tables(summary),
@@ -40,6 +43,7 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("validations", model.validations(summary)),
         *document.section("messages", model.messages(summary)),
         *model.metric_tables(summary),
+        document.Notes(lines=(model.next_line(summary),), name="next"),
     )
 
 
@@ -47,8 +51,12 @@ def run_document(summary: Summary) -> document.Document:
 class DocumentRenderer:
     """A Renderer without drawings; `write` turns a document into text, `document` a run into a document."""
 
-    write: Callable[[document.Document], str]
+    write: Callable[..., str]
     document: Callable[[Summary], document.Document] = run_document
+
+    def fitted(self, width: int) -> DocumentRenderer:
+        """Return the renderer whose tables fit a terminal of so many characters, where its `write` can."""
+        return replace(self, write=partial(self.write, width=width))
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the reports on some runs, one after the other."""

@@ -6,15 +6,16 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from milabench.analysis.host_load import busy_text, clock_text
 from milabench.analysis.paired_comparison import AB
+from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.steady_state import agree
-from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings
+from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings, validity_words
 from milabench.analysis.throughput import Throughput
 from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
@@ -62,7 +63,7 @@ def validity_text(bench: BenchSummary) -> str:
     flaky = ", flaky" if bench.flaky else ""
     if bench.validity is None:
         return f"no rate{flaky}"
-    return (f"{bench.validity}({', '.join(bench.reasons)})" if bench.reasons else bench.validity) + flaky
+    return validity_words(bench.validity, bench.reasons) + flaky
 
 
 def not_passed(bench: BenchSummary) -> int:
@@ -77,29 +78,55 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
     Column(heading="perf", cell=lambda b: format_number(b.perf)),
     Column(heading="units", cell=lambda b: b.units, is_text=True),
-    Column(heading="sem%", cell=lambda b: percent(b.sem)),
-    Column(heading="std%", cell=lambda b: percent(b.spread)),
-    Column(heading="within%", cell=lambda b: percent(b.spread_within)),
-    Column(heading="mde%", cell=lambda b: percent(b.mde)),
-    Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
-    Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
-    Column(heading="score", cell=lambda b: format_number(b.score)),
-    Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}"),
+    Column(heading="all instances", cell=lambda b: format_number(b.score) if _has_several(b) else ""),
+    Column(heading="sem %", cell=lambda b: percent(b.sem)),
+    Column(heading="std %", cell=lambda b: percent(b.spread)),
+    Column(heading="within %", cell=lambda b: percent(b.spread_within)),
+    Column(heading="mde %", cell=lambda b: percent(b.mde)),
+    Column(heading="peak memory MiB", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
+    Column(heading="first step s", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
     Column(heading="validity", cell=validity_text, is_text=True),
+    Column(heading="x reference", cell=lambda b: beside_text(b, 4)),
+    Column(heading="reference's validity", cell=lambda b: b.reference_validity, is_text=True),
 )
+
+
+def is_beside_doubt(bench: BenchSummary) -> bool:
+    """Return whether a benchmark is held beside a number of the reference that is not valid."""
+    return bench.ratio is not None and bench.reference_validity != "valid"
+
+
+def beside_text(bench: BenchSummary, digits: int) -> str:
+    """Return the ratio to the reference, with a sign where the reference's number is not valid; empty when there is none."""
+    return "" if bench.ratio is None else f"{bench.ratio:.{digits}f} {'?' if is_beside_doubt(bench) else ' '}"
+
+
+def _has_several(bench: BenchSummary) -> bool:
+    """Return whether several instances ran at the same time, whose rates can be added up."""
+    return bench.instances > 1 and bench.direction == "higher"
+
 
 CUT_OFF = Statement(text="this run is incomplete or still running: what follows is what is known")
 
-OPTIONAL = ("mde%", "ratio")
+OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
 """Columns that are only shown where some benchmark has something in them."""
 
 LEGEND = (
-    "fail: steps that did not pass; perf: rate of one instance (a device, a job), geometric mean over processes",
-    "sem%: over launches (from 3 on); std%: over processes; within%: between the steps of a process; peak_memory in MiB;"
-    " first_step in s",
-    "mde%: the difference that two runs like this one would find in 80 of 100 cases",
-    "score: perf x concurrent instances",
+    "fail: steps that did not pass; perf: rate of one instance (a device, a job), geometric mean over processes, in units;"
+    " all instances: what those that ran concurrently reached, in units",
+    "sem %: over launches (from 3 on); std %: over processes; within %: between the steps of a process",
+    "mde %: the difference that two runs like this one would find in 80 of 100 cases",
+)
+SPARE = (
+    *("weight", "first step s", "peak memory MiB", "ngpu", "within %", "std %", "processes", "mde %", "fail"),
+    *("reference's validity", "all instances", "sem %"),
+)
+"""Columns that a narrow terminal can do without, the least important first."""
+
+REFERENCE_LEGEND = (
+    "x reference: perf over the reference's, of all instances; > 1 means better; lower-is-better metrics are inverted;"
+    " ?: the reference's number is not valid"
 )
 
 
@@ -112,20 +139,20 @@ def main_table(
     benches: Sequence[BenchSummary],
     first: Sequence[str] = (),
     more: Sequence[Column] = (),
-    columns: Collection[str] | None = None,
 ) -> Table:
-    """Return a row for each benchmark; `more` columns are added, and those with these headings are the `first`.
-
-    `columns` are the headings of those that are wanted, by default all.
-    """
+    """Return a row for each benchmark; `more` columns are added, and those with these headings are the `first`."""
     # Stable: columns that are not among the first ones stay in their order.
     ranks = {heading: rank for rank, heading in enumerate(first)}
-    wanted = [column for column in (*COLUMNS, *more) if columns is None or column.heading in columns]
-    wanted.sort(key=lambda column: ranks.get(column.heading, len(ranks)))
+    wanted = sorted((*COLUMNS, *more), key=lambda column: ranks.get(column.heading, len(ranks)))
+    return replace(table_of(wanted, benches), spare=SPARE)
+
+
+def table_of(columns: Sequence[Column], benches: Sequence[BenchSummary]) -> Table:
+    """Return a row for each benchmark with these columns."""
     return Table(
-        headings=tuple(column.heading for column in wanted),
-        is_text=tuple(column.is_text for column in wanted),
-        rows=tuple(tuple(column.cell(bench) for column in wanted) for bench in ordered(benches)),
+        headings=tuple(column.heading for column in columns),
+        is_text=tuple(column.is_text for column in columns),
+        rows=tuple(tuple(column.cell(bench) for column in columns) for bench in ordered(benches)),
     )
 
 
@@ -213,7 +240,7 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
         cells = [format_number(medians.get(node)) for node in nodes]
         rows.append((name, *cells, units[name], percent((most - least) / most if most > 0 else None)))
     is_text = (True, *(False for _ in nodes), True, False)
-    return (Table(title="by node", headings=("bench", *nodes, "units", "apart%"), is_text=is_text, rows=tuple(rows)),)
+    return (Table(title="by node", headings=("bench", *nodes, "units", "apart %"), is_text=is_text, rows=tuple(rows)),)
 
 
 def window_tables(summary: Summary) -> tuple[Table, ...]:
@@ -364,9 +391,10 @@ def result_text(summary: Summary) -> str:
 
 
 def shown_score(summary: Summary) -> float | None:
-    """Return the value of the score; a first look has none unless it is relative to a reference."""
+    """Return the value of the score: there is none but relative to a reference, or of milabench 1.3."""
     score = summary.score
-    is_shown = summary.ab is None and (summary.profile != "quick" or score.reference is not None or score.is_compat)
+    # Reports in JSON by earlier versions have the mean of the raw rates.
+    is_shown = summary.ab is None and (score.reference is not None or score.is_compat)
     return score.value if is_shown else None
 
 
@@ -375,20 +403,52 @@ def score_line(summary: Summary) -> str:
     score = summary.score
     if summary.ab is not None:
         return "none (an A/B run compares two suites; see below)"
-    counted, wanted = score.complete
-    covers = f"{counted} of {wanted} benchmarks" + ("" if counted == wanted else ", INCOMPLETE")
-    covers += f", {score.suspects} of them suspect" if score.suspects else ""
+    covers = coverage(summary)
+    if score.reference is None and not score.is_compat:
+        return "none without a reference: `milabench report --reference RUN`"
     if score.value is None:
-        return f"none ({covers})"
-    if shown_score(summary) is None:
-        return f"none (profile quick is a first look, and no reference is named; {covers})"
+        return f"none (relative to {score.reference}; {covers})"
     if score.is_compat:
         caveat = "compat: the score of milabench 1.3, which depends on units and hides failures"
         return f"{format_number(score.value)} ({caveat}; {covers})"
     interval = "" if score.ci95 is None else f" [{format_number(score.ci95[0])}, {format_number(score.ci95[1])}]"
     mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"
-    relative = f"relative to {score.reference}" if score.reference else "raw rates, no reference"
-    return f"{format_number(score.value)}{interval} ({mean}, {relative}; {covers})"
+    return f"{format_number(score.value)}{interval} ({mean}, relative to {score.reference}; {covers})"
+
+
+def coverage(summary: Summary) -> str:
+    """Return how many benchmarks count in the score, and with which caveats."""
+    counted, wanted = summary.score.complete
+    covers = f"{counted} of {wanted} benchmarks" + ("" if counted == wanted else ", INCOMPLETE")
+    return covers + (f", {summary.score.suspects} of them suspect" if summary.score.suspects else "")
+
+
+def benchmark_lines(summary: Summary) -> list[tuple[str, str]]:
+    """Return what each benchmark stands for, as far as that was recorded."""
+    return [(bench.bench, bench.about) for bench in ordered(summary.benchmarks) if bench.about]
+
+
+def without_ratio(summary: Summary) -> list[tuple[str, str]]:
+    """Return the benchmarks whose number has no ratio to the reference, and why."""
+    return [(bench.bench, bench.no_ratio) for bench in ordered(summary.benchmarks) if bench.no_ratio]
+
+
+def next_line(summary: Summary) -> str:
+    """Return the command that this run most lacks, and what it would bring."""
+    launches = max((len(bench.processes) for bench in summary.benchmarks), default=0)
+    if not summary.is_ended:
+        return f"`milabench resume {summary.run}`: continues this run"
+    if any(not_passed(bench) for bench in summary.benchmarks):
+        return f"`milabench resume {summary.run}`: runs again what did not pass"
+    if summary.profile == "quick":
+        return f"`{rerun_line(summary, profile='default')}`: for valid numbers"
+    if launches and launches < LEAST:
+        return f"`{rerun_line(summary, repeat=LEAST)}`: how far launches differ"
+    if any("contended" in bench.reasons for bench in summary.benchmarks):
+        return f"`{rerun_line(summary)}`: again, on an idle machine"
+    if summary.ab is None and summary.score.reference is None:
+        return f"`milabench compare {summary.run} OTHER`: compares with another run"
+    return f"`milabench report {summary.run} -o report.html`: a page to send"
 
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
@@ -443,7 +503,7 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int)
     words = ["milabench", "run", *given]
     if bench is None:
         return shlex.join(words)
-    for pair in summary.ab.pairs if summary.ab is not None else ():
+    for pair in summary.ab.pairs if summary.ab is not None and summary.options.get("ab") else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
     # shlex quotes for the shell; these quotes are for the language of --select, inside.
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"

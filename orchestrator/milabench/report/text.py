@@ -39,7 +39,7 @@ def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]
             return [f"{name:<{_name_width(document)}}{text}" for name, text in block.pairs]
         case Statement():
             # Names and paths stay whole: they are copied from here.
-            return textwrap.wrap(block.text, WIDTH, break_long_words=False, break_on_hyphens=False)
+            return textwrap.wrap(block.text, min(WIDTH, width or WIDTH), break_long_words=False, break_on_hyphens=False)
         case Value():
             return [f"{block.name}: {block.text}"]
         case Notes():
@@ -123,4 +123,4 @@ def _cut(cell: str, longest: int) -> str:
 
 _RENDERER = DocumentRenderer(write=document_text)
 render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
-render_acceptance = _RENDERER.render_acceptance
+render_acceptance, fitted = _RENDERER.render_acceptance, _RENDERER.fitted

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from milabench.bundle.create import SUMMARY, Manifest, RunParts, create_bundle
 from milabench.devices.regular_file import read_regular
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, side_name
+from milabench.plan.model import STEP_DIRS
 from milabench.report import markdown
 from milabench.version import __version__
 from milabench.workflow.summaries import recompute_summary, resolve_runs, summary_of
@@ -19,9 +21,15 @@ LOCK_FILES = {".requirements.txt": "requirements.txt", ".complete": "environment
 LOCKS = ".locks"
 
 
-def bundle_runs(output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None) -> Manifest:
-    """Write an archive of runs, signed with the SSH key `key`. Raises NothingSelected and RecordError."""
-    parts = [bundle_parts(run) for run in resolve_runs(base, names)]
+def bundle_runs(
+    output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None, with_step_dirs: bool = False
+) -> Manifest:
+    """Write an archive of runs, signed with the SSH key `key`; `with_step_dirs` with what launches left in their folders.
+
+    Raises NothingSelected and RecordError.
+    """
+    left_out = () if with_step_dirs else (STEP_DIRS,)
+    parts = [replace(bundle_parts(run), left_out=left_out) for run in resolve_runs(base, names)]
     return create_bundle(output, parts, version=__version__, key=key)
 
 

@@ -16,6 +16,7 @@ from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
 from milabench.errors import EnvironmentFailed, UsageError
 from milabench.execute import images as engines
 from milabench.execute import supplies
+from milabench.execute.activities import size_text
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
 from milabench.execute.venv import InstallOptions
@@ -23,10 +24,10 @@ from milabench.plan.context import Dirs
 from milabench.version import __version__
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context, read_suite_only, suite_dirs
-from milabench.workflow.files import base_folder, display_path
+from milabench.workflow.files import base_folder
 from milabench.workflow.install import install_locally
 from milabench.workflow.options import Session, SuiteOptions
-from milabench.workflow.preflight import command_line, preparation_steps
+from milabench.workflow.preflight import preparation_steps
 from milabench.workflow.remote_nodes import remote_nodes
 
 # What stays in the base as it is unpacked; the others are moved to where programs look for them.
@@ -35,9 +36,15 @@ PLATFORM = f"{sys.platform}-{platform.machine()}"
 
 
 def install_from(
-    file: Path, options: SuiteOptions, session: Session, *, force: bool = False, jobs: int = 1
-) -> SuiteOptions:
-    """Install the suite of a capsule, its programs and its data below the base; return the options that name that suite.
+    file: Path,
+    options: SuiteOptions,
+    session: Session,
+    *,
+    force: bool = False,
+    ignore_space: bool = False,
+    jobs: int = 1,
+) -> None:
+    """Install the suite of a capsule, its programs and its data below the base, whose default suite it is from then on.
 
     Everything is compared with the manifest before anything is used. Raises RecordError for a capsule that was altered or
     is truncated, EnvironmentFailed for one of another platform, or what does not fit on the disk.
@@ -74,6 +81,7 @@ def install_from(
         environ=supplies.sealed_environment(os.environ, home / "python"),
         jobs=jobs,
         force=force,
+        ignore_space=ignore_space,
         is_sealed=True,
         # As a URL: a folder may have a space or a comma in its name.
         pip={"no-index": "true", "find-links": (home / "wheels").as_uri()},
@@ -81,7 +89,6 @@ def install_from(
     install_locally(environments.decide_install(context), context, how, as_default=True)
     _mark_prepared(context, manifest)
     session.info(f"install: capsule sha256:{manifest.digest}")
-    return packed
 
 
 def home_of(base: Path, digest: str) -> Path:
@@ -209,17 +216,6 @@ def _mark_prepared(context: CommandContext, manifest: CapsuleManifest) -> None:
             context.session.note(
                 f"{preparation.step.bench}: its data is not in the capsule, or is of other options; `prepare` makes it"
             )
-
-
-def next_command(packed: SuiteOptions) -> str:
-    """Return the command that runs what was installed."""
-    assert packed.config_file is not None
-    return command_line("run", replace(packed, config_file=Path(display_path(packed.config_file))))
-
-
-def size_text(size: float) -> str:
-    """Return bytes as a person reads them."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 
 def capsule_text(path: Path, manifest: CapsuleManifest) -> str:

@@ -20,6 +20,7 @@ from milabench.config.show import plain_benchmark, to_yaml
 from milabench.errors import ConfigError, EnvironmentFailed, Problem
 from milabench.execute import images as engines
 from milabench.execute import supplies
+from milabench.execute.activities import size_text
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
 from milabench.execute.package_indexes import indexes, pip_settings
@@ -29,7 +30,7 @@ from milabench.plan.prepare import MARKERS
 from milabench.redaction import mask, mask_settings, secret_names
 from milabench.version import __version__
 from milabench.workflow import environments
-from milabench.workflow.capsule import PLATFORM, size_text
+from milabench.workflow.capsule import PLATFORM
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.files import IS_CHECKOUT, ROOT
 from milabench.workflow.install import progress_report

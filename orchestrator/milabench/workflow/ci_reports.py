@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,14 +34,16 @@ class Gates:
     margin: float = 0.01
 
 
-def clear_reports(gates: Gates, base: Path | None) -> None:
+def checked_gates(gates: Gates, base: Path | None) -> Gates:
     """Check that baseline and criteria can be read, and remove the reports of an earlier job.
 
-    A job that fails must not show the success of the one before. Raises UsageError, ConfigError, NothingSelected and
-    RecordError.
+    A job that fails must not show the success of the one before. The baseline that is returned is what it is called now:
+    after the run, `latest` is another one. Raises UsageError, ConfigError, NothingSelected and RecordError.
     """
+    resolved = gates
     if gates.baseline is not None:
-        find_report_source(base_folder(base), gates.baseline)
+        run = find_report_source(base_folder(base), gates.baseline).run
+        resolved = gates if run is None else replace(gates, baseline=str(run.path))
         if Path(gates.baseline).resolve() in {(gates.reports / name).resolve() for name in _FILES}:
             raise UsageError(
                 f"--baseline {gates.baseline}: is among the reports that this job writes; copy it out of {gates.reports}, "
@@ -56,6 +58,7 @@ def clear_reports(gates: Gates, base: Path | None) -> None:
         raise UsageError(f"--reports {gates.reports}: is not a folder") from None
     except OSError as error:
         raise RecordError(f"{error.filename}: cannot be removed: {(error.strerror or str(error)).lower()}") from None
+    return resolved
 
 
 def require_one_run(options: SuiteOptions, extent: Extent, session: Session) -> None:

@@ -14,6 +14,7 @@ from milabench.errors import UsageError
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import hold_in_use
 from milabench.plan.model import Step
+from milabench.plan.step_dir import with_step_dir
 from milabench.workflow.context import read_context, read_single_context
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
@@ -45,10 +46,12 @@ def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> i
 def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
     """Run the command, or the user's shell, as the step would be started; return the command's exit code.
 
-    There is no agent here: the sink is left unset, so that instruments print a table. Ctrl-C is for the command.
+    Its folder is a temporary one. There is no agent here: the sink is left unset, so that instruments print a table. Ctrl-C is
+    for the command.
     """
     with tempfile.TemporaryDirectory(prefix="milabench-dev-") as scratch:
         folder = Path(scratch)
+        step = with_step_dir(step, str(folder / "step"))
         config = folder / "config.json"
         config.write_text(json.dumps(step.config, indent=1))
         path = os.environ.get("PATH", os.defpath)
@@ -56,8 +59,10 @@ def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
         own = {name: value.replace("@config", str(config)).replace("@path", path) for name, value in own.items()}
         env = {**os.environ, **own, "MILABENCH_DEV": step.bench}
         argv, shown = (tuple(_filled(word, step, folder) for word in words) for words in (argv, step.argv))
+        (folder / "step").mkdir()
         Path(step.cwd).mkdir(parents=True, exist_ok=True)
-        session.info(f"# {step.id}: run would execute, in {step.cwd}:\n{shlex.join(shown)}")
+        where = " (the folder of a launch; here it is removed at the end)" if step.cwd == str(folder / "step") else ""
+        session.info(f"# {step.id}: run would execute, in {step.cwd}{where}:\n{shlex.join(shown)}")
         if not argv:
             argv = (os.environ.get("SHELL") or "/bin/sh",)
             session.info(f"# {argv[0]}; leave it with exit")

@@ -147,6 +147,7 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
                 constraints=constraints_for(context, config.install_variant),
                 pip={str(key): str(value) for key, value in config.pip.items()},
                 arch=context.plan_context.facts.arch,
+                required=required_packages(requirements_source(config.definition, config.install_variant)),
             )
         )
     if problems:
@@ -186,6 +187,28 @@ def requirements_source(folder: Path, variant: str) -> Path:
     """Return the file that a benchmark's lock for a variant is made from: requirements.<variant>.in, else requirements.in."""
     own = folder / f"requirements.{variant}.in"
     return own if own.is_file() else folder / "requirements.in"
+
+
+def required_packages(file: Path) -> tuple[str, ...]:
+    """Return the packages that a requirements.in names, and those it includes by `-r`; none where it is not there."""
+    from milabench.plan.requirements import parse_requirements
+
+    wanted: dict[str, None] = {}
+    pending, read = [file.resolve()], set()
+    while pending:
+        current = pending.pop(0)
+        if current in read or not current.is_file():
+            continue
+        read.add(current)
+        lock = parse_requirements(read_requirements(current).text)
+        wanted |= dict.fromkeys(pin.name for pin in lock.pins if pin.name)
+        included = (option.split(maxsplit=1) for option in lock.options)
+        pending += [
+            (current.parent / words[1]).resolve()
+            for words in included
+            if words[0] in ("-r", "--requirement") and words[1:]
+        ]
+    return tuple(wanted)
 
 
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:

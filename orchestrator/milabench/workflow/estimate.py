@@ -65,10 +65,13 @@ class BudgetedPlan:
             profile, launches = self.planned.request.context.plan_context.profile, len(self.planned.plan.groups())
             each = profile.warmup_s + profile.window_s
             by_profile = (
-                f"profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}"
+                f"; profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}, and "
+                "the starts"
             )
+            # A command has neither: it takes as long as it takes.
+            is_timed = all(step.config.get("command") for step in self.planned.plan.steps)
             return [
-                f"{what}: unknown; no run below this base has passed with {unknown}; {by_profile}, and the starts",
+                f"{what}: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,
             ]
         rest = f"; unknown: {unknown}" if estimate.unknown else ""

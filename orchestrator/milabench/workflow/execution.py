@@ -31,7 +31,8 @@ from milabench.execute.remote_host import remote_node
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.ssh import Address
 from milabench.execute.start_barrier import BarrierEvent
-from milabench.plan.model import Plan, Step
+from milabench.plan.context import dirs_at
+from milabench.plan.model import STEP_DIR, STEP_DIRS, Plan, Step
 from milabench.redaction import mask_argument, mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
@@ -179,6 +180,10 @@ def continue_plan(
             values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
             makedirs=_folders,
             locks=_device_locks(whole, context) if plan.phase == "run" else {},
+            step_dirs={
+                node.name: f"{dirs_at(context.plan_context, node).runs}/{writer.path.name}/{STEP_DIRS}"
+                for node in context.nodes
+            },
             preamble=lambda step: _preamble(step, context, description),
             retry=retry,
             extend_plan=more,
@@ -298,7 +303,9 @@ def _pauses(frame: Frame) -> Iterator[Mapping[str, Any]]:
 def _folders(step: Step) -> tuple[str, ...]:
     """Return the folders that a step expects to exist."""
     names = ("MILABENCH_DIR_DATA", "MILABENCH_DIR_CACHE", "MILABENCH_DIR_EXTRA")
-    return tuple(dict.fromkeys([step.cwd, *(step.env[name] for name in names if name in step.env)]))
+    # Its own folder is made for each attempt.
+    cwd = () if STEP_DIR in step.cwd else (step.cwd,)
+    return tuple(dict.fromkeys([*cwd, *(step.env[name] for name in names if name in step.env)]))
 
 
 def _device_locks(plan: Plan, context: CommandContext) -> dict[str, Sequence[str]]:

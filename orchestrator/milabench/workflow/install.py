@@ -11,13 +11,14 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from milabench.bench.api import Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
+from milabench.execute.activities import Activities
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.inventory import (
     installed_packages,
@@ -51,6 +52,8 @@ from milabench.workflow.preflight import require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
 from milabench.workflow.suites_used import record_use
 
+SHOWN_EVERY_S = 1.0
+
 
 def install(
     options: SuiteOptions,
@@ -59,12 +62,13 @@ def install(
     force: bool = False,
     update: bool = False,
     frozen: bool = False,
+    ignore_space: bool = False,
     jobs: int = 1,
     as_default: bool = True,
 ) -> None:
     """Install what is missing; with `force` everything, with `update` what is not pinned; `jobs` at a time.
 
-    `as_default`: from now on commands without --config mean this suite.
+    `as_default`: from now on commands without --config mean this suite. `ignore_space`: begin although a disk seems too small.
 
     Raises EnvironmentFailed with a line for each thing that failed, or whose lock is stale unless `frozen`, ConfigError
     and Unreachable.
@@ -72,7 +76,12 @@ def install(
     context = read_context(options, session)
     require_healthy(context)
     how = InstallOptions(
-        benchmate=str(environments.BENCHMATE), environ=dict(os.environ), jobs=jobs, force=force, update=update
+        benchmate=str(environments.BENCHMATE),
+        environ=dict(os.environ),
+        jobs=jobs,
+        force=force,
+        update=update,
+        ignore_space=ignore_space,
     )
     # --force is for the environments: neither a definition nor a program beside the active interpreter is fetched again.
     unforced = replace(how, force=False)
@@ -110,7 +119,19 @@ def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
                 pass
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
         report = progress_report(context.session)
-        raise_failures(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, report))
+        with progress_shown(context.session) as activities:
+            raise_failures(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, report, activities))
+
+
+@contextlib.contextmanager
+def progress_shown(session: Session) -> Iterator[Activities]:
+    """Yield the activities that are shown until the end: on a terminal every second, in a log every ten."""
+    activities = Activities()
+    with (
+        contextlib.closing(session.reporter.open_display()) as display,
+        activities.watched(display.on_activities, every_s=SHOWN_EVERY_S),
+    ):
+        yield activities
 
 
 def progress_report(session: Session) -> Report:
@@ -131,15 +152,19 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
 
     session = context.session
     if any(node.local for node in context.nodes):
-        fetched = fetch_images(wanted, refetch=refetch, say=progress_report(session))
+        with progress_shown(session) as activities:
+            fetched = fetch_images(wanted, refetch=refetch, say=progress_report(session), activities=activities)
         session.info(f"install: {fetched} images fetched, {len(wanted)} present")
 
-    async def fetch(node: Node, _: RemoteFiles, host: RemoteHost) -> None:
-        await fetch_on_host(
-            host, environments.images(context, dirs_at(context.plan_context, node).cache), refetch=refetch
-        )
+    with progress_shown(session) as remote_activities:
 
-    on_nodes(context, fetch, remote_nodes(context))
+        async def fetch(node: Node, _: RemoteFiles, host: RemoteHost) -> None:
+            remote_activities.now(node.name, "fetching images")
+            images = environments.images(context, dirs_at(context.plan_context, node).cache)
+            await fetch_on_host(host, images, refetch=refetch)
+            remote_activities.over(node.name)
+
+        on_nodes(context, fetch, remote_nodes(context))
 
 
 def install_locally(
@@ -157,10 +182,11 @@ def install_locally(
         record_use(context, as_default=as_default)
         session.info(f"install: nothing to do, {install_summary(plan)} are installed")
         return
-    with hold_base(Path(dirs.base), "install", say=session.note):
+    with hold_base(Path(dirs.base), "install", say=session.note), progress_shown(session) as activities:
         began, report = time.monotonic(), progress_report(session)
-        fetched = fetch_sources(plan.sources, dirs, how, report)
-        built = install_venvs(plan.venvs, dirs, how, report)
+        # Environments first: they say what they need, and are refused where it does not fit.
+        built = install_venvs(plan.venvs, dirs, how, report, activities)
+        fetched = fetch_sources(plan.sources, dirs, how, report, activities)
         # While the base is held: a `gc` that waits for it must find what was built in use.
         record_use(context, as_default=as_default)
     for result in built:
@@ -183,12 +209,13 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
     began = time.monotonic()
     dirs, session = context.dirs, context.session
 
-    with tempfile.TemporaryDirectory(prefix="milabench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="milabench-") as scratch, progress_shown(session) as activities:
 
         async def install_node(node: Node, files: RemoteFiles, host: RemoteHost) -> None:
             if not node.storage:
                 return
             remote = dirs_at(context.plan_context, node)
+            activities.now(node.name, "sending programs")
             for source in plan.sources:
                 await files.send(Path(dirs.code, source.folder), f"{remote.code}/{source.folder}")
             if "venv" in context.system.sync:
@@ -197,16 +224,30 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
                     what = f"an environment cannot be moved from {dirs.venv} to {remote.venv}"
                     raise EnvironmentFailed(f"{node.name}: {what}; give both the same base, or leave out system.sync")
                 for venv in plan.venvs:
+                    activities.now(node.name, f"sending {venv.group}")
                     await files.send(store_folder(dirs, venv), str(store_folder(remote, venv)), thorough=False)
                     await files.link(f"{remote.venv}/{venv.group}", str(store_folder(remote, venv)))
+                activities.over(node.name)
                 return
+            activities.now(node.name, "installing")
             benchmate = f"{remote.base}/definitions/benchmate"
             await files.send(environments.BENCHMATE, benchmate)
             is_same_machine = node.details.get("machine") == platform.machine()
             # A program of this machine's architecture; elsewhere pip does the work.
             own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
             options = replace(how, benchmate=benchmate, environ={}, uv=None)
-            await install_remotely(host, files, plan.venvs, remote, options, Path(scratch), uv=own_uv, say=session.note)
+            await install_remotely(
+                host,
+                files,
+                plan.venvs,
+                remote,
+                options,
+                Path(scratch),
+                uv=own_uv,
+                say=session.note,
+                activities=activities,
+            )
+            activities.over(node.name)
 
         on_nodes(context, install_node)
     session.info(f"install: {install_summary(plan)} ready on every node ({time.monotonic() - began:.0f} s)")

@@ -45,7 +45,8 @@ class Extent:
     """How much is measured: how often, how long, how precisely, within how many seconds, against which other suite.
 
     `precision` is the relative half-width of a 95% interval; `ab` are the two suites of an A/B run. `seed` is that of the
-    order in which benchmarks run; None: the time for a run, 0 for a plan.
+    order in which benchmarks run; None: the time for a run, 0 for a plan. `baseline` names the benchmark of the suite that
+    all others are compared with, replicate by replicate.
     """
 
     repeat: int | None = None
@@ -53,6 +54,7 @@ class Extent:
     precision: float | None = None
     budget_s: float | None = None
     ab: tuple[Path, Path] | None = None
+    baseline: str = ""
     # Empty where no run is made: `{run_name}` in the arguments of prepare.py is part of its marker's digest.
     run_name: str = ""
     seed: int | None = None

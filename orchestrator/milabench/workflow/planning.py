@@ -32,13 +32,14 @@ PRECISION_OF_RIGOROUS = 0.01
 class Request:
     """The request for one run: its name, one suite or the two of an A/B run, its precision and budget.
 
-    `values` are one combination of a multirun.
+    `values` are one combination of a multirun; `baseline` names the benchmark that all others are compared with.
     """
 
     name: str
     sides: tuple[CommandContext, ...]
     target: PrecisionTarget | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    baseline: str = ""
 
     @property
     def context(self) -> CommandContext:
@@ -114,7 +115,7 @@ def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Req
         read_context(replace(options, config_file=file), session, extent)
         for file in extent.ab or (options.config_file,)
     )
-    request = Request(name=extent.run_name, sides=sides)
+    request = Request(name=extent.run_name, sides=sides, baseline=extent.baseline)
     if extent.ab is None:
         return request
     require_comparable(*sides)
@@ -209,6 +210,21 @@ def require_request_ready(request: Request, plan: Plan) -> None:
         require_ready(side, of_side(plan, name) if request.is_ab else plan)
 
 
+def prepare_request_quickly(request: Request, plan: Plan) -> None:
+    """Prepare what the plan lacks, where that takes seconds; see `prepare_quickly`.
+
+    Raises EnvironmentFailed, with the command to give, unless everything that it needs is there then.
+    """
+    from milabench.workflow.preflight import lacking_preparations
+
+    for name, side in zip(SIDES, request.sides, strict=False):
+        pending = lacking_preparations(side, of_side(plan, name) if request.is_ab else plan)
+        if pending.steps:
+            from milabench.workflow.prepare import prepare_quickly
+
+            prepare_quickly(pending, side)
+
+
 def describe_run(
     planned: PlannedRequest,
     *,
@@ -242,14 +258,11 @@ def describe_run(
         options["ab"] = [str(side.suite_file.absolute()) for side in request.sides]
         suite = _by_side([part.suite for part in parts])
         locks = _locks_by_side([part.locks for part in parts])
-        manifest["programs"] = _by_side([part.manifest["programs"] for part in parts])
-        manifest["ab"] = {
-            "suites": options["ab"],
-            "pairs": {
-                bench: {**{side: side_name(bench, side) for side in SIDES}, "same_steps": is_same}
-                for bench, is_same in planned.pairs.items()
-            },
-        }
+        for key in ("programs", "about"):
+            manifest[key] = _by_side([part.manifest[key] for part in parts])
+        manifest["ab"] = {"suites": options["ab"], "pairs": _pairs_of_sides(planned.pairs)}
+    elif request.baseline and len(request.context.benches) > 1:
+        manifest["ab"] = _against_baseline(request.context, request.baseline)
     return replace(
         parts[0],
         suite=suite,
@@ -257,6 +270,24 @@ def describe_run(
         packages={venv: versions for part in parts for venv, versions in part.packages.items()},
         manifest={**manifest, "options": options},
     )
+
+
+def _pairs_of_sides(same_steps: Mapping[str, bool]) -> dict[str, dict[str, Any]]:
+    """Return the two sides of each benchmark, and whether both have the same steps."""
+    return {
+        bench: {**{side: side_name(bench, side) for side in SIDES}, "same_steps": is_same}
+        for bench, is_same in same_steps.items()
+    }
+
+
+def _against_baseline(context: CommandContext, baseline: str) -> dict[str, Any]:
+    """Return the pairs of a command with each other one of its suite, whose replicates come block by block."""
+    commands = {bench.config.name: bench.config.command for bench in context.benches}
+    others = [bench for bench in commands if bench != baseline]
+    pairs = {
+        other: {"A": baseline, "B": other, "same_steps": commands[other] == commands[baseline]} for other in others
+    }
+    return {"suites": [baseline, others[0] if len(others) == 1 else "each of the others"], "pairs": pairs}
 
 
 def _first_manifest(parts: Sequence[RunDescription]) -> dict[str, Any]:

@@ -61,16 +61,19 @@ def _missing_local(context: CommandContext) -> list[str]:
 
 def missing_preparations(context: CommandContext, plan: Plan) -> tuple[str, ...]:
     """Return the benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
-    return _names(pending_preparations(context), context, plan)
+    return _names(_concerning(plan, pending_preparations(context)), context)
 
 
-def _names(pending: Plan, context: CommandContext, plan: Plan) -> tuple[str, ...]:
-    """Return the pending preparations that concern a plan, as a person names them."""
+def _concerning(plan: Plan, pending: Plan) -> Plan:
+    """Return the preparations of the benchmarks of a plan."""
     wanted = {step.bench for step in plan.steps}
+    return replace(pending, steps=tuple(step for step in pending.steps if step.bench in wanted))
+
+
+def _names(pending: Plan, context: CommandContext) -> tuple[str, ...]:
+    """Return the pending preparations as a person names them."""
     several = len(context.nodes) > 1
-    return tuple(
-        f"{step.bench} on {step.node}" if several else step.bench for step in pending.steps if step.bench in wanted
-    )
+    return tuple(f"{step.bench} on {step.node}" if several else step.bench for step in pending.steps)
 
 
 def require_installed(context: CommandContext) -> None:
@@ -113,6 +116,15 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
 
 def require_ready(context: CommandContext, plan: Plan) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs exists on every node."""
+    pending = lacking_preparations(context, plan)
+    _require_none("not prepared", _names(pending, context), "prepare", context)
+
+
+def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
+    """Return the preparations that a plan lacks.
+
+    Raises EnvironmentFailed, with the command to give, unless everything else that it needs exists on every node.
+    """
     require_healthy(context)
     require_installed(context)
     preparations = preparation_steps(context)
@@ -127,8 +139,7 @@ def require_ready(context: CommandContext, plan: Plan) -> None:
         if (node, path) not in existing
     ]
     _require_none("not installed", missing, "install", context)
-    pending = unprepared(context, preparations, existing)
-    _require_none("not prepared", _names(pending, context, plan), "prepare", context)
+    return _concerning(plan, unprepared(context, preparations, existing))
 
 
 def command_line(verb: str, options: SuiteOptions) -> str:

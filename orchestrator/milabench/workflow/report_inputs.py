@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.devices.regular_file import open_regular
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
-from milabench.events.values import finite_number, positive
+from milabench.events.shapes import MANIFEST, require_shape
+from milabench.events.values import as_mapping, finite_number, positive
 from milabench.events.wire import parse_object
-from milabench.workflow.files import read_file
+from milabench.workflow.files import ROOT, read_file
 from milabench.workflow.summaries import require_measured, summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Tracing
 
+NO_REFERENCE = "none"  # instead of the name of a reference
+SHIPPED = "reference:"  # before the name of a shipped one, where a run is expected
+REFERENCES = ROOT / "config" / "references"
 _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 
 
@@ -48,6 +53,11 @@ class ReportSource:
     summary: Summary
     manifest: Mapping[str, Any]
     run: Run | None = None
+
+    @property
+    def system(self) -> System:
+        """What is compared."""
+        return System(name=self.name, summary=self.summary, manifest=self.manifest)
 
 
 def read_profile(path: Path | None) -> WeightProfile:
@@ -84,10 +94,12 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
 def find_report_source(
     base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None
 ) -> ReportSource:
-    """Return a run by path or name, or the JSON report or bundle of one; `tracing` draws the run where its records are read.
+    """Return a run by path or name, the JSON report or bundle of one, or a shipped reference (`reference:NAME`).
 
-    Raises NothingSelected or RecordError.
+    `tracing` draws the run where its records are read. Raises NothingSelected or RecordError.
     """
+    if name.startswith(SHIPPED):
+        return read_reference(name.removeprefix(SHIPPED))
     path = Path(name)
     # A run is a folder: a file can only be a report.
     if path.is_file():
@@ -96,6 +108,29 @@ def find_report_source(
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
     return ReportSource(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)
+
+
+def shipped_references() -> list[str]:
+    """Return the names of the reference results that come with milabench."""
+    return sorted(path.stem for path in REFERENCES.glob("*.json"))
+
+
+def read_reference(name: str) -> ReportSource:
+    """Return a shipped reference result. Raises NothingSelected."""
+    if name not in shipped_references():
+        known = ", ".join(shipped_references()) or "none"
+        raise NothingSelected(f"no reference result '{name}' comes with milabench; known: {known}")
+    return replace(_json_report(REFERENCES / f"{name}.json"), name=f"{SHIPPED}{name}")
+
+
+def find_reference(base: Path, name: str) -> System:
+    """Return what a run is held beside: a run, its JSON report, or a shipped reference, whose name may stand alone."""
+    try:
+        return find_report_source(base, name).system
+    except NothingSelected:
+        if name not in shipped_references():
+            raise
+        return read_reference(name).system
 
 
 def session_names(base: Path, name: str) -> list[str]:
@@ -118,7 +153,12 @@ def _json_report(path: Path) -> ReportSource:
 
         name, value, manifest = bundled_run(path)
     try:
-        summary = summary_from_json(parse_object(read_file(path, RecordError)) if value is None else value, manifest)
+        if value is None:
+            value = parse_object(read_file(path, RecordError))
+            # A reference result holds of the manifest what tells whether another run did the same work.
+            manifest = as_mapping(value.get("manifest"))
+            require_shape(manifest, MANIFEST)
+        summary = summary_from_json(value, manifest)
     except (ValueError, RecordError) as error:
         raise RecordError(
             f"{path}: {error}; give a run, what `milabench report --json` wrote of one, or a bundle of one"

@@ -22,12 +22,16 @@ from milabench.report.registry import FORMATS
 from milabench.workflow.files import base_folder, read_file
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.report_inputs import (
+    NO_REFERENCE,
     ReportSource,
     WeightProfile,
+    find_reference,
     find_report_source,
     read_costs,
     read_profile,
+    read_reference,
     session_names,
+    shipped_references,
 )
 from milabench.workflow.summaries import resolve_runs, summary_of
 
@@ -41,8 +45,8 @@ if TYPE_CHECKING:
 _MOST_NAMED = 3  # runs of a system that its name lists
 
 
-def render_report(request: ReportRequest, format_name: str, session: Session) -> str:
-    """Return the report in a format.
+def render_report(request: ReportRequest, format_name: str, session: Session, width: int | None = None) -> str:
+    """Return the report in a format; in text, its tables fit a terminal of so many characters.
 
     Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
     another.
@@ -67,10 +71,12 @@ def render_report(request: ReportRequest, format_name: str, session: Session) ->
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
     if request.score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
-    elif runs:
+    elif runs and request.reference != NO_REFERENCE:
         summaries = relative_summaries(runs, summaries, folder, request.reference, session)
+        if request.reference is None and FORMATS[format_name].is_for_people:
+            summaries = [beside_shipped(run, summary) for run, summary in zip(runs, summaries, strict=True)]
     traces = None if tracing is None else [tracing.of(run) for run in runs]
-    return FORMATS[format_name].renderer.render(summaries, traces)
+    return FORMATS[format_name].fitted(width).render(summaries, traces)
 
 
 def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
@@ -107,13 +113,17 @@ def relative_summaries(
     Raises RecordError or NothingSelected when the given run cannot be read; a name in a system file, which may be of
     another machine, is only warned of.
     """
-    read = functools.cache(lambda name: find_report_source(base, name).summary)  # usually one for all runs
+    read = functools.cache(lambda name: find_reference(base, name))  # usually one for all runs
 
     def relative(run: Run, summary: Summary) -> Summary:
         recorded = run.manifest.get("reference")
         name = reference or (recorded if isinstance(recorded, str) else None)
         try:
-            return relative_to(summary, read(name)) if name else summary
+            return (
+                relative_to(System(name=run.name, summary=summary, manifest=run.manifest), read(name))
+                if name
+                else summary
+            )
         except (NothingSelected, RecordError) as error:
             if reference is not None:
                 raise
@@ -121,6 +131,25 @@ def relative_summaries(
             return summary
 
     return [relative(run, summary) for run, summary in zip(runs, summaries, strict=True)]
+
+
+def beside_shipped(run: Run, summary: Summary) -> Summary:
+    """Return the summary beside the shipped reference that shares most of its benchmarks; as it is where none shares any.
+
+    Only what is known to have done the same work on devices of the same kind stands beside it.
+    """
+    if summary.ab is not None or summary.score.reference is not None:
+        return summary
+    system = System(name=run.name, summary=summary, manifest=run.manifest)
+    arch = summary.system.get("arch")
+    sources = (read_reference(name) for name in shipped_references())
+    beside = [
+        relative_to(system, source.system, is_strict=True)
+        for source in sources
+        if source.summary.system.get("arch") == arch
+    ]
+    ratios = [sum(bench.ratio is not None for bench in other.benchmarks) for other in beside]
+    return beside[ratios.index(max(ratios))] if any(ratios) else summary
 
 
 def accept_run(name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None) -> Acceptance:
@@ -134,7 +163,7 @@ def accept_run(name: str | None, base: Path | None, criteria_file: Path, referen
     return evaluate_criteria(
         read_criteria(criteria_file, reference),
         summary_of(resolve_runs(base, [name] if name else [])[0]),
-        find_report_source(base_folder(base), reference).summary if reference is not None else None,
+        find_reference(base_folder(base), reference).summary if reference is not None else None,
     )
 
 
@@ -157,10 +186,13 @@ class RunComparison:
     differences: Differences = None
     tracing: Tracing | None = None
 
-    def render(self, format_name: str) -> str:
-        """Return the comparison in a format; with time series only where it was made for a format that draws them."""
+    def render(self, format_name: str, width: int | None = None) -> str:
+        """Return the comparison in a format; in text, its tables fit a terminal of so many characters.
+
+        With time series only where it was made for a format that draws them.
+        """
         traces = None if self.tracing is None else [self._traces(sources) for sources in self.sources]
-        return FORMATS[format_name].renderer.render_comparison(self.comparison, self.differences, traces)
+        return FORMATS[format_name].fitted(width).render_comparison(self.comparison, self.differences, traces)
 
     def _traces(self, sources: Sequence[ReportSource]) -> Sequence[Trace] | None:
         """Return the time series of a system's runs, steps named by the run where there are several."""
@@ -209,8 +241,6 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:
-    from milabench.analysis.comparison_model import System
-
     first, *later = (
         System(name=name, summary=source.summary, manifest=source.manifest, costs=costs) for source in sources
     )

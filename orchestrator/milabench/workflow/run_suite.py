@@ -30,13 +30,15 @@ class RunSettings:
     """How a suite is run, and which part of it.
 
     `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
-    (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `as_default`: from
-    now on commands without --config mean this suite.
+    (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
+    refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `as_default`: from now on
+    commands without --config mean this suite.
     """
 
     failed: str | None = None
     validations: str | None = None
     save_sizes: Path | None = None
+    no_prepare: bool = False
     as_default: bool = True
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
@@ -69,7 +71,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
-    plans = tuple(prepare_request(request, settings.failed) for request in requests)
+    plans = tuple(prepare_request(request, settings) for request in requests)
     # Of an A/B run, the first suite becomes the default; the runs of a multirun differ by their overrides alone.
     sides = {side.suite_file: side for request in requests for side in reversed(request.sides)}
     for side in sides.values():
@@ -119,20 +121,22 @@ def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:
             session.warn(f"{node['name']}: {busy}; what is measured may be `contended`")
 
 
-def prepare_request(request: Request, failed: str | None = None) -> BudgetedPlan:
-    """Return what will be run, all or what failed in a run, within its budget.
+def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
+    """Return what will be run, all or what failed in a run, within its budget; prepare what it lacks where that is quick.
 
     Raises EnvironmentFailed unless everything that it needs exists, UsageError when the budget is too small.
     """
     from milabench.workflow.estimate import apply_budget
-    from milabench.workflow.planning import plan_request, require_request_ready
+    from milabench.workflow.planning import plan_request, prepare_request_quickly, require_request_ready
 
     planned = plan_request(request)
-    if failed is not None:
-        part = only_failed(planned.plan, failed, Path(request.context.dirs.base))
+    if settings.failed is not None:
+        part = only_failed(planned.plan, settings.failed, Path(request.context.dirs.base))
         planned = replace(planned, plan=part, bundles=part.groups())
-    require_request_ready(request, planned.plan)
-    return apply_budget(planned)
+    budgeted = apply_budget(planned)
+    make_ready = require_request_ready if settings.no_prepare else prepare_request_quickly
+    make_ready(request, planned.plan)
+    return budgeted
 
 
 def finish_run(executed: ExecutedPlan, session: Session) -> int:

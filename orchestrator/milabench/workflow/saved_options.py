@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.replicates import PrecisionTarget
+from milabench.bench.readme import first_sentence
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
 from milabench.plan.context import COMMAND
@@ -43,6 +44,7 @@ def save_options(context: CommandContext) -> dict[str, Any]:
             "environ": {name: os.environ[name] for name in settings_overrides(os.environ)},
         },
         "programs": program_digests(context),
+        "about": readme_sentences(context),
         **capsule_entry(context.suite_file),
     }
 
@@ -123,6 +125,17 @@ def is_undecided(run: Run) -> bool:
     """Return whether the pilot of a run has yet to decide how often its benchmarks are run."""
     target = target_of(run)
     return target is not None and target.precision is not None and "replicates" not in run.manifest
+
+
+def readme_sentences(context: CommandContext) -> dict[str, str]:
+    """Return what each benchmark stands for, in the words of its README, where that says it."""
+    # A command without a definition has no folder of its own.
+    lines = {
+        bench.config.name: first_sentence(Path(bench.folder))
+        for bench in context.benches
+        if bench.config.definition is not None
+    }
+    return {name: line for name, line in lines.items() if line}
 
 
 def program_digests(context: CommandContext) -> dict[str, str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS = 4
+ANALYSIS = 5
 _ENDINGS = (".data", ".stdout", ".stderr")
 _NAMES = ("manifest.json", "journal.jsonl")
 

@@ -44,7 +44,7 @@ def installable(folder: Path, base: str | Path) -> tuple[tuple[str, ...], dict[s
     """
     wheels, bench, flags = folder / "wheels", folder / "timed", folder / "flags"
     for made in (wheels, bench, flags):
-        made.mkdir()
+        made.mkdir(exist_ok=True)
     for need in benchmate_requirements(BENCHMATE):
         name, _, version = need.replace(">=", "==").partition("==")
         wheel(wheels, name, version)

@@ -52,12 +52,6 @@ def test_a_definition_without_a_benchfile(milabench: Callable[..., Said], tmp_pa
     assert "nowhere" in only_line(said)
 
 
-def test_run_before_prepare_says_which_command_to_give(milabench: Callable[..., Said]) -> None:
-    said = milabench("run", *HERE, "--select", "good")
-    assert said.code == 4
-    assert "run `milabench prepare --config" in only_line(said)
-
-
 def test_run_before_install_says_which_command_to_give(milabench: Callable[..., Said]) -> None:
     said = milabench("run", *HERE[1:], "--select", "good")
     assert said.code == 4

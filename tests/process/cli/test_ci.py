@@ -159,6 +159,19 @@ def test_a_baseline_among_the_reports_is_refused_and_kept(milabench: Callable[..
     assert json.loads((workspace / "milabench-reports" / "report.json").read_text())["schema"] == 1
 
 
+def test_the_latest_run_as_a_baseline_is_the_one_before(
+    milabench: Callable[..., Said], workspace: Path, environ: dict[str, str]
+) -> None:
+    assert ci(milabench, workspace).code == 0
+    [before] = Path(environ["MILABENCH_BASE"], "runs").glob("ci.*")
+    said = ci(milabench, workspace, "--baseline", "latest")
+    assert said.code == 0, said.err
+    assert "is given more than once" not in said.err
+    report = json.loads((workspace / "milabench-reports" / "report.json").read_text())
+    assert report["run"] != before.name
+    assert before.name in report["score"]["reference"]
+
+
 def test_a_bundle_is_a_baseline_unless_it_was_modified(milabench: Callable[..., Said], workspace: Path) -> None:
     assert ci(milabench, workspace).code == 0
     assert milabench("bundle", "-o", str(workspace / "main.zip")).code == 0

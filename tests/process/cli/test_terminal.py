@@ -165,3 +165,15 @@ def test_a_traceback_has_colours_only_where_they_are_wanted(terminal: Terminal, 
     assert "Traceback" in shown
     for variables, options in OFF:
         assert "\x1b" not in terminal(*options, *broken, **variables)
+
+
+def test_reports_and_comparisons_fit_the_terminal(
+    milabench: Callable[..., Said], terminal: Terminal, tmp_path: Path
+) -> None:
+    here = suite(tmp_path, **{f"benchmark-{number}": "echo fine" for number in range(3)})
+    for name in ("one", "two"):
+        assert milabench("run", *here, "--run-name", name).code == 0
+    for argv in (("report", "--full"), ("compare", "one", "two")):
+        assert "--wide shows everything" in terminal(*argv, columns=60)
+        assert "--wide shows" not in terminal(*argv, "--wide", columns=60)
+        assert "--wide shows" not in milabench(*argv).out

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.commands import Said
+from tests.commands import ROOT, Said
 
 from .conftest import HERE
 
@@ -29,6 +30,30 @@ def test_help_and_version_import_nothing_heavy(milabench: Callable[..., Said]) -
 def test_list_has_a_row_for_each_benchmark(milabench: Callable[..., Said]) -> None:
     said = milabench("list", "--config", HERE[2], "--select", "fine", "--json")
     assert [row["name"] for row in json.loads(said.out)["benchmarks"]] == ["good", "a b"]
+
+
+def test_what_a_benchmark_stands_for_is_listed_recorded_and_reported(
+    milabench: Callable[..., Said], tmp_path: Path
+) -> None:
+    """Also on another machine: a report is made of the run directory, when the benchmark's folder is gone."""
+    shutil.copytree(ROOT / "tests" / "suite", tmp_path / "suite")
+    here = ("--use-current-env", "--config", str(tmp_path / "suite" / "odd.yaml"), "--select", "good")
+    (tmp_path / "suite" / "odd" / "README.md").write_text("# odd\n\nOdd ends: programs that <b>end</b>. And more.\n")
+    shown = "Odd ends: programs that <b>end</b>"
+    (row,) = json.loads(milabench("list", *here[1:], "--json").out)["benchmarks"]
+    assert row["about"] == shown and shown in milabench("list", *here[1:]).out
+    assert milabench("prepare", *here).code == 0
+    assert milabench("run", *here).code == 0
+    shutil.rmtree(tmp_path / "suite")
+    (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
+    assert bench["about"] == shown
+    assert "Odd ends" in milabench("report").out
+    for form, text in (
+        ("text", shown),
+        ("markdown", r"Odd ends: programs that \<b\>end\</b\>"),
+        ("html", "&lt;b&gt;end"),
+    ):
+        assert text in milabench("report", "--format", form).out
 
 
 def test_plan_run_is_the_value_that_the_manifest_keeps(prepared: Callable[..., Said], environ: dict[str, str]) -> None:

@@ -99,8 +99,9 @@ class Place:
         constraints: str = "",
         python: str = "",
         pip: Mapping[str, str] | None = None,
+        required: tuple[str, ...] = (),
     ) -> VenvSpec:
-        """The environment of one benchmark with this requirement file."""
+        """The environment of one benchmark with this requirement file, of which it imports the `required` packages."""
         request = VenvRequest(
             bench="b",
             group=group,
@@ -108,6 +109,7 @@ class Place:
             requirements=(RequirementFile(name=f"b/requirements.{variant}.txt", text=text),),
             constraints=RequirementFile(name="constraints.txt", text=constraints) if constraints else None,
             pip={"find-links": str(self.wheels), "no-index": "true"} if pip is None else pip,
+            required=required,
         )
         running = f"{sys.version_info.major}.{sys.version_info.minor}"
         digest = benchmate_digest(self.benchmate)

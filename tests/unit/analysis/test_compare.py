@@ -364,19 +364,60 @@ def test_why_lists_what_concerns_a_changed_benchmark_before_the_rest() -> None:
 
 
 def test_a_score_is_relative_to_a_named_and_dated_reference() -> None:
-    reference = system("old", bench("x", 100.0), created="2026-01-02", version="1.0").summary
-    run = system("new", bench("x", 200.0), bench("y", 1.0)).summary
+    reference = system("old", bench("x", 100.0), created="2026-01-02", version="1.0")
+    run = system("new", bench("x", 200.0), bench("y", 1.0))
     found = relative_to(run, reference)
-    assert found.score.reference == "old (milabench 1.0, of 2026-01-02)"
+    assert found.score.reference == "old (milabench 1.0, 2026-01-02, profile default)"
     assert (found.score.value, found.score.complete) == (pytest.approx(2.0), (1, 2))
     assert [one.ratio for one in found.benchmarks] == [pytest.approx(2.0), None]
 
 
-def test_a_weight_profile_scores_an_old_run_anew(tmp_path: Path) -> None:
-    run = record(tmp_path, Recorded(events=rates(100.0)), Recorded(bench="y", events=rates(4.0)))
-    summary = summarise(run)
-    assert summary.score.value == pytest.approx(20.0)
-    assert reweighted(summary, {"y": 2.0}).score.value == pytest.approx(4.0)
+def test_a_weight_profile_scores_an_old_run_anew() -> None:
+    reference, run = system("old", bench("x"), bench("y")), system("new", bench("x", 400.0), bench("y", 200.0))
+    assert relative_to(run, reference).score.value == pytest.approx(math.sqrt(8.0))
+    found = relative_to(replace(run, summary=reweighted(run.summary, {"y": 2.0})), reference)
+    assert found.score.value == pytest.approx(2.0)
+
+
+def test_a_run_has_no_score_by_itself(tmp_path: Path) -> None:
+    summary = summarise(record(tmp_path, Recorded(events=rates(100.0)), Recorded(bench="y", events=rates(4.0))))
+    assert (summary.score.value, summary.score.ci95, summary.score.complete) == (None, None, (2, 2))
+    assert reweighted(summary, {"y": 2.0}).score.value is None
+
+
+def with_work(name: str, argv: Mapping[str, Any] | None, level: float = 100.0, **more: Any) -> System:
+    """A system whose only benchmark was given these arguments; None: they were not recorded."""
+    return system(name, bench("x", level, **more), manifest={} if argv is None else {"suite": {"x": {"argv": argv}}})
+
+
+def test_what_did_other_work_than_the_reference_has_no_ratio_and_says_why() -> None:
+    reference = with_work("old", {"--batch": 32})
+    (found,) = relative_to(with_work("new", {"--batch": 64}), reference).benchmarks
+    assert found.ratio is None
+    assert found.no_ratio == "does other work than the reference: --batch 32 / 64"
+    (found,) = relative_to(with_work("new", {}), reference).benchmarks
+    assert found.no_ratio == "does other work than the reference: --batch 32 / none"
+
+
+def test_of_unknown_work_has_a_ratio_only_to_a_reference_that_was_named() -> None:
+    reference, run = with_work("old", {"--batch": 32}), with_work("new", None, 200.0)
+    (found,) = relative_to(run, reference).benchmarks
+    assert found.ratio == pytest.approx(2.0)
+    (found,) = relative_to(run, reference, is_strict=True).benchmarks
+    assert (found.ratio, found.no_ratio != "") == (None, True)
+
+
+def test_the_validity_of_the_references_number_stands_beside_the_ratio() -> None:
+    reference = with_work("old", {}, validity="suspect", reasons=("stalled",))
+    (found,) = relative_to(with_work("new", {}, 200.0), reference).benchmarks
+    assert (found.ratio, found.reference_validity) == (pytest.approx(2.0), "suspect(stalled)")
+    assert found.to_json()["reference_validity"] == "suspect(stalled)"
+
+
+def test_a_benchmark_that_the_reference_lacks_says_so_and_one_without_a_number_says_nothing() -> None:
+    run = system("new", bench("x"), bench("y"), bench("z", outcome="failed", shape=()))
+    found = {one.bench: one.no_ratio for one in relative_to(run, system("old", bench("x"))).benchmarks}
+    assert (found["x"], found["z"], "no such benchmark" in found["y"]) == ("", "", True)
 
 
 def test_the_compat_score_counts_what_failed_as_nothing_and_says_what_it_is() -> None:

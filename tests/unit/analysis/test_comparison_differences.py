@@ -146,7 +146,7 @@ def test_weights_in_proportion_are_the_same_weights() -> None:
 
 def test_a_score_relative_to_a_run_of_other_weights_has_the_runs_own() -> None:
     reference, run = weighted("a", 100, 100, (1.0, 3.0)), weighted("b", 200, 100, (3.0, 1.0))
-    assert relative_to(run.summary, reference.summary).score.value == pytest.approx(2**0.75)
+    assert relative_to(run, reference).score.value == pytest.approx(2**0.75)
 
 
 benchmarks = st.fixed_dictionaries(

@@ -70,7 +70,7 @@ def test_a_missing_or_foreign_benchmark_says_what_to_write(tmp_path: Path) -> No
         ("script='a.py', module='a'", "exactly one of `script` and `module`"),
         ("script='../a.py'", "benchmark.script: expected a path inside the folder, got '../a.py'"),
         ("script='/a.py'", "benchmark.script: expected a path inside the folder"),
-        ("script='a.py', cwd='home'", "benchmark.cwd: expected one of data, source, definition, got 'home'"),
+        ("script='a.py', cwd='home'", "benchmark.cwd: expected one of step_dir, data, source, definition, got 'home'"),
         ("script='a.py', cwd='source'", "benchmark.cwd: 'source' needs a `source`"),
         ("script='a.py', python_path=('src',)", "benchmark.python_path"),
         ("module='a', source=PyPI('a', '1', file='a-1.whl', sha256='12')", "benchmark.source.sha256"),

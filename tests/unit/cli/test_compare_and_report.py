@@ -180,7 +180,7 @@ def test_a_score_is_relative_to_a_run_a_file_or_what_the_system_file_said(tmp_pa
     for argv in (("b", "--reference", "ref"), ("b", "--reference", tmp_path / "ref.json"), ("c",)):
         score = told(invoke, report.command, *argv)["score"]
         assert score["value"] == pytest.approx(2.0)
-        assert score["reference"].startswith("ref.2026-03-14_12-00-00 (milabench 2.0.0")
+        assert score["reference"].startswith("ref.2026-03-14_12-00-00 (2 x H100, milabench 2.0.0, 2026-03-14,")
 
 
 def test_a_reference_in_a_system_file_that_is_gone_is_only_warned_of(tmp_path: Path, invoke: Invoke) -> None:

@@ -57,6 +57,14 @@ def test_a_shipped_suite_fits_the_schema_that_it_names(suite: Path) -> None:
     validator("suite").validate(yaml.safe_load(suite.read_text()))
 
 
+def test_the_suites_of_the_templates_fit_the_schema() -> None:
+    templates = list((ROOT / "benchmarks").glob("_*/suite.yaml"))
+    assert len(templates) > 1
+    for template in templates:
+        assert template.read_text().startswith("# yaml-language-server: $schema=@SCHEMA@\n")
+        validator("suite").validate(yaml.safe_load(template.read_text().replace("@NAME@", "mine")))
+
+
 def test_a_new_benchmark_has_its_schema_also_where_nothing_else_is(tmp_path: Path) -> None:
     folder = create_benchmark("mine", tmp_path)
     assert schema_named_by(folder / "suite.yaml") == folder / "suite.schema.json"
@@ -100,6 +108,14 @@ def test_a_plan_fits_its_schema() -> None:
     plan = written("plan", "run", "--json", "--config", suite, "--system", system)
     assert plan["steps"]
     validator("plan").validate(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("report", "report.json"), ("comparison", "compare.json"), ("plan", "plan_run.json")]
+)
+def test_the_golden_files_fit_their_schemas(name: str, file: str) -> None:
+    """They hold failures, skips and doubts, which the recorded runs lack."""
+    validator(name).validate(json.loads((ROOT / "tests" / "golden" / file).read_text()))
 
 
 def lines_of(path: Path) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.model import Plan, plan_text
-from milabench.plan.placeholders import sizing_notes
+from milabench.plan.placeholders import names_for, sizing_notes
 from milabench.plan.prepare import prepare_step
 from milabench.plan.profile import PROFILES
 from milabench.plan.run import plan_run
@@ -145,8 +146,8 @@ def test_the_paths_of_another_node_are_below_its_own_base(tmp_path: Path) -> Non
     second = replace(node("second", count=1), local=False, base="/there")
     plan = World(tmp_path, "b: {definition: x}", replace(node(count=1), local=True), second).plan()
     here, there = plan.steps
-    assert here.cwd == here.cwd.replace("/there", "")
-    assert there.cwd == "/there/data/b"
+    assert here.env["MILABENCH_DIR_RUNS"] == "/base/runs"
+    assert there.env["MILABENCH_DIR_RUNS"] == "/there/runs"
     assert there.argv[0].startswith("/there/venv/")
     assert there.env["MILABENCH_DIR_CACHE"] == "/there/cache"
     assert any(word.startswith("/there/definitions/suite-b") for word in there.argv), there.argv
@@ -278,7 +279,7 @@ def test_false_is_the_no_form_of_an_option_that_has_one(tmp_path: Path) -> None:
 
 def test_a_benchmark_may_have_its_data_elsewhere(tmp_path: Path) -> None:
     text = "b: {definition: x, argv: ['{milabench_data}'], dirs: {data: /fast, cache: mine}}"
-    (step,) = World(tmp_path, text, node(count=1)).plan().steps
+    (step,) = World(tmp_path, text, node(count=1)).plan(replace(PROGRAM, cwd="data")).steps
     assert (step.argv[-1], step.cwd, step.env["MILABENCH_DIR_DATA"]) == ("/fast", "/fast/b", "/fast")
     assert step.env["XDG_CACHE_HOME"] == "/base/mine"
 
@@ -298,15 +299,27 @@ def arguments(world: World) -> tuple[str, ...]:
     return tuple(step.config["argv"])
 
 
+def test_the_page_has_one_row_for_every_placeholder(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "suite-language.md").read_text()
+    table = page.partition("## Placeholders")[2].partition("\n##")[0]
+    rows = re.findall(r"^\| `(?:\{(\w+)|(\w+)\()[^|]*\| [^|]+ \| `[^`|]+` \|$", table, re.MULTILINE)
+    world = World(tmp_path, "b: {definition: x}")
+    names = names_for(benchmark_on(node(), world.ready()[0], world.where))
+    functions = {"auto", "auto_batch", "expr"}
+    assert sorted(name or function for name, function in rows) == sorted(
+        {name for name in names if not name.startswith("_")} | functions
+    )
+
+
 def test_every_placeholder_has_its_value(tmp_path: Path) -> None:
     known = (
         "arch device_name ccl cpu_count gpu_count cpu_per_gpu n_worker milabench_base milabench_venv milabench_code "
     )
-    known += "milabench_extra milabench_data milabench_runs milabench_cache milabench_name benchmark_folder run_name"
+    known += "milabench_extra milabench_data milabench_runs milabench_cache milabench_name benchmark_folder run_name step_dir"
     words = json.dumps([f"{{{name}}}" for name in known.split()])
     assert arguments(World(tmp_path, f"b: {{definition: x, argv: {words}}}")) == (
         *("cuda", "cuda", "nccl", "16", "2", "8", "8", "/base", "/base/venv/b", "/base/code", "/base/extra/b"),
-        *("/base/data", "/base/runs", "/base/cache", "b", "/suite/b", "r"),
+        *("/base/data", "/base/runs", "/base/cache", "b", "/suite/b", "r", "@{step_dir}"),
     )
 
 
@@ -403,7 +416,13 @@ def test_a_secret_is_told_by_its_name_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cwd", "expected"), [("data", "/base/data/b"), ("source", "/base/code/r-000000000000"), ("definition", "/suite/b")]
+    ("cwd", "expected"),
+    [
+        ("step_dir", "@{step_dir}"),
+        ("data", "/base/data/b"),
+        ("source", "/base/code/r-000000000000"),
+        ("definition", "/suite/b"),
+    ],
 )
 def test_the_working_folder_is_what_the_benchfile_says(tmp_path: Path, cwd: str, expected: str) -> None:
     (step,) = World(tmp_path, "b: {definition: x}", node(count=1)).plan(replace(FETCHED, cwd=cwd)).steps

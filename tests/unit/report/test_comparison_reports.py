@@ -102,3 +102,15 @@ def test_a_build_server_sees_what_is_slower_or_failed(found: tuple[Comparison, t
 def test_text_that_xml_cannot_hold_is_left_out_of_it(tmp_path: Path) -> None:
     run = record(tmp_path, Recorded(outcome="failed", why="exit", detail="\x00bad \x1b[31m<&>\ufffe"))
     ET.fromstring(junit.render([summarise(run)]))
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_tables_of_a_comparison_fit_a_terminal(
+    found: tuple[Comparison, tuple[Difference, ...]], width: int
+) -> None:
+    shown = text.fitted(width).render_comparison(*found)
+    tables = [line for line in shown.splitlines() if " | " in line or "-+-" in line]
+    assert max(map(len, tables)) <= width and "--wide shows everything" in shown
+    # What decides stays, whatever is left out.
+    assert "1.5000" in shown and "FASTER" in shown and ("[1.4780, 1.5223]" in shown) == (width == 100)
+    assert max(map(len, text.render_comparison(*found).splitlines())) > width

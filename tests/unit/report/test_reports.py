@@ -20,8 +20,8 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.events.model import Event, Meta
 from milabench.events.rundir import Run
+from milabench.report import brief, html, markdown, model, text
 from milabench.report import csv as csv_report
-from milabench.report import html, markdown, model, text
 from milabench.report import json as json_report
 from tests.recorded_run import Recorded, data, message, rates, record
 
@@ -178,7 +178,7 @@ def test_a_run_of_nothing_is_still_a_report(tmp_path: Path) -> None:
     found = summarise(record(tmp_path, manifest={"system": {}, "profile": "quick"}))
     shown = text.render([found])
     assert "not recorded" in shown
-    assert "none (0 of 0 benchmarks)" in shown
+    assert "score: none without a reference" in shown
 
 
 @pytest.mark.parametrize(
@@ -209,15 +209,87 @@ def test_the_head_says_how_many_numbers_are_valid(tmp_path: Path, profile: str, 
     assert "1 of 1 benchmarks passed, 0 valid" in html.render([one])
 
 
-def test_a_first_look_has_no_score_unless_it_is_relative_to_something(tmp_path: Path) -> None:
-    first = replace(short_of_everything(tmp_path), profile="quick")
-    assert "score: none (profile quick is a first look" in text.render([first])
-    relative = replace(first, score=replace(first.score, reference="older run"))
-    assert "relative to older run" in text.render([relative])
-    assert "raw rates, no reference" in text.render([replace(first, profile="default")])
+def test_no_format_has_a_score_unless_it_is_relative_to_something(tmp_path: Path) -> None:
+    for profile in ("quick", "default"):
+        alone = replace(short_of_everything(tmp_path / profile), profile=profile)
+        assert alone.score.value is None and alone.to_json()["score"]["value"] is None
+        # An earlier version's JSON report has the mean of raw rates.
+        old = replace(alone, score=replace(alone.score, value=271.83))
+        for form in (brief, text, markdown, html):
+            assert "none without a reference" in form.render([old]) and "271.83" not in form.render([old])
+            relative = replace(old, score=replace(old.score, reference="older run"))
+            assert "older run" in form.render([relative])
 
 
 def short_of_everything(tmp_path: Path) -> Summary:
     """A run of one benchmark whose window was not complete."""
     summary = summarise(record(tmp_path, Recorded(bench="a", events=rates(2.0, 2.0, 2.0))))
     return replace(summary, benchmarks=[replace(summary.benchmarks[0], validity="suspect", reasons=("short",))])
+
+
+def suite_of_six(path: Path, profile: str) -> Summary:
+    """A run as the quickstart leaves it on a busy machine: six benchmarks, four kinds of doubts."""
+    names = ("digits", "flax", "flops", "ppo", "pykeen", "sft")
+    about = {name: f"What {name} is in words: it stresses one thing or another, in items/s" for name in names}
+    steps = [
+        Recorded(bench=name, repeat=at, events=rates(*[12832.6 + at] * 3, units="env steps/s"))
+        for name in names
+        for at in range(1 if profile == "quick" else 3)
+    ]
+    summary = summarise(record(path, *steps, manifest={"about": about, "profile": profile, "system": CPU}))
+    busy = ("contended", "no-steady-state", "overhead", "stalled")
+    doubted = [
+        replace(bench, validity="suspect", reasons=busy[: 1 + at % 4], ratio=1.0, reference_validity="suspect(stalled)")
+        for at, bench in enumerate(summary.benchmarks)
+    ]
+    reference = "epyc-vm (2-core virtual machine (AMD EPYC), milabench 0.1.0, 2026-11-22, profile default)"
+    score = replace(summary.score, value=0.9483, ci95=(0.7343, 1.2247), reference=reference, suspects=6)
+    return replace(summary, benchmarks=tuple(doubted), score=score)
+
+
+CPU = {
+    "arch": "cpu",
+    "nodes": [
+        {
+            "name": "local",
+            "cpu": {"model": "AMD EPYC", "count": 2},
+            "devices": [{"index": 0, "name": "AMD EPYC", "arch": "cpu", "memory_MiB": 0}],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("profile", ["quick", "default"])
+def test_the_report_of_six_benchmarks_fits_a_screen(tmp_path: Path, profile: str) -> None:
+    shown = brief.render([suite_of_six(tmp_path, profile)])
+    # What a terminal of 100 columns breaks takes two lines.
+    lines = [
+        part for line in shown.splitlines() for part in (line[at : at + 100] for at in range(0, len(line) or 1, 100))
+    ]
+    assert len(lines) <= 24, shown
+    assert "What digits is in words" in shown and "1.00 ?" in shown and "6 of them suspect" in shown
+    assert lines[-1].startswith("next: `milabench run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"is_ended": False}, "resume"),
+        ({"profile": "quick"}, "--profile default"),
+        ({}, "--repeat 3"),
+    ],
+)
+def test_the_last_line_is_the_command_that_the_run_most_lacks(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    summary = replace(summarise(record(tmp_path, Recorded(events=rates(2.0, 2.0, 2.0)))), **changes)
+    for form in (brief, text, markdown):
+        assert says in form.render([summary]).splitlines()[-1]
+
+
+def test_a_run_of_three_launches_lacks_another_run_to_compare_with(tmp_path: Path) -> None:
+    steps = [Recorded(repeat=at, events=rates(2.0, 2.0, 2.0)) for at in range(3)]
+    summary = summarise(record(tmp_path, *steps))
+    assert "compare quick.2026-03-14_12-00-00 OTHER" in brief.render([summary]).splitlines()[-1]
+    failed = summarise(record(tmp_path / "2", *steps, Recorded(bench="b", outcome="failed", why="exit")))
+    assert "milabench resume" in brief.render([failed]).splitlines()[-1]

@@ -198,7 +198,7 @@ def test_one_launch_has_no_standard_error(milabench: Milabench, base: Path) -> N
     assert (bench["validity"], bench["reasons"], bench["perf"]) == ("suspect", ["short"], pytest.approx(80.0))
     heading, _, row = milabench("report", "--full", str(run.path)).out.split("\n\n")[1].splitlines()
     cells = dict(zip(map(str.strip, heading.split("|")), map(str.strip, row.split("|")), strict=True))
-    assert (cells["perf"], cells["sem%"], cells["std%"]) == ("80.00", "", "")
+    assert (cells["perf"], cells["sem %"], cells["std %"]) == ("80.00", "", "")
     (found,) = csv.DictReader(io.StringIO(milabench("report", str(run.path), "--format", "csv").out))
     assert (found["sem"], found["ci95_low"], found["mde"]) == ("", "", "")
     compared = milabench("compare", str(run.path), str(other.path)).out

@@ -116,7 +116,7 @@ def cgroup_files(name: str) -> List[str]:
 def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
     """Return the processor: `count` is what affinity and cgroup quotas leave us, at least 1."""
     model, cores, sockets = None, set(), set()
-    physical = ""
+    physical, is_virtual = "", False
     for line in read_text("/proc/cpuinfo").splitlines():
         name, _, value = (part.strip() for part in line.partition(":"))
         if name in ("model name", "Model", "cpu model") and model is None:
@@ -126,6 +126,8 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
             sockets.add(value)
         elif name == "core id":
             cores.add((physical, value))
+        elif name == "flags":
+            is_virtual = is_virtual or "hypervisor" in value.split()
     if model is None:
         absent["cpu.model"] = "/proc/cpuinfo does not name it"
     if not cores:
@@ -140,6 +142,8 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
         "quota": quota,
         "cores": len(cores) or None,
         "sockets": len(sockets) or None,
+        # Only processors of x86 say so.
+        **({"virtual": True} if is_virtual else {}),
     }
 
 

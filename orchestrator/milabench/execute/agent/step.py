@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import mmap
 import os
 import signal
+import struct
 import subprocess
 import time
 from typing import Any, Dict, List, Optional, Protocol, Set
@@ -37,6 +39,9 @@ class StepGroups(Protocol):
     def settle(self, group: str) -> None:
         """Stop the group's loops if each has its observations."""
 
+    def watch(self, group: str) -> None:
+        """Start the group's monitor when the last of its members has been started."""
+
     def stragglers(self, step: "RunningStep") -> List[str]:
         """Return whom a step waits for at the start barrier."""
 
@@ -60,6 +65,9 @@ class StepHost(Protocol):
 
     def before_exec(self) -> None:
         """Prepare the child, after fork."""
+
+    def make_step_dir(self, step: str, path: str) -> None:
+        """Make the folder of a launch. Raises OSError."""
 
     def members(self, step: "RunningStep") -> List[Process]:
         """Return the live processes of a step."""
@@ -104,6 +112,11 @@ class RunningStep:
         self._request = request
         self._outputs: List[Output] = []
         self._rings = StepRings(folder, self.frames)
+        # Shared with the child, which writes here when it is about to become the command: a fork is not the command's time.
+        self._executed = mmap.mmap(-1, 8)
+        self._next: List[str] = []  # the command, while what is to run before it runs
+        self._cwd: Optional[str] = None
+        self._wall_s: Optional[float] = None
         self._removal: List[str] = []  # the engine's command that removes its container, where it is in one
         self._is_removing = False
         self._env: Dict[str, str] = {}
@@ -134,7 +147,7 @@ class RunningStep:
         own = {name: None if value is None else fill(value) for name, value in (request.get("env") or {}).items()}
         own.update({RUN_MARKER: self.host.run_id, STEP_MARKER: self.id})
         self._env = merge_environment(dict(os.environ), own)
-        cwd = fill(request["cwd"]) if request.get("cwd") else None
+        cwd = self._cwd = fill(request["cwd"]) if request.get("cwd") else None
         secret = set(request.get("secret_env") or ())
         self.frames.record(
             "start",
@@ -149,25 +162,36 @@ class RunningStep:
         try:
             if self.service is not None:
                 self.service.prepare(fill)
-            for path in request.get("makedirs") or ():
-                os.makedirs(fill(path), exist_ok=True)
-            process = subprocess.Popen(
-                self.command,
-                cwd=cwd,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                pass_fds=self.host.locks.descriptors(),
-                preexec_fn=self.host.before_exec,  # noqa: PLW1509 - there are no threads here
-            )
+            self._make_folders([fill(path) for path in request.get("makedirs") or ()])
+            prerun = [fill(word) for word in request.get("prerun") or ()]
+            self._next = self.command if prerun else []
+            self.pid = self._execute(prerun or self.command)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            why = "no-space" if getattr(error, "errno", None) == errno.ENOSPC else "environment"
-            self.ledger.cause = StepOutcome("failed", why, describe_start_failure(error, self.command, cwd))
-            self.finish()
+            self._fail_to_start(error, self.command)
             return {"pid": None}
-        self.pid = process.pid
+        self._set_limits()
+        now = read_process(self.pid)
+        return {"pid": self.pid, "pgid": self.pid, "pid_start": now.start if now else None}
+
+    def _make_folders(self, paths: List[str]) -> None:
+        for path in paths:
+            os.makedirs(path, exist_ok=True)
+        if self._request.get("step_dir"):
+            self.host.make_step_dir(self.id, self._request["step_dir"])
+
+    def _execute(self, command: List[str]) -> int:
+        """Start a command of the step and listen to it; return its pid. Raises what Popen does."""
+        process = subprocess.Popen(
+            command,
+            cwd=self._cwd,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=self.host.locks.descriptors(),
+            preexec_fn=self._before_exec,  # noqa: PLW1509 - there are no threads here
+        )
         process.returncode = 0  # we reap it ourselves: keep its destructor from asking
         assert process.stdout is not None
         assert process.stderr is not None
@@ -176,9 +200,39 @@ class RunningStep:
             stream.close()
             widen_pipe(fd, READ_BYTES)
             self._outputs.append(Output(self, fd, name))
-        self._set_limits()
-        now = read_process(self.pid)
-        return {"pid": self.pid, "pgid": self.pid, "pid_start": now.start if now else None}
+        return process.pid
+
+    def _before_exec(self) -> None:
+        self.host.before_exec()
+        struct.pack_into("q", self._executed, 0, time.monotonic_ns())
+
+    def _fail_to_start(self, error: Exception, command: List[str]) -> None:
+        why = "no-space" if getattr(error, "errno", None) == errno.ENOSPC else "environment"
+        self.ledger.cause = StepOutcome("failed", why, describe_start_failure(error, command, self._cwd))
+        self.finish()
+
+    def _continue(self, code: int) -> bool:
+        """After what was to run before the command: start the command and return whether it runs."""
+        command, self._next = self._next, []
+        if self._stage != "run" or self.ledger.cause is not None:
+            return False
+        if code != 0:
+            how = "exited with code %d" % code if code > 0 else "was ended by signal %d" % -code
+            self.ledger.cause = StepOutcome("failed", "exit", "the command before it (prerun) %s" % how)
+            return False
+        self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
+        try:
+            self.pid = self._execute(command)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._fail_to_start(error, command)
+            return False
+        self.host.groups.watch(self.group)
+        return True
+
+    @property
+    def is_before_command(self) -> bool:
+        """Whether what is to run before the command still runs."""
+        return bool(self._next)
 
     def _values(self) -> Dict[str, str]:
         """Write the configuration, and return what the command's placeholders stand for."""
@@ -337,8 +391,13 @@ class RunningStep:
         """Take note that one of its processes was killed, or a shell's child was; it has not been waited for yet."""
         self._oom_watch.note_killed(pid)
 
-    def note_exit(self, code: int) -> None:
-        """Take note that the leader is gone."""
+    def note_exit(self, code: int, noticed_ns: int) -> None:
+        """Take note that the leader is gone, as was noticed at a time of the monotonic clock."""
+        if self._next:
+            if self._continue(code) or self.is_over:
+                return
+        elif executed_ns := struct.unpack_from("q", self._executed)[0]:
+            self._wall_s = (noticed_ns - executed_ns) / 1e9
         if self._removal and 128 < code < 128 + signal.NSIG:
             code = 128 - code  # as engines report that a signal ended the program
         self.ledger.return_code = code
@@ -475,6 +534,7 @@ class RunningStep:
                 "return_code": ledger.return_code,
                 "outcome": outcome.outcome,
                 **why,
+                **({} if self._wall_s is None else {"wall_s": round(self._wall_s, 6)}),
                 **({"reasons": reasons} if reasons else {}),
             },
         )

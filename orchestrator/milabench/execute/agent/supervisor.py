@@ -25,8 +25,10 @@ from .outcome import MACHINE_KILLS, StepOutcome, oom_kills
 from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
 from .step import RunningStep
+from .step_dir import StepDir
 
 DRAIN_S = 1.0  # rings
+REMOVAL_S = 120.0  # removing a step's folder may take so long
 BACKLOG_BYTES = 1 << 24  # unsent frames beyond which nothing more is read
 PLACEHOLDER = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
@@ -54,6 +56,7 @@ class Agent:
         self.outbox = Outbox(1)
         self.locks = DeviceLocks(lock_folder or os.environ.get("MILABENCH_LOCK_DIR"))
         self.steps: Dict[str, RunningStep] = {}
+        self.step_dirs: Dict[str, StepDir] = {}
         self.helpers = HelperProcesses(self.loop, self.before_exec)
         self.groups = Groups(self.steps, self.loop, self.helpers, run_id)
         remove_dead_runtime_dirs()
@@ -177,6 +180,7 @@ class Agent:
                 break
             if dead is None:
                 break
+            noticed_ns = time.monotonic_ns()
             owner = self._owner_of_dead(dead.si_pid)
             if owner is not None and dead.si_status in (signal.SIGKILL, 128 + signal.SIGKILL):
                 owner.note_killed(dead.si_pid)
@@ -188,7 +192,7 @@ class Agent:
                 owner.usage["max_rss_kib"] = max(owner.usage["max_rss_kib"], used.ru_maxrss)
                 owner.usage["processes"] += 1
                 if owner.pid == pid:
-                    owner.note_exit(code)
+                    owner.note_exit(code, noticed_ns)
             elif pid in self.helpers:
                 self.helpers.note_exit(pid, code)
         for step in list(self.steps.values()):
@@ -292,7 +296,8 @@ class Agent:
         step = RunningStep(self, request, os.path.join(self.folder, str(next(self._numbers))))
         self.steps[step.id] = step
         reply = step.start()
-        self.groups.watch(step.group)
+        if not step.is_before_command:  # which the monitor has to find
+            self.groups.watch(step.group)
         return reply
 
     def do_end(self, request: Dict[str, Any]) -> Answer:
@@ -305,6 +310,25 @@ class Agent:
         cause = StepOutcome("failed" if why else "cancelled", why, detail)
         step.end(StepOutcome("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
         return {"running": True}
+
+    def do_discard(self, request: Dict[str, Any]) -> Answer:
+        """Remove the folder of a step that is over; the reply comes when it is gone, or says why something is left."""
+        folder = self.step_dirs.pop(request["step"], None)
+        if folder is None or folder.remove_empty():
+            return {"left": ""}
+
+        # Not here: many files take long to remove, and other steps want to be read.
+        def emptied(code: int, left: bytes) -> None:
+            self.loop.cancel(limit)
+            why = left.decode() or ("" if code == 0 else "removing it took more than %g s" % REMOVAL_S)
+            if not why and not folder.remove_empty():
+                why = "something was written to it after the end of the step"
+            self.reply(request.get("id"), {"left": why})
+
+        command = [sys.executable, "-I", "-S", PROGRAM, "empty-folder", folder.path, folder.identity]
+        pid = self.helpers.start(command, emptied)
+        limit = self.loop.after(REMOVAL_S, lambda: self.helpers.kill(pid))
+        return None
 
     def do_stop(self, request: Dict[str, Any]) -> Answer:
         """Tell a step that its load is needed no longer."""
@@ -362,6 +386,10 @@ class Agent:
         if name == "port" and name not in values:
             return head + self._port(group)
         return head + values[name] if name in values else text
+
+    def make_step_dir(self, step: str, path: str) -> None:
+        """Make the folder of a launch. Raises OSError."""
+        self.step_dirs[step] = StepDir(path)
 
     def _port(self, group: str) -> str:
         """Return a port that was free a moment ago, the same for all steps of a group."""

@@ -71,6 +71,15 @@ def link(argv: List[str]) -> int:
         return print_json({"error": format_oserror(error)})
 
 
+def empty_folder(argv: List[str]) -> int:
+    """Remove what is in the folder PATH while it has this IDENTITY, and print why something is left."""
+    from .step_dir import remove_contents
+
+    path, identity = argv
+    sys.stdout.write(remove_contents(path, identity))
+    return 0
+
+
 def flock(argv: List[str]) -> int:
     """Lock these inherited descriptors, which are the agent's too, however long that takes."""
     import fcntl
@@ -80,7 +89,8 @@ def flock(argv: List[str]) -> int:
     return 0
 
 
-VERBS = {"files": serve_files, **{verb.__name__: verb for verb in (serve, facts, sweep, left, link, flock)}}
+_BY_NAME = (serve, facts, sweep, left, link, flock)
+VERBS = {"files": serve_files, "empty-folder": empty_folder, **{verb.__name__: verb for verb in _BY_NAME}}
 
 
 def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:

@@ -149,7 +149,8 @@ def process_table(bench: BenchSummary) -> Markup | None:
     """Return a table of all processes with their rates."""
     if not bench.processes:
         return None
-    headings = ("step", "place", "launch", "rate", "obs.", "within%", "p50 ms", "p99 ms", "drift%", "basis", "doubts")
+    rates = f"rate, {bench.units}" if bench.units else "rate"
+    headings = ("step", "place", "launch", rates, "steps", "within %", "p50 ms", "p99 ms", "drift %", "basis", "doubts")
     is_text = (True, True, False, False, False, False, False, False, False, True, True)
     rows = []
     for process in bench.processes:

@@ -17,7 +17,11 @@ from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
-_FIRST = ("bench", "validity", "perf", "units", "95 % interval", "processes", "ngpu")  # columns, the others after them
+# The columns that stand first; the others come after them.
+_FIRST = (
+    *("bench", "validity", "perf", "units", "95 % interval", "x reference", "reference's validity"),
+    *("processes", "ngpu"),
+)
 _KINDS = {"valid": "good", "suspect": "doubt", "invalid": "bad", "skipped": "none", "no rate": "doubt"}
 
 
@@ -68,13 +72,13 @@ def _tiles(summary: Summary) -> list[Markup]:
     shown = model.shown_score(summary)
     score, interval = model.format_number(shown) or "none", summary.score.ci95 if shown is not None else None
     reach = f"95 % from {' to '.join(map(model.format_number, interval))}" if interval else "no interval"
-    what = f"relative to {summary.score.reference}" if summary.score.reference else "raw rates, no reference"
+    what = f"{reach}; relative to {summary.score.reference}" if summary.score.reference else "none without a reference"
     covered = "benchmarks" if counted == planned else "INCOMPLETE"
     marked = "shown, marked, never hidden" if doubtful else "none"
     ending = "run ended" if summary.is_ended else "CUT OFF or still going"
     is_good = summary.verdict == "passed" and summary.is_ended
     return [
-        tile("score", score, f"{reach}; {what}", kind="good" if is_complete and not doubtful else "doubt"),
+        tile("score", score, what, kind="good" if is_complete and not doubtful else "doubt"),
         tile("counted in the score", f"{counted} of {planned}", covered, kind="good" if is_complete else "bad"),
         tile("steps that did not pass", failed, "see below" if failed else "none", kind="bad" if failed else "good"),
         tile("suspect or invalid", doubtful, marked, kind="doubt" if doubtful else "good"),
@@ -123,12 +127,18 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
     shown = {0: links, 1: [state_badge(bench) for bench in benches]}
     table = replace(table, title="benchmarks")
     children: list[Child] = [html_table(table, shown=shown, states=[state(b) for b in benches], is_alone=True)]
-    extra = "devices%: between the means of devices; 95 % interval: of perf over launches, from 3 on"
-    text = ". ".join((*model.LEGEND, extra)) + "."
+    extra = "devices %: between the means of devices; 95 % interval: of perf over launches, in units, from 3 on"
+    of_reference = (model.REFERENCE_LEGEND,) if summary.score.reference else ()
+    text = ". ".join((*model.LEGEND, extra, *of_reference)) + "."
     unknown = [heading for heading in empty if heading not in model.OPTIONAL]
     if unknown and benches:
         text += f" Known of no benchmark here, and not shown: {', '.join(unknown)}."
     children.append(note(text))
+    for title, entries in (
+        ("Not beside the reference", model.without_ratio(summary)),
+        ("What each benchmark stands for", model.benchmark_lines(summary)),
+    ):
+        children += [el("h3", title), pairs(entries)] if entries else []
     if summary.ab is not None:
         children += _pairs(summary.ab)
     return [*children, *map(html_table, (*model.window_tables(summary), *model.node_tables(summary)))]
@@ -140,7 +150,7 @@ def _interval(bench: BenchSummary) -> str:
 
 _MORE = (
     model.Column(heading="95 % interval", cell=_interval),
-    model.Column(heading="devices%", cell=lambda bench: model.percent(bench.spread_devices)),
+    model.Column(heading="devices %", cell=lambda bench: model.percent(bench.spread_devices)),
 )
 
 
@@ -258,6 +268,7 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
     waits = [float(metric["value"]) for metric in bench.metrics if metric["metric"] == "data_wait"]
     within, first, energy = bench.spread_within, bench.first_step_s, bench.energy_j
     return [
+        *([("stands for", bench.about)] if bench.about else []),
         ("rate of one instance", "none" if bench.perf is None else f"{model.format_number(bench.perf)} {bench.units}"),
         ("95 % interval", _interval(bench) or f"none below 3 launches (has {bench.replicates})"),
         ("steps", ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count)),
@@ -302,4 +313,5 @@ def _records(summary: Summary) -> list[Child]:
     children: list[Child] = [html_table(words_table(*entry)) for entry in entries if entry[-1]]
     for table in model.metric_tables(summary):
         children.append(foldable("Other metrics", f"{len(table.rows)}", html_table(table)))
-    return children or [note("No checks, messages or further metrics were recorded.")]
+    children = children or [note("No checks, messages or further metrics were recorded.")]
+    return [*children, note(f"Next: {model.next_line(summary)}.")]

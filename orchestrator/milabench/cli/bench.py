@@ -1,0 +1,95 @@
+"""`milabench bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from milabench.cli.options import (
+    Verb,
+    base_option,
+    collected_as,
+    display_option,
+    seconds_of,
+    terminal_session,
+    wait_option,
+)
+from milabench.config.schema import REDUCTIONS
+from milabench.errors import INTERRUPTED
+from milabench.workflow.measure_commands import RUNS, CommandOptions, measure_commands
+
+
+class _CommandLine(click.Command):
+    """A command that takes everything after `--` as it is, the words of one command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before the first `--`, and keep what follows."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["argv"] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: A002
+    """Return an option that is about one command, so that no variable of a shell stands for it (a step has MILABENCH_NAME)."""
+    return click.option(*names, help=help, envvar=(), **settings)
+
+
+@click.command("bench", cls=_CommandLine)
+@click.argument("commands", nargs=-1, metavar="COMMAND... | -- COMMAND ARGUMENT...")
+@click.option(
+    "--runs", "launches", type=click.IntRange(1), default=RUNS, show_default=True, help="Launches of each command."
+)
+@click.option("--warmup", type=click.IntRange(0), default=0, metavar="N", help="Launches before those, not counted.")
+@_of_command("--prepare", "prerun", default="", metavar="LINE", help="Shell line before each launch, not timed.")
+@_of_command(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="[NAME=]REGEX",
+    help="Measure a number in the output, the group of the regular expression. Default: the seconds of a launch.",
+)
+@_of_command("--units", multiple=True, metavar="[NAME=]TEXT", help="Units of the metric.")
+@_of_command(
+    "--direction",
+    "directions",
+    multiple=True,
+    metavar="[NAME=]higher|lower|none",
+    help="Which direction of the metric is better. Default: higher.",
+)
+@_of_command(
+    "--reduce",
+    "reductions",
+    multiple=True,
+    metavar="[NAME=]METHOD",
+    help=f"How several matches become one number ({', '.join(REDUCTIONS)}). Default: last.",
+)
+@_of_command("--name", "names", multiple=True, metavar="NAME", help="Name of a command, in their order.")
+@_of_command("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable of the commands, or pass one on.")
+@_of_command("--cwd", type=click.Path(path_type=Path), help="Folder to start in. Default: the current one.")
+@click.option(
+    "--timeout", "timeout_s", callback=seconds_of, metavar="DURATION", help="End a launch after this time (90s, 30m)."
+)
+@_of_command("--shell", is_flag=True, help="Give each command to /bin/sh, as one line.")
+@base_option
+@wait_option
+@display_option
+@collected_as("options", CommandOptions)
+@click.pass_context
+def command(ctx: click.Context, options: CommandOptions, base: Path | None, wait: bool, display: str) -> int:
+    """Measure commands: how long each takes, or a number that it prints; several are compared with the first."""
+    from dataclasses import replace
+
+    from milabench.workflow.options import ReportRequest
+    from milabench.workflow.report_runs import render_report
+
+    session = terminal_session(display)
+    options = replace(options, argv=ctx.meta.get("argv", ()))
+    path, code = measure_commands(options, base, session, wait=wait)
+    if code != INTERRUPTED and path.is_dir():
+        click.echo(render_report(ReportRequest(runs=(str(path),)), "brief", session), nl=False)
+    return code

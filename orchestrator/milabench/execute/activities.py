@@ -1,0 +1,78 @@
+"""What an installation is doing at this moment, a line for each environment, program and node; and who watches it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from milabench.execute.interrupts import SIGNALS
+
+
+@dataclass(slots=True)
+class _Activity:
+    """What is being done, since when; `observe` returns what can be seen of it, called by the thread that watches."""
+
+    began: float
+    what: str
+    observe: Callable[[], str]
+
+
+class Activities:
+    """The current activities by name; workers change them, and one thread shows them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._current: dict[str, _Activity] = {}
+
+    def now(self, name: str, what: str, observe: Callable[[], str] = str) -> None:
+        """Say what is being done under this name, until it is said again; the time counts from the first."""
+        with self._lock:
+            known = self._current.get(name)
+            self._current[name] = _Activity(known.began if known else self._clock(), what, observe)
+
+    def over(self, name: str) -> None:
+        """Drop what was said under a name."""
+        with self._lock:
+            self._current.pop(name, None)
+
+    def rows(self) -> tuple[str, ...]:
+        """Return a line for each activity, such as `torch: installing: 3 of 41 packages, 412 MB written, 34 s`."""
+        with self._lock:
+            current = list(self._current.items())
+        rows = []
+        for name, activity in current:
+            parts = (activity.what, activity.observe(), f"{self._clock() - activity.began:.0f} s")
+            rows.append(f"{name}: {', '.join(filter(None, parts))}")
+        return tuple(rows)
+
+    @contextlib.contextmanager
+    def watched(self, show: Callable[[tuple[str, ...]], object], every_s: float) -> Iterator[None]:
+        """Call `show` with the rows every so many seconds, in a thread of its own, until the end."""
+        over = threading.Event()
+
+        def watch() -> None:
+            # They are for the main thread, which may wait in the kernel for what only a signal ends.
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            while not over.wait(every_s):
+                with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+                    show(self.rows())
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes for a person: `412 MB`, `2.1 GB`."""
+    if size >= 1e9:
+        return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"

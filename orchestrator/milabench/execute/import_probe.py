@@ -1,0 +1,82 @@
+"""Imports packages, and says what came of it; a program that the interpreter of an environment runs by itself.
+
+Its argument is a JSON list of the names of distributions. Standard library only, also for older Pythons than ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import keyword
+import os
+import re
+import sys
+import traceback
+
+MARK = "milabench import: "
+# What distributions wrongly install beside their package, and what needs more than they require.
+_NOT_FOR_USE = ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts")
+
+
+def modules_of(name: str, paths: list[str]) -> list[str]:
+    """Return the modules to import for a distribution with these files: that of its own name, else all public ones.
+
+    Empty for one that has none: stubs, data, programs.
+    """
+    packages, modules = set(), set()
+    for path in paths:
+        *folders, file = path.split("/")
+        stem, _, ending = file.partition(".")
+        if file == "__init__.py" and folders:
+            packages.add(tuple(folders))
+        elif not folders and (ending == "py" or ending.endswith("so")):
+            modules.add((stem,))
+    outermost = {parts for parts in packages if not any(parts[:end] in packages for end in range(1, len(parts)))}
+    found = {
+        ".".join(parts)
+        for parts in outermost | modules
+        if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
+    }
+    own = {module for module in found if _plain(module) == _plain(name)}
+    public = {module for module in found if not module.startswith("_") and module not in _NOT_FOR_USE}
+    return sorted(own or public)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def _last_line(error: BaseException) -> str:
+    """Return the last line of an exception, with its type."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return ": ".join((type(error).__name__, *lines[-1:]))
+
+
+def _say(**what: object) -> None:
+    # Past the buffers, and on a line of its own: what is imported may print too.
+    os.write(1, f"\n{MARK}{json.dumps(what)}\n".encode())
+
+
+def main() -> None:
+    """Import what the argument names."""
+    for package in json.loads(sys.argv[1]):
+        try:
+            files = importlib.metadata.distribution(package).files or []
+        except importlib.metadata.PackageNotFoundError:
+            _say(package=package, absent=True)
+            continue
+        for module in modules_of(package, [str(file) for file in files]):
+            _say(package=package, module=module)
+            try:
+                importlib.import_module(module)
+            except BaseException as error:
+                traceback.print_exc()
+                _say(package=package, module=module, why=_last_line(error))
+    _say(end=True)
+    sys.stdout.flush()
+    os._exit(0)  # what is loaded may crash when it is unloaded, which is no matter of importing
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""What an installation has to download and what disk it takes, before anything is downloaded: as the indexes tell it."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import re
+import tomllib
+import urllib.request
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from milabench.execute.activities import size_text
+
+# A wheel's list of contents is at its end, and is asked for only where it matters.
+LARGE = 5_000_000
+TAIL = 300_000
+# Of the wheels of this project's locks below that size: unpacked, and the Python in them, per byte of the archive.
+UNPACKED, PYTHON = 3.4, 1.1
+BYTE_CODE = 1.4  # per byte of Python
+_UNCACHED = re.compile(r"Identified uncached distribution: (\S+)==(\S+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageFile:
+    """A file that would be installed. Sizes are in bytes, `size` None where nobody tells it; `python` is unpacked too."""
+
+    name: str
+    version: str
+    url: str
+    size: int | None = None
+    unpacked: int | None = None
+    python: int | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """It comes over a network."""
+        return self.url.startswith(("http://", "https://"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What an environment takes: its files, of which those in `fetched` are not in the cache yet, by URL."""
+
+    files: tuple[PackageFile, ...]
+    fetched: frozenset[str]
+
+    @property
+    def byte_code(self) -> float:
+        """Bytes of byte code, which no other environment shares."""
+        return sum(BYTE_CODE * (file.python or 0) for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """What one or several environments take together, a file that they share counted once.
+
+    `download` is in bytes, without `unknown` files, whose size nobody tells; `cache` and `base` are the bytes on the disks
+    of uv's cache and of the environments, and there are more where `is_partial`.
+    """
+
+    packages: int
+    download: int
+    unknown: int
+    is_partial: bool
+    cache: float
+    base: float
+
+    def __str__(self) -> str:
+        """Return `34 packages, 843 MB to download, about 1.9 GB of disk`."""
+        download = f"{size_text(self.download)} to download" if self.download else ""
+        if self.unknown:
+            download += " and " if download else ""
+            download += f"{self.unknown} {'file' if self.unknown == 1 else 'files'} of unknown size to download"
+        size = self.cache + self.base
+        disk = f"{'at least' if self.is_partial else 'about'} {size_text(size)} of disk" if size else "disk unknown"
+        packages = "1 package" if self.packages == 1 else f"{self.packages} packages"
+        return f"{packages}, {download or 'nothing to download'}, {disk}"
+
+
+def total(needs: Iterable[Need], *, is_linked: bool) -> Total:
+    """Return what environments take together; `is_linked`: they share their files with the cache."""
+    needs = list(needs)
+    files = {file.url: file for need in needs for file in need.files}
+    fetched = [file for url, file in files.items() if any(url in need.fetched for need in needs)]
+    remote = [file for file in fetched if file.is_remote]
+    copied = 0 if is_linked else sum(file.unpacked or 0 for need in needs for file in need.files)
+    return Total(
+        packages=len(files),
+        download=sum(file.size or 0 for file in remote),
+        unknown=sum(file.size is None for file in remote),
+        is_partial=any(file.unpacked is None for file in files.values()),
+        cache=sum(file.unpacked or 0 for file in fetched),
+        base=copied + sum(need.byte_code for need in needs),
+    )
+
+
+def uncached(output: str) -> frozenset[tuple[str, str]]:
+    """Return the packages, each with its version, that `uv pip sync --dry-run --verbose` did not find in the cache."""
+    return frozenset((canonicalize_name(name), version) for name, version in _UNCACHED.findall(output))
+
+
+def files_of(pylock: str, python: str) -> tuple[PackageFile, ...]:
+    """Return the file of each package of a pylock.toml that this Python ("3.11") would install here."""
+    version = tuple(int(part) for part in python.split(".")[:2])
+    ranks = {tag: rank for rank, tag in reversed(list(enumerate(_tags(version))))}
+    chosen = []
+    for package in tomllib.loads(pylock).get("packages", ()):
+        wheels = [(rank, wheel) for wheel in package.get("wheels", ()) if (rank := _rank(wheel, ranks)) is not None]
+        best = min(wheels, key=lambda each: each[0])[1] if wheels else package.get("sdist")
+        if best is not None and (url := best.get("url") or best.get("path")):
+            known = {"name": package["name"], "version": package.get("version", ""), "url": str(url)}
+            chosen.append(PackageFile(**known, size=best.get("size")))
+    return tuple(chosen)
+
+
+def _tags(version: tuple[int, ...]) -> Iterable[Tag]:
+    yield from cpython_tags(version)
+    yield from compatible_tags(version, f"cp{version[0]}{version[1]}")
+
+
+def _rank(wheel: Mapping[str, object], ranks: Mapping[Tag, int]) -> int | None:
+    """Return how well a wheel fits, 0 best; None when it does not."""
+    name = str(
+        wheel.get("name") or unquote(urlsplit(str(wheel.get("url") or wheel.get("path"))).path).rpartition("/")[2]
+    )
+    try:
+        tags = parse_wheel_filename(name)[3]
+    except InvalidWheelFilename:
+        return None
+    return min((ranks[tag] for tag in tags if tag in ranks), default=None)
+
+
+def measured(file: PackageFile, opener: urllib.request.OpenerDirector | None) -> PackageFile:
+    """Return a file with its sizes: as its contents list them where it is large, else by what such files have.
+
+    `opener` None asks no server.
+    """
+    size, contents = file.size, None
+    path = _local(file.url)
+    try:
+        if path is not None:
+            size = path.stat().st_size
+            contents = zipfile.ZipFile(path) if size >= LARGE and path.suffix == ".whl" else None
+        elif opener is not None and (size is None or (size >= LARGE and file.url.endswith(".whl"))):
+            answer = _Ranges(file.url, opener)
+            size = answer.size
+            contents = zipfile.ZipFile(answer) if size >= LARGE and file.url.endswith(".whl") else None
+    except (OSError, ValueError, TypeError, http.client.HTTPException, zipfile.BadZipFile):
+        pass
+    if contents is not None:
+        with contents:
+            listed = contents.infolist()
+        unpacked = sum(entry.file_size for entry in listed)
+        python = sum(entry.file_size for entry in listed if entry.filename.endswith(".py"))
+    elif size is not None:
+        unpacked, python = int(size * UNPACKED), int(size * (PYTHON if size < LARGE else 0))
+    else:
+        return file
+    return PackageFile(name=file.name, version=file.version, url=file.url, size=size, unpacked=unpacked, python=python)
+
+
+def _local(url: str) -> Path | None:
+    if url.startswith("file://"):
+        return Path(unquote(urlsplit(url).path))
+    return None if "://" in url else Path(url)
+
+
+class _Ranges(io.RawIOBase):
+    """The end of a file on a server, as far as the list of a wheel's contents reaches; the rest is not there."""
+
+    def __init__(self, url: str, opener: urllib.request.OpenerDirector) -> None:
+        super().__init__()
+        self._url, self._opener, self._at = url, opener, 0
+        self._start, self._tail, self.size = 0, b"", 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes=-{TAIL}"})
+        with opener.open(request, timeout=10) as answer:
+            if answer.headers.get_content_type() == "text/html":
+                raise ValueError("not a file")
+            listed = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+            if listed is None:  # the server gives whole files only; its length is all that there is
+                self.size = int(answer.headers["Content-Length"])
+                return
+            self._start, self.size = int(listed[1]), int(listed[2])
+            self._tail = answer.read()
+
+    def seekable(self) -> bool:
+        """Return that it is, for zipfile."""
+        return True
+
+    def readable(self) -> bool:
+        """Return that it is, for io."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move there."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read from the end that is here, or fetch what is missing before it."""
+        if not self._tail:
+            raise ValueError("no part of it can be had")
+        if self._at < self._start:
+            span = f"bytes={self._at}-{self._start - 1}"
+            request = urllib.request.Request(self._url, headers={"Range": span})
+            with self._opener.open(request, timeout=30) as answer:
+                if answer.status != 206:
+                    raise ValueError("no part of it can be had")
+                self._tail, self._start = answer.read() + self._tail, self._at
+        piece = self._tail[self._at - self._start :][: len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)

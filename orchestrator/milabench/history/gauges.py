@@ -1,0 +1,152 @@
+"""A run's summary -> gauges in base units, which monitoring systems read; prometheus.py and otlp.py spell them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Summary
+
+_MIB = 2**20
+# What reports write -> the base unit: as a word, in UCUM, and how many of it one is.
+_BASES = {
+    **{f"{prefix}s": ("seconds", "s", scale) for prefix, scale in {"": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}.items()},
+    "µs": ("seconds", "s", 1e-6),
+    "μs": ("seconds", "s", 1e-6),
+    **{f"{p}B": ("bytes", "By", 1000**n) for n, p in enumerate(("", "k", "M", "G", "T"))},
+    "KB": ("bytes", "By", 1000),
+    **{f"{p}iB": ("bytes", "By", 1024**n) for n, p in enumerate(("K", "M", "G", "T"), start=1)},
+    **{f"{p}flop": ("flop", "{flop}", 1000**n) for n, p in enumerate(("", "k", "M", "G", "T", "P"))},
+    "J": ("joules", "J", 1),
+    "W": ("watts", "W", 1),
+    "%": ("ratio", "1", 0.01),
+    "": ("", "1", 1),
+}
+# One of it, after a slash.
+_SINGULAR = {"seconds": "second", "bytes": "byte", "joules": "joule", "watts": "watt"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseUnit:
+    """A unit of a report in base units: `noun` counts what (`images`), `suffix` is the word for the unit (`per_second`).
+
+    `code` is the unit in UCUM, `scale` what a number is multiplied by.
+    """
+
+    noun: str
+    suffix: str
+    code: str
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """One gauge of a run: `name` with dots and without its unit, and a value for each set of labels."""
+
+    name: str
+    suffix: str
+    code: str
+    text: str
+    samples: tuple[tuple[Mapping[str, str], float], ...]
+
+
+def base_unit(units: str) -> BaseUnit:
+    """Return the base unit of `images/s`, `GB/s`, `us`."""
+    top, slash, bottom = units.partition("/")
+    word, code, scale = _BASES.get(top) or (_word(top), f"{{{_word(top)}}}", 1.0)
+    # What is counted belongs to the name; seconds and bytes by themselves are the unit.
+    is_counted = top not in _BASES or word == "flop"
+    if not slash:
+        return BaseUnit(noun=word if is_counted else "", suffix="" if is_counted else word, code=code, scale=scale)
+    per, per_code, per_scale = _BASES.get(bottom) or (_word(bottom), f"{{{_word(bottom)}}}", 1.0)
+    suffix = f"per_{_SINGULAR.get(per, per)}"
+    return BaseUnit(noun=word, suffix=suffix, code=f"{code}/{per_code}", scale=scale / per_scale)
+
+
+def _word(text: str) -> str:
+    """Return a text as part of a name; one that is not ASCII as a digest, so that two are never one."""
+    word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return (
+        word if word and text.isascii() else f"unit_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    )
+
+
+def gauges(summary: Summary) -> tuple[Gauge, ...]:
+    """Return the gauges of a run, in order of their names; what is not known has none."""
+    found: dict[str, Gauge] = {}
+    for gauge in (*_of_run(summary), *(each for bench in summary.benchmarks for each in _of_bench(bench))):
+        key = f"{gauge.name} {gauge.suffix}"
+        known = found.get(key)
+        samples = (known.samples if known else ()) + gauge.samples
+        found[key] = Gauge(
+            name=gauge.name, suffix=gauge.suffix, code=gauge.code, text=(known or gauge).text, samples=samples
+        )
+    return tuple(found[key] for key in sorted(found) if found[key].samples)
+
+
+def created_at(summary: Summary) -> datetime | None:
+    """Return when a run was started; None where that was not recorded."""
+    try:
+        when = datetime.fromisoformat(summary.created)
+    except ValueError:
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def _of_run(summary: Summary) -> Iterator[Gauge]:
+    when = created_at(summary)
+    yield _gauge(
+        "milabench.run.timestamp",
+        "seconds",
+        "s",
+        "When the run was started, in seconds since 1970.",
+        {},
+        None if when is None else when.timestamp(),
+    )
+    yield _gauge(
+        "milabench.run.passed",
+        "",
+        "1",
+        "1 when every planned step passed or was skipped.",
+        {},
+        float(summary.verdict == "passed"),
+    )
+
+
+def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
+    labels = {"benchmark": bench.bench}
+    is_valid = bench.outcome == "passed" and bench.validity == "valid"
+    yield _gauge(
+        "milabench.valid", "", "1", "1 when the benchmark passed and its number is valid.", labels, float(is_valid)
+    )
+    doubts = "1 for each reason why the benchmark's number is suspect or invalid."
+    for reason in dict.fromkeys(bench.reasons):
+        yield _gauge("milabench.doubt", "", "1", doubts, {**labels, "reason": reason}, 1.0)
+    for outcome in COUNTED_OUTCOMES:
+        count = float(bench.counts.get(outcome, 0))
+        yield _gauge("milabench.steps", "", "1", "Steps by how they ended.", {**labels, "outcome": outcome}, count)
+    yield _gauge(
+        "milabench.replicates", "", "1", "Launches that the number stands on.", labels, float(bench.replicates)
+    )
+    unit = base_unit(bench.units)
+    low, high = bench.ci95 or (None, None)
+    for name, text, value in (
+        ("perf", "Rate of one instance", bench.perf),
+        ("perf_low", "Lower bound of the 95 % interval of the rate of one instance", low),
+        ("perf_high", "Upper bound of the 95 % interval of the rate of one instance", high),
+    ):
+        of = ".".join(part for part in (f"milabench.{name}", unit.noun) if part)
+        scaled = None if value is None else value * unit.scale
+        yield _gauge(of, unit.suffix, unit.code, f"{text}, reported in {bench.units or 'no unit'}.", labels, scaled)
+    peak = None if bench.memory_peak_mib is None else bench.memory_peak_mib * _MIB
+    yield _gauge("milabench.memory.peak", "bytes", "By", "Highest device memory in use.", labels, peak)
+    yield _gauge("milabench.energy", "joules", "J", "Energy of the devices.", labels, bench.energy_j)
+    yield _gauge("milabench.first_step", "seconds", "s", "Time to the first step.", labels, bench.first_step_s)
+
+
+def _gauge(name: str, suffix: str, code: str, text: str, labels: Mapping[str, str], value: float | None) -> Gauge:
+    """Return a gauge with one value, or with none."""
+    return Gauge(name=name, suffix=suffix, code=code, text=text, samples=() if value is None else ((labels, value),))

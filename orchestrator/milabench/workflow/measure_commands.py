@@ -1,0 +1,272 @@
+"""Measures commands from a command line: writes a suite of them below the base, and runs it as any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from milabench.config.interpolate import escaped
+from milabench.config.schema import FILE_KEYS, REDUCTIONS
+from milabench.config.tasks import verbatim
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.execute.retry_policy import RetryPolicy
+from milabench.redaction import is_secret_name
+from milabench.workflow.files import base_folder, write_file
+from milabench.workflow.options import Extent, Session, SuiteOptions
+from milabench.workflow.run_suite import PreparedRuns, RunSettings, execute_runs, prepare_runs
+from milabench.workflow.task_driver import FOREVER_S, by_variables, report_failures
+
+RUNS: Final = 10
+DIRECTIONS: Final = ("higher", "lower", "none")
+_NAME_CHARACTERS: Final = 40
+_SHELL_WORDS: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"})
+_METRIC_NAME: Final = re.compile(r"([A-Za-z_][\w.-]*)=", re.ASCII)
+# What a suite's program gets that a command of the user's should not: it is measured as it runs in the user's shell.
+_PYTHON_DEFAULTS: Final = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions:
+    """What is measured of which commands; see the options of `milabench bench`.
+
+    `commands` are lines, each a command; `argv` is one command, word by word. `metrics` are `[NAME=]REGEX`; `units`,
+    `directions` and `reductions` `[NAME=]VALUE`. `env` are `NAME=VALUE`, or `NAME` for its value here.
+    """
+
+    commands: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+    shell: bool = False
+    names: tuple[str, ...] = ()
+    launches: int = RUNS
+    warmup: int = 0
+    prerun: str = ""
+    metrics: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    directions: tuple[str, ...] = ()
+    reductions: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    cwd: Path | None = None
+    timeout_s: float | None = None
+
+
+def measure_commands(options: CommandOptions, base: Path | None, session: Session, *, wait: bool) -> tuple[Path, int]:
+    """Run the commands in turn, and return the run directory and the exit code.
+
+    Raises UsageError for options that contradict themselves, and for a command that does not exist.
+    """
+    environ = {**os.environ, **_given_variables(options.env)}
+    names, suite = commands_suite(options, environ)
+    folder = base_folder(base)
+    written = SuiteOptions(config_file=_write(folder, names[0], suite), base=folder, environ=environ)
+    # The next launch of a command that has failed would fail too.
+    settings = RunSettings(retry=RetryPolicy(wait=wait, max_failures=1))
+    extent = Extent(repeat=options.launches, profile="default", run_name="bench", baseline=names[0])
+    prepared = prepare_runs(written, extent, settings, session)
+    if options.warmup:
+        code, path = _warm_up(written, replace(extent, repeat=options.warmup), settings, session)
+        if code != DONE:
+            return path, code
+    ((path, code),) = execute_runs(prepared, session)
+    if code not in (DONE, INTERRUPTED):
+        report_failures(path, session)
+    return path, code
+
+
+def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> tuple[int, Path]:
+    """Run launches that do not count; their records stay only where one failed."""
+    from milabench.workflow.execution import execute_plan
+    from milabench.workflow.planning import describe_run
+
+    prepared: PreparedRuns = prepare_runs(options, replace(extent, run_name="warmup", baseline=""), settings, session)
+    planned = prepared.plans[0].planned
+    # Not of the phase `run`: no report takes them for a run.
+    description = replace(describe_run(planned), phase="bench")
+    executed = execute_plan(planned.plan, planned.request.context, description, retry=settings.retry)
+    if not executed.result.all_passed and not executed.result.interrupted:
+        session.error("a launch of the warm-up failed, and nothing was measured")
+        report_failures(executed.path, session)
+        return STEPS_FAILED, executed.path
+    shutil.rmtree(executed.path, ignore_errors=True)
+    return (INTERRUPTED if executed.result.interrupted else DONE), executed.path
+
+
+def commands_suite(options: CommandOptions, environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the names of the commands, and the suite of them. Raises UsageError."""
+    cwd = Path.cwd() if options.cwd is None else options.cwd.absolute()
+    if not cwd.is_dir():
+        raise UsageError(f"--cwd {cwd}: is no folder")
+    commands = tuple(_words(options))
+    if not options.shell:
+        for words in commands:
+            require_program(words[0], cwd, environ)
+    names = names_of_commands(options, commands)
+    shared = {
+        "plan": {"method": "njobs", "n": 1},
+        "shell": options.shell,
+        "cwd": escaped(str(cwd)),
+        "max_duration": options.timeout_s or FOREVER_S,
+        "env": suite_environment(options.env, environ),
+        **({"prerun": by_variables(escaped(verbatim(options.prerun)))} if options.prerun else {}),
+        **({"metrics": metrics} if (metrics := metrics_in_suite(options)) else {}),
+    }
+    suite = {
+        name: {"command": [by_variables(escaped(verbatim(word))) for word in words], **shared}
+        for name, words in zip(names, commands, strict=True)
+    }
+    return names, suite
+
+
+def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
+    if options.commands and options.argv:
+        raise UsageError("one command after --, or several before it, each quoted; not both")
+    if options.argv:
+        if options.shell and len(options.argv) > 1:
+            raise UsageError("--shell takes a command as one line; quote it")
+        yield options.argv
+        return
+    if not options.commands:
+        raise UsageError("no command; give one after --, or one or several, each quoted")
+    for line in options.commands:
+        if options.shell:
+            words: tuple[str, ...] = (line,) if line.strip() else ()
+        else:
+            try:
+                words = tuple(shlex.split(line))
+            except ValueError as error:
+                raise UsageError(f"{line}: {str(error).lower()}; --shell gives the line to a shell") from None
+            if of_shell := _SHELL_WORDS.intersection(words):
+                raise UsageError(f"{line}: '{min(of_shell)}' needs a shell; add --shell")
+        if not words:
+            raise UsageError("a command is empty")
+        yield words
+
+
+def require_program(program: str, cwd: Path, environ: Mapping[str, str]) -> None:
+    """Raise UsageError unless the program exists and can be executed: by its path from `cwd`, else on the PATH."""
+    if "/" in program:
+        path = cwd / program
+        if not path.is_file():
+            raise UsageError(f"{program}: no such program" + ("" if Path(program).is_absolute() else f" in {cwd}"))
+        if not os.access(path, os.X_OK):
+            raise UsageError(f"{program}: is not executable")
+    elif shutil.which(program, path=environ.get("PATH", os.defpath)) is None:
+        hint = "; quote a command with its arguments, or put -- before it" if re.match(r"[-\d.]", program) else ""
+        raise UsageError(f"{program}: no such command on the PATH{hint}")
+
+
+def names_of_commands(options: CommandOptions, commands: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return a distinct name for each command: those given, else what they say. Raises UsageError."""
+    if len(options.names) > len(commands):
+        raise UsageError(f"--name is given {len(options.names)} times for {len(commands)} commands")
+    names: list[str] = []
+    for number, words in enumerate(commands):
+        given = options.names[number] if number < len(options.names) else ""
+        text = given or " ".join((Path(words[0]).name, *words[1:]))
+        name = re.sub(r"[^\w .+-]", "_", text)[:_NAME_CHARACTERS].strip(" .") or "command"
+        name = f"command.{name}" if name.startswith("_") or name in FILE_KEYS else name
+        if given and name in names:
+            raise UsageError(f"--name {given}: is given twice")
+        again = sum(known == name or known.startswith(f"{name} (") for known in names)
+        names.append(f"{name} ({again + 1})" if again else name)
+    return tuple(names)
+
+
+def metrics_in_suite(options: CommandOptions) -> dict[str, dict[str, str]]:
+    """Return the metrics as a suite has them. Raises UsageError for what is no regular expression, or has no name."""
+    metrics: dict[str, dict[str, str]] = {}
+    for text in options.metrics:
+        name, pattern = named_pattern(text)
+        if name in metrics:
+            raise UsageError(f"--metric {text}: there is a metric '{name}' already; name it NAME=REGEX")
+        metrics[name] = {"pattern": escaped(pattern), "direction": "higher"}
+    given = (
+        ("units", options.units, ()),
+        ("direction", options.directions, DIRECTIONS),
+        ("reduce", options.reductions, REDUCTIONS),
+    )
+    for key, texts, known in given:
+        for text in texts:
+            owner, equals, value = text.rpartition("=")
+            if not metrics:
+                raise UsageError(f"--{key} {text}: there is no --metric; the seconds of a launch need none")
+            if equals and owner not in metrics:
+                raise UsageError(f"--{key} {text}: no metric is named '{owner}'; there are {', '.join(metrics)}")
+            if known and value not in known:
+                raise UsageError(f"--{key} {text}: is none of {', '.join(known)}")
+            for metric in (metrics[owner],) if equals else metrics.values():
+                metric[key] = value
+    return metrics
+
+
+def named_pattern(text: str) -> tuple[str, str]:
+    """Return name and pattern of a metric: of a named group, else `NAME=REGEX`, else `value`. Raises UsageError."""
+    head = _METRIC_NAME.match(text)
+    whole = _compiled(text, text) if head is None or "(?P<" in text else None
+    if whole is not None and whole.groupindex:
+        name, pattern, groups = next(iter(whole.groupindex)), text, whole.groups
+    elif head is not None:
+        name, pattern = head[1], text[head.end() :]
+        groups = _compiled(pattern, text).groups
+    else:
+        name, pattern, groups = "value", text, whole.groups if whole is not None else 0
+    if groups > 1:
+        raise UsageError(
+            f"--metric {text}: has {groups} groups; keep one, around the number, and write the others (?:...)"
+        )
+    if not pattern:
+        raise UsageError(f"--metric {text}: has no regular expression")
+    return name, pattern
+
+
+def _compiled(pattern: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"--metric {text}: is no regular expression: {error}") from None
+
+
+def suite_environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the commands: those of the user where a suite's program would get others, and those given."""
+    cache = environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    own = {
+        **{name: environ.get(name, "") for name in _PYTHON_DEFAULTS},
+        "XDG_CACHE_HOME": cache,
+        "TORCH_HOME": environ.get("TORCH_HOME") or f"{cache}/torch",
+        "HF_HOME": environ.get("HF_HOME") or f"{cache}/huggingface",
+        **({"OMP_NUM_THREADS": environ["OMP_NUM_THREADS"]} if "OMP_NUM_THREADS" in environ else {}),
+    }
+    plain = {name: escaped(verbatim(value)) for name, value in own.items()}
+    for text in given:
+        name = text.partition("=")[0]
+        # A file holds no secret: it names the variable.
+        plain[name] = f"${{oc.env:{name}}}" if is_secret_name(name) else escaped(verbatim(environ[name]))
+    return plain
+
+
+def _given_variables(given: Sequence[str]) -> dict[str, str]:
+    variables = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            raise UsageError(f"--env {name}: is no NAME=VALUE, and no NAME of a variable")
+        if not equals and name not in os.environ:
+            raise UsageError(f"--env {name}: there is no such variable here; give NAME=VALUE")
+        variables[name] = value if equals else os.environ[name]
+    return variables
+
+
+def _write(base: Path, name: str, suite: Mapping[str, Any]) -> Path:
+    """Write the suite under the base, so that the run can be resumed; the same file for the same commands."""
+    text = json.dumps(suite, indent=1) + "\n"  # JSON is YAML, and quotes everything
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = base / "bench" / f"{name.replace(' ', '_')}-{digest}.yaml"
+    write_file(path, text)
+    return path

@@ -1,0 +1,190 @@
+"""Makes a reference result of a run: what others may hold their runs beside, without what identifies its machine or its owner.
+
+Only what is listed here is kept: a field that a record gains one day must not reach the public by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.rescoring import machine_text
+from milabench.errors import RecordError, UsageError
+from milabench.events.rundir import Run
+from milabench.events.values import as_mapping, mappings_in
+from milabench.redaction import mask_data
+from milabench.workflow.files import write_file
+from milabench.workflow.options import Session
+from milabench.workflow.summaries import resolve_runs, summary_of
+
+_BASE = "/base"
+_RUN = ("schema", "system", "profile", "verdict", "ended", "created", "version", "software", "overhead", "score")
+_NODE = ("cpu", "memory_MiB", "os", "python")
+_CPU = ("model", "count", "affinity", "online", "quota", "cores", "sockets", "virtual")
+_DEVICE = ("index", "name", "arch", "memory_MiB")
+_ACCELERATOR = (
+    *("index", "name", "memory_MiB", "driver", "cuda", "power_limit_w", "power_limit_default_w"),
+    *("sm_clock_max_mhz", "mem_clock_max_mhz", "ecc", "mig"),
+)
+# Of a benchmark, what is text that a program, a check or a machine wrote: messages, logs, details.
+_NOT_OF_BENCH = ("messages", "validations", "flaky", "failures", "skipped", "metrics")
+_METRIC = (
+    *("metric", "value", "units", "direction", "case", "part", "repeat", "basis", "observations", "steps_rate"),
+    *(
+        "between_steps",
+        "pauses",
+        "warm_up_steps",
+        "all_steps",
+        "period",
+        "long_step",
+        "spread_within",
+        "lag1",
+        "doubts",
+    ),
+    *("left_out", "latency", "totals", "warmup_left", "drift", "n_effective", "window"),
+)
+_MANIFEST = ("profile", "version", "locks", "programs", "validations")
+_SUITE = (
+    *("name", "group", "install_group", "install_variant", "weight", "plan", "argv", "server", "client", "command"),
+    *("shell", "metrics", "voir", "num_machines", "options", "requires_capabilities", "enabled", "tags", "env"),
+    *("max_duration", "max_silence", "validation", "inherits"),
+)
+# A folder of somebody's, wherever it stands in a text.
+_PRIVATE = re.compile(r"(?:^|[\s=:,'\"])((?:~|/home|/root|/Users|/mnt|/scratch)(?:/[^\s,'\"]*)?)")
+_SHORTEST = 4  # characters of a name that is looked for: shorter ones are parts of words
+
+
+def save_reference(base: Path | None, names: Sequence[str], file: Path, session: Session) -> None:
+    """Write the reference result of a run, by default the latest, to a file.
+
+    Raises UsageError for several runs, NothingSelected, and RecordError where the run's arguments name what must not be
+    published, or the file cannot be written.
+    """
+    if len(names) > 1:
+        raise UsageError(f"--save-reference: one run is a reference, and {len(names)} are named")
+    (run,) = resolve_runs(base, names)
+    value = reference_of(run, file.stem)
+    for text in _texts(value):
+        found = _private(text, run)
+        if found:
+            raise RecordError(
+                f"{run.name}: cannot become a reference: '{found}' in '{text[:80]}' belongs to its machine or its owner; "
+                "measure again with paths below the base"
+            )
+    write_file(file, json.dumps(value, indent=1, sort_keys=False) + "\n")
+    session.info(f"written to {file}: {value['machine']}; look through it before you publish it")
+
+
+def reference_of(run: Run, name: str) -> dict[str, Any]:
+    """Return the reference result of a run: its summary, and of its manifest what tells whether another did the same work."""
+    summary = summary_of(run)
+    written = mask_data(summary.to_json())
+    nodes = {str(node.get("name")): f"node{number}" for number, node in enumerate(summary.nodes)}
+    kept = _only(written, _RUN)
+    kept["system"] = {
+        "arch": summary.system.get("arch"),
+        "nodes": [_node(node, nodes[str(node.get("name"))]) for node in summary.nodes],
+    }
+    return {
+        "schema": written["schema"],
+        "run": name,
+        "machine": machine_text(summary),
+        **kept,
+        "accelerators": [_only(device, _ACCELERATOR) for device in written["accelerators"]],
+        "benchmarks": [_bench(bench, nodes) for bench in written["benchmarks"]],
+        "manifest": _manifest(run),
+    }
+
+
+def _only(value: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value[name] for name in names if name in value}
+
+
+def _node(node: Mapping[str, Any], name: str) -> dict[str, Any]:
+    details = as_mapping(node.get("details"))
+    return {
+        "name": name,
+        **_only(node, _NODE),
+        "devices": [_only(device, _DEVICE) for device in mappings_in(node.get("devices"))],
+        "details": {"cpu": _only(as_mapping(details.get("cpu")), _CPU), **_only(details, ("machine",))},
+    }
+
+
+def _bench(bench: Mapping[str, Any], nodes: Mapping[str, str]) -> dict[str, Any]:
+    kept = {name: value for name, value in bench.items() if name not in _NOT_OF_BENCH}
+    # Launches are what a comparison is made of, and cases tell whether a mean is over the same ones.
+    metrics = [metric for metric in bench["metrics"] if metric["metric"] == "rate" or metric.get("case")]
+    kept["metrics"] = []
+    for number, metric in enumerate(metrics):
+        entry = {"step": f"{bench['bench']}.{number}", **_only(metric, _METRIC)}
+        if "place" in metric:
+            node, slash, slot = str(metric["place"]).partition("/")
+            entry |= {"place": f"{nodes.get(node, node)}{slash}{slot}"}
+        kept["metrics"].append(entry)
+    return kept
+
+
+def _manifest(run: Run) -> dict[str, Any]:
+    """Return of the manifest what benchmarks were asked to do, with paths below a base that is nobody's."""
+    manifest = run.manifest
+    base = str(as_mapping(manifest.get("options")).get("base") or "")
+    steps = mappings_in(as_mapping(manifest.get("plan")).get("steps"))
+    kept = {
+        **_only(manifest, _MANIFEST),
+        "suite_file": Path(str(manifest.get("suite_file") or "")).name,
+        "options": {"base": _BASE},
+        "suite": {name: _only(as_mapping(bench), _SUITE) for name, bench in as_mapping(manifest.get("suite")).items()},
+        "plan": {"steps": [_step(step, number) for number, step in enumerate(steps)]},
+    }
+    return dict(_moved(kept, base)) if base not in ("", "/") else kept
+
+
+def _step(step: Mapping[str, Any], number: int) -> dict[str, Any]:
+    config = as_mapping(step.get("config"))
+    return {
+        "id": f"{step.get('bench')}.{number}",  # its own may have the node's name
+        "bench": str(step.get("bench")),
+        "env": _only(as_mapping(step.get("env")), ("OMP_NUM_THREADS",)),
+        "config": _only(config, ("argv", "measure")),
+    }
+
+
+def _moved(value: Any, base: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(base, _BASE)
+    if isinstance(value, Mapping):
+        return {name: _moved(item, base) for name, item in value.items()}
+    return [_moved(item, base) for item in value] if isinstance(value, list) else value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield str(name)
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _private(text: str, run: Run) -> str:
+    """Return what in a text names the machine, its user or a folder of theirs; empty where nothing does."""
+    path = _PRIVATE.search(text)
+    if path is not None:
+        return path[1]
+    return next((name for name in _names(run) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)), "")
+
+
+def _names(run: Run) -> set[str]:
+    names: set[str] = {str(run.manifest.get("cwd") or "")}
+    for node in mappings_in(as_mapping(run.manifest.get("system")).get("nodes")):
+        details = as_mapping(node.get("details"))
+        names |= {str(node.get(key) or "") for key in ("ip", "hostname")}
+        names |= {str(details.get("boot") or ""), *map(str, details.get("addresses") or ())}
+        names |= {str(device.get("uuid") or "") for device in mappings_in(node.get("devices"))}
+    return {name for name in names if len(name) >= _SHORTEST and name not in ("local", "localhost")}

@@ -1,0 +1,218 @@
+"""`milabench bench`: any command in one line, measured as a benchmark of a suite is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import ROOT, Said
+from tests.processes import started, until
+
+# The time of a launch by its own clock, from its first line to its last.
+CLOCK = "import time; begin = time.monotonic(); time.sleep(0.25); print('own', time.monotonic() - begin)"
+
+
+@pytest.fixture
+def bench(milabench: Callable[..., Said]) -> Callable[..., Said]:
+    """`milabench bench ARGUMENTS`."""
+
+    def run(*argv: str, **more: Any) -> Said:
+        return milabench("bench", "--display", "none", *argv, **more)
+
+    return run
+
+
+def run_of(environ: dict[str, str]) -> Path:
+    """The one run below the base."""
+    (run,) = Path(environ["MILABENCH_BASE"], "runs").iterdir()
+    return run
+
+
+def summary_of(milabench: Callable[..., Said], run: Path) -> dict[str, Any]:
+    """What its report says."""
+    summary: dict[str, Any] = json.loads(milabench("report", "--json", str(run)).out)
+    return summary
+
+
+def test_the_number_is_the_seconds_of_a_launch_and_is_a_run_like_any_other(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    begin = time.monotonic()
+    said = bench("--runs", "4", "--warmup", "1", "--", sys.executable, "-S", "-c", CLOCK)
+    lasted = time.monotonic() - begin
+    assert said.code == 0, said.err
+    run = run_of(environ)  # that of the warm-up is gone
+    summary = summary_of(milabench, run)
+    (result,) = summary["benchmarks"]
+    assert (result["units"], result["direction"], result["counts"]["passed"]) == ("s", "lower", 4)
+    own = [float(path.read_text().split()[1]) for path in run.glob("*.stdout")]
+    walls = [json.loads(path.read_text().splitlines()[-1])["data"]["wall_s"] for path in run.glob("*.data")]
+    # By other clocks: more than the program saw from inside, and all together less than the whole command took.
+    assert all(wall > seen for wall, seen in zip(sorted(walls), sorted(own), strict=True))
+    assert sum(walls) < lasted
+    assert min(walls) <= result["perf"] <= max(walls)
+    assert result["bench"] in said.out
+    # Later commands take it as a run.
+    assert milabench("compare", str(run), str(run)).code == 0
+    assert milabench("bundle", "-o", str(tmp_path / "run.zip"), str(run)).code == 0
+    assert milabench("db", "add", str(run)).code == 0
+    assert "all of its 4 steps have passed" in milabench("resume").err
+
+
+def test_the_time_does_not_hold_what_runs_before_the_command(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    said = bench("--runs", "2", "--prepare", f"sleep 1; echo before >> {trace}", "--shell", f"echo launch >> {trace}")
+    assert said.code == 0, said.err
+    assert trace.read_text().split() == ["before", "launch"] * 2
+    (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
+    assert result["perf"] < 1
+
+
+def test_several_commands_take_turns_and_each_is_compared_with_the_first(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    lines = [f"echo {name} >> {trace}; sleep {seconds}" for name, seconds in (("a", 0.4), ("b", 0.1), ("c", 0.4))]
+    names = ("--name", "slow", "--name", "quick", "--name", "slow too")
+    said = bench("--shell", "--runs", "5", *names, *lines)
+    assert said.code == 0, said.err
+    turns = trace.read_text().split()
+    assert [sorted(turns[start : start + 3]) for start in range(0, 15, 3)] == [["a", "b", "c"]] * 5
+    pairs = {pair["bench"]: pair for pair in summary_of(milabench, run_of(environ))["ab"]["pairs"]}
+    assert pairs.keys() == {"quick", "slow too"}
+    assert pairs["quick"]["verdict"] == "FASTER"
+    assert pairs["quick"]["ratio"] > 1.5
+    assert pairs["slow too"]["ratio"] == pytest.approx(1, rel=0.5)
+    assert "FASTER" in said.out
+
+
+def test_metrics_are_found_in_the_output(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
+) -> None:
+    line = "echo 'speed: 4 img/s'; echo 'speed: 8 img/s'; echo 'loss=0.5'"
+    words = ("--metric", r"speed=speed: (\S+)", "--metric", r"loss=(?P<final>\S+)", "--direction", "final=lower")
+    options = (*words, "--units", "speed=img/s", "--reduce", "speed=harmonic", "--runs", "2")
+    said = bench(*options, "--shell", line)
+    assert said.code == 0, said.err
+    (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
+    assert (result["perf"], result["units"], result["direction"]) == (pytest.approx(16 / 3), "img/s", "higher")
+    metrics = {metric["metric"]: metric for metric in result["metrics"]}
+    assert (metrics["final"]["value"], metrics["final"]["direction"]) == (0.5, "lower")
+
+
+def test_a_command_is_run_as_in_the_shell_that_it_was_given_in(
+    bench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    program = folder / "{program} $x"
+    program.write_text('#!/bin/sh\nprintf "%s|" "$PWD" "$GIVEN" "$PASSED" "$PYTHONUNBUFFERED" "$XDG_CACHE_HOME" "$@"\n')
+    program.chmod(0o755)
+    words = ("--runs", "1", "--env", "GIVEN=a b${HOME}{x}", "--env", "PASSED", "--cwd", str(folder))
+    said = bench(*words, "--", "./{program} $x", "two words", "${HOME}", "--runs", PASSED="on", PYTHONUNBUFFERED="")
+    assert said.code == 0, said.err
+    (out,) = run_of(environ).glob("*.stdout")
+    cache = environ["XDG_CACHE_HOME"]
+    assert out.read_text().split("|")[:-1] == [
+        *(str(folder), "a b${HOME}{x}", "on", "", cache, "two words", "${HOME}", "--runs")
+    ]
+
+
+def test_no_file_holds_a_secret_that_a_command_is_given(
+    bench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    said = bench("--runs", "1", "--env", "MY_API_TOKEN=swordfish-1234", "--shell", 'echo "${MY_API_TOKEN}"')
+    assert said.code == 0, said.err
+    base = Path(environ["MILABENCH_BASE"])
+    assert [path for path in base.rglob("*") if path.is_file() and b"swordfish" in path.read_bytes()] == []
+    (out,) = run_of(environ).glob("*.stdout")
+    assert out.read_text() == "***\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "no command; give one after --, or one or several, each quoted"),
+        (("true", "--", "true"), "one command after --, or several before it, each quoted; not both"),
+        (("--", "no-such-program", "x"), "no-such-program: no such command on the PATH"),
+        (("sleep", "0.1"), "0.1: no such command on the PATH; quote a command with its arguments, or put -- before it"),
+        (("./nowhere",), "./nowhere: no such program in"),
+        (("true | cat",), "true | cat: '|' needs a shell; add --shell"),
+        (("echo 'open",), "no closing quotation; --shell gives the line to a shell"),
+        ((" ",), "a command is empty"),
+        (("--metric", "x(", "true"), "--metric x(: is no regular expression: missing ), unterminated subpattern"),
+        (("--metric", "(a)(b)", "true"), "has 2 groups; keep one, around the number"),
+        (("--metric", "a=1", "--metric", "a=2", "true"), "there is a metric 'a' already"),
+        (("--metric", "a=1", "--units", "b=s", "true"), "--units b=s: no metric is named 'b'; there are a"),
+        (("--metric", "a=1", "--direction", "up", "true"), "--direction up: is none of higher, lower, none"),
+        (("--units", "s", "true"), "--units s: there is no --metric"),
+        (("--env", "1=2", "true"), "--env 1: is no NAME=VALUE, and no NAME of a variable"),
+        (("--env", "NOT_THERE", "true"), "--env NOT_THERE: there is no such variable here"),
+        (("--cwd", "/no/folder", "true"), "--cwd /no/folder: is no folder"),
+        (("--name", "a", "--name", "b", "true"), "--name is given 2 times for 1 commands"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(
+    bench: Callable[..., Said], environ: dict[str, str], words: tuple[str, ...], message: str
+) -> None:
+    said = bench(*words)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err
+    assert len(said.err.splitlines()) <= 3, "one error, and where the help is"
+    assert not Path(environ["MILABENCH_BASE"], "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--", "false"), "false.0.R0: exit: exited with code 1"),
+        (("--metric", r"speed=(\d+)", "--", "echo", "nothing"), "no-data: metric speed: "),
+        (("--metric", r"speed (\d+)", "--", "echo", "nothing"), "no line of the output matched"),
+        (("--timeout", "1s", "--", "sleep", "60"), "timeout: still running after 1 s"),
+        (("--prepare", "exit 4", "--", "true"), "the command before it (prerun) exited with code 4"),
+    ],
+)
+def test_the_first_launch_that_fails_ends_it_with_the_reason(
+    bench: Callable[..., Said], environ: dict[str, str], words: tuple[str, ...], message: str
+) -> None:
+    said = bench("--runs", "3", *words)
+    assert said.code == 1, said.err
+    assert message in said.err
+    assert len(list(run_of(environ).glob("*.data"))) == 1, "the others were not started"
+
+
+def test_a_warm_up_that_fails_measures_nothing_and_keeps_its_log(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
+) -> None:
+    said = bench("--warmup", "2", "--shell", "echo broken >&2; exit 3")
+    assert said.code == 1
+    assert "a launch of the warm-up failed, and nothing was measured" in said.err
+    assert "exit: broken" in said.err
+    assert milabench("report").code == 3, "it is no run that could be reported"
+
+
+def test_an_interrupt_ends_it_and_resume_goes_on(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    line = f"touch {tmp_path}/began; test -e {tmp_path}/go || sleep 300"
+    argv = [sys.executable, "-m", "milabench", "bench", "--display", "none", "--runs", "2", "--shell", line]
+    with started(argv, env=environ, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        until((tmp_path / "began").exists)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 130, err
+    (tmp_path / "go").touch()
+    assert milabench("resume", "--display", "none").code == 0
+    (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
+    assert result["counts"]["passed"] == 2

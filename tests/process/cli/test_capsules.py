@@ -1,0 +1,243 @@
+"""Installing from a capsule: all of it or nothing, in one line; and what becomes of a run of its suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench.bundle.capsule import CapsuleManifest, Content, entry_of, write_capsule
+from milabench.execute.inventory import benchmate_digest
+from milabench.execute.venv import benchmate_requirements
+from milabench.version import __version__
+from milabench.workflow.capsule import PLATFORM
+from tests.commands import ROOT, Said
+from tests.process.install.places import wheel
+from tests.processes import CEILING_S, started, until
+
+from .installable import BENCHMATE, instruments
+from .test_bad_places import disk
+
+FILES = {
+    "benchfile.py": 'from milabench import Benchmark\nbenchmark = Benchmark(script="main.py", voirfile=None)\n',
+    "main.py": "import benchmate, pathlib, time\nassert pathlib.Path('words').read_text() == 'packed'\n"
+    "for _ in benchmate.observed(range(40), units='items/s', batch_size=2):\n    time.sleep(0.002)\n",
+    "prepare.py": "import pathlib\nassert pathlib.Path('words').read_text() == 'packed'\n",
+    "requirements.in": "",
+}
+SUITE = """\
+profile: quick
+tiny: {definition: benchmarks/tiny, install_variant: unpinned, max_duration: 120, voir: {options: {skip: 2}}}
+"""
+
+
+@pytest.fixture
+def contents(tmp_path: Path) -> tuple[Content, ...]:
+    """What such a capsule holds: a suite, its data, tiny wheels, the instruments."""
+    made, wheels = tmp_path / "made", tmp_path / "made" / "wheels"
+    wheels.mkdir(parents=True)
+    for need in benchmate_requirements(BENCHMATE):
+        name, _, version = need.replace(">=", "==").partition("==")
+        wheel(wheels, name, version)
+    instruments(made)
+    files = {f"suite/benchmarks/tiny/{name}": text.encode() for name, text in FILES.items()}
+    files |= {"suite/suite.yaml": SUITE.encode(), "data/tiny/words": b"packed"}
+    files |= {f"wheels/{path.name}": path.read_bytes() for path in wheels.iterdir()}
+    files |= {f"benchmate/{path.name}": path.read_bytes() for path in made.glob("*.whl")}
+    return tuple(Content(path=path, content=files[path]) for path in sorted(files))
+
+
+def manifest_of(contents: tuple[Content, ...]) -> CapsuleManifest:
+    return CapsuleManifest(
+        version=__version__,
+        suite="suite/suite.yaml",
+        benchmarks=("tiny",),
+        platform=PLATFORM,
+        glibc="",
+        benchmate=benchmate_digest(BENCHMATE),
+        files=tuple(map(entry_of, contents)),
+    )
+
+
+@pytest.fixture
+def packed(tmp_path: Path, contents: tuple[Content, ...]) -> Path:
+    """A capsule that can be installed here."""
+    path = tmp_path / "a capsule, with spaces"
+    write_capsule(path, manifest_of(contents), contents)
+    return path
+
+
+def only_error(said: Said, code: int) -> str:
+    assert said.code == code, said
+    (line,) = said.err.splitlines()
+    return line
+
+
+def left(base: Path) -> list[str]:
+    """What a command has left below a base, but its lock."""
+    return sorted(
+        path.relative_to(base).as_posix()
+        for path in base.rglob("*")
+        if path.is_file() and path.name != ".milabench.lock"
+    )
+
+
+@pytest.mark.slow
+def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsule(
+    milabench: Callable[..., Said], environ: dict[str, str], packed: Path, contents: tuple[Content, ...]
+) -> None:
+    said = milabench("install", "--from", str(packed))
+    assert said.code == 0, said.err
+    assert "next: `milabench run " in said.err
+    said = milabench("prepare")
+    assert said.code == 0
+    assert "suite.yaml, the last used in " in said.err
+    assert milabench("run", "--display", "none").code == 0
+    digest = f"sha256:{manifest_of(contents).digest}"
+    for options in ((), ("--full",), ("--format", "markdown"), ("--format", "html"), ("--json",)):
+        assert digest in milabench("report", *options).out, options
+    assert json.loads(milabench("report", "--json").out)["capsule"] == digest
+
+    again = milabench("install", "--from", str(packed))
+    assert again.code == 0
+    assert "nothing to do" in again.err
+
+    # What was placed and is gone comes back, from the file.
+    words = Path(environ["MILABENCH_BASE"], "data", "tiny", "words")
+    words.unlink()
+    words.parent.rename(words.parent.with_name("elsewhere"))
+    assert milabench("install", "--from", str(packed)).code == 0
+    assert words.read_text() == "packed"
+
+    assert milabench("prepare").code == 0
+    (suite,) = Path(environ["MILABENCH_BASE"], "cache", "capsules").glob("*/suite/suite.yaml")
+    suite.write_text(suite.read_text() + "\n")
+    said = milabench("run", "--display", "none")
+    assert said.code == 6
+    assert "suite.yaml: was changed since it was unpacked from a capsule" in said.err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_two_installations_of_one_capsule_at_once_share_what_the_first_has_made(
+    environ: dict[str, str], packed: Path
+) -> None:
+    argv = [sys.executable, "-m", "milabench", "install", "--from", str(packed)]
+    pipes: dict[str, Any] = {
+        "env": environ,
+        "cwd": ROOT,
+        "stdin": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    with started(argv, **pipes) as first, started(argv, **pipes) as second:
+        said = [process.communicate(timeout=CEILING_S)[1] for process in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0), said
+    assert sum("unpacking" in text for text in said) == 1
+    assert len([path for path in Path(environ["MILABENCH_BASE"], "venv", ".store").iterdir() if path.is_dir()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"platform": "linux-vax"}, f"is for linux-vax, and this machine is {PLATFORM}"),
+        ({"glibc": "99.1"}, "needs glibc 99.1 or newer, and this machine has "),
+        (
+            {"benchmate": "1" * 64, "version": "0.0.1"},
+            "is of milabench 0.0.1, with other instruments than this milabench",
+        ),
+    ],
+)
+def test_a_capsule_for_another_machine_or_milabench_is_one_line_and_nothing_is_installed(
+    milabench: Callable[..., Said],
+    environ: dict[str, str],
+    tmp_path: Path,
+    contents: tuple[Content, ...],
+    changes: dict[str, str],
+    says: str,
+) -> None:
+    path = tmp_path / "foreign"
+    write_capsule(path, replace(manifest_of(contents), **changes), contents)  # type: ignore[arg-type]
+    line = only_error(milabench("install", "--from", str(path)), 4)
+    assert line.startswith(f"error: {path}: {says}")
+    assert not Path(environ["MILABENCH_BASE"]).exists()
+
+
+def test_half_a_capsule_and_an_altered_one_are_one_line_and_nothing_is_installed(
+    milabench: Callable[..., Said], environ: dict[str, str], packed: Path
+) -> None:
+    base = Path(environ["MILABENCH_BASE"])
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[: len(whole) // 2])
+    assert "is truncated: " in only_error(milabench("install", "--from", str(packed)), 6)
+    assert "is truncated: " in only_error(milabench("capsule", "verify", str(packed)), 6)
+    assert not base.exists()
+    packed.write_bytes(whole.replace(b"max_duration: 120", b"max_duration: 121"))
+    said = milabench("install", "--from", str(packed))
+    assert said.code == 6
+    assert said.err.splitlines()[-1].startswith(f"error: {packed}: was altered: suite/suite.yaml is not what")
+    assert "was altered: " in only_error(milabench("capsule", "verify", str(packed)), 6)
+    assert left(base) == []
+
+
+def test_the_wrong_file_is_one_line(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    for path, code in ((ROOT / "README.md", 6), (tmp_path / "none", 6), (Path("/dev/zero"), 6), (ROOT, 2)):
+        for verb in (("capsule", "show"), ("install", "--from")):
+            said = milabench(*verb, str(path))
+            assert said.code in (code, 6), (verb, said)
+            assert said.err.splitlines()[-1].startswith("error: ")
+
+
+def test_options_that_contradict_a_capsule_are_refused(milabench: Callable[..., Said], packed: Path) -> None:
+    for more in (("--config", "quickstart"), ("--update",), ("--use-current-env",)):
+        assert more[0] in only_error(milabench("install", "--from", str(packed), *more), 2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_disk_that_is_too_small_is_one_line_and_what_was_unpacked_is_removed(
+    milabench: Callable[..., Said], packed: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "small"
+    with disk(base, "256k"):
+        said = milabench("install", "--from", str(packed), "--base", str(base))
+        assert said.code == 4
+        assert "are needed here, and " in said.err.splitlines()[-1]
+        assert left(base) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_installation_leaves_nothing_half_unpacked(
+    environ: dict[str, str], tmp_path: Path, contents: tuple[Content, ...], number: int
+) -> None:
+    big = tmp_path / "big"
+    with big.open("wb") as file:
+        file.truncate(2 * 2**30)
+    path = tmp_path / "capsule"
+    parts = (*contents, Content(path="wheels/zeros", content=big))
+    # Its content is not what its manifest says, which is found at its end only.
+    manifest = replace(
+        manifest_of(contents),
+        files=(*map(entry_of, contents), replace(entry_of(Content(path="wheels/zeros")), size=2 * 2**30)),
+    )
+    with path.open("wb") as file:
+        file.write(manifest.own.header + manifest.content + manifest.own.padding)
+        for entry, content in zip(manifest.files, parts, strict=True):
+            file.write(entry.header)
+            if isinstance(content.content, bytes):
+                file.write(content.content + entry.padding)
+        file.truncate(manifest.size)
+    argv = [sys.executable, "-m", "milabench", "install", "--from", str(path)]
+    home = Path(environ["MILABENCH_BASE"], "cache", "capsules", f".{manifest.digest[:16]}.unpacking")
+    with started(argv, env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        until((home / "wheels" / "zeros").exists, "the large file")
+        process.send_signal(number)
+        said = process.communicate(timeout=CEILING_S)[1]
+    assert process.returncode == 130, said
+    assert left(Path(environ["MILABENCH_BASE"])) == []

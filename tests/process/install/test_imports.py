@@ -1,0 +1,108 @@
+"""What an environment that was just built cannot import is found when it is installed, with the benchmark that requires it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from milabench.execute.inventory import is_linked
+from milabench.execute.venv import Installed
+from milabench.workflow.environments import required_packages
+from tests.commands import Said
+from tests.process.cli.conftest import environ, milabench  # noqa: F401
+from tests.process.cli.installable import installable
+from tests.process.install.places import Place, wheel
+
+# As torchvision does beside another torch than the one that it was built for.
+VISION = """
+import tool
+if tool.__version__ != "1":
+    raise RuntimeError("operator tool::nms does not exist")
+"""
+DRIVER = 'raise ImportError("libcuda.so.1: cannot open shared object file: No such file or directory")\n'
+
+
+def installed(place: Place, *pins: str, required: tuple[str, ...], variant: str = "cpu") -> Installed:
+    spec = place.spec(place.lock(*pins), required=required, variant=variant)
+    (outcome,) = place.install(spec)
+    assert is_linked(place.dirs, spec) == (not outcome.why), outcome
+    return outcome
+
+
+def test_a_library_that_does_not_fit_another_one_is_one_line(place: Place) -> None:
+    wheel(place.wheels, "vision", "1", needs=("tool",), content=VISION)
+    outcome = installed(place, "tool==2", "vision==1", required=("tool", "vision"))
+    assert outcome.why == (
+        "vision, which b requires, cannot be imported: RuntimeError: operator tool::nms does not exist; let the versions in "
+        "requirements.in fit each other, and lock them with `milabench pin --select b`"
+    )
+    assert outcome.log is not None
+    assert "Traceback" in outcome.log.read_text()
+    assert not installed(place, "tool==1", "vision==1", required=("tool", "vision")).why
+    assert any("imported in" in line for line in place.said)
+
+
+def test_only_what_the_benchmark_names_is_imported(place: Place) -> None:
+    wheel(place.wheels, "broken", "1", content="raise RuntimeError('when imported')\n")
+    wheel(place.wheels, "user", "1", needs=("broken",))
+    assert not installed(place, "broken==1", "user==1", required=("user",)).why
+
+
+def test_what_has_nothing_to_import_is_passed_over(place: Place) -> None:
+    data = {"7data-stubs/__init__.pyi": "", "tests/__init__.py": "raise RuntimeError('for its authors')\n"}
+    wheel(place.wheels, "7data", "1", more=data, content="raise RuntimeError('no name of a module')\n")
+    assert not installed(place, "7data==1", required=("7data",)).why
+
+
+def test_a_crash_is_told_with_its_signal(place: Place) -> None:
+    wheel(place.wheels, "crash", "1", content="import os\nos.kill(os.getpid(), 11)\n")
+    why = installed(place, "crash==1", "tool==1", required=("crash", "tool")).why
+    assert "crash, which b requires, cannot be imported: the process ended with SIGSEGV" in why
+
+
+def test_a_package_that_prints_and_exits_is_told_too(place: Place) -> None:
+    wheel(place.wheels, "loud", "1", content="import sys\nprint('hello', end='')\nsys.exit('needs a licence')\n")
+    assert "cannot be imported: SystemExit: needs a licence" in installed(place, "loud==1", required=("loud",)).why
+
+
+def test_a_driver_that_is_not_here_fails_no_environment_for_an_accelerator(place: Place) -> None:
+    wheel(place.wheels, "kernels", "1", content=DRIVER)
+    outcome = installed(place, "kernels==1", required=("kernels",), variant="cuda")
+    assert not outcome.why
+    assert outcome.notes[0].startswith(
+        "kernels could not be tried without an accelerator's driver: ImportError: libcuda"
+    )
+    assert "libcuda.so.1" in installed(place, "kernels==1", required=("kernels",)).why
+
+
+def test_a_requirement_that_the_lock_lacks_is_a_note(place: Place) -> None:
+    outcome = installed(place, "tool==1", required=("tool", "forgotten"))
+    assert not outcome.why
+    assert outcome.notes == ("forgotten is required by b and not in the lock; write it again with `milabench pin`",)
+
+
+def test_install_ends_with_exit_code_4_and_run_refuses(
+    milabench: Callable[..., Said],  # noqa: F811
+    environ: dict[str, str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    here, variables, _ = installable(tmp_path, environ["MILABENCH_BASE"])
+    environ.update(variables)
+    wheel(tmp_path / "wheels", "tool", "2")
+    wheel(tmp_path / "wheels", "vision", "1", needs=("tool",), content=VISION)
+    (tmp_path / "timed" / "requirements.in").write_text("vision\n")
+    said = milabench("install", *here)
+    assert said.code == 4
+    (line,) = [line for line in said.err.splitlines() if line.startswith("error: ")]
+    assert line.startswith(
+        "error: timed: vision, which timed requires, cannot be imported: RuntimeError: operator tool::nms"
+    )
+    assert "not installed" in milabench("run", *here).err
+
+
+def test_what_a_requirement_file_includes_is_required_too(tmp_path: Path) -> None:
+    (tmp_path / "a.in").write_text("-r sub/b.in\njax[cuda12]==0.10.2\n--index-url https://host/simple\n-r missing.in\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.in").write_text("-r ../a.in\nNumPy>=2 ; python_version > '3'\n")
+    assert required_packages(tmp_path / "a.in") == ("jax", "numpy")
+    assert required_packages(tmp_path / "none.in") == ()
