@@ -139,7 +139,9 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
 
     Warns where that cannot be written: nothing else depends on it.
     """
-    base = Path(context.dirs.base)
+    base, use = Path(context.dirs.base), _use_of(context)
+    if not as_default and not (use.environments or any(use.programs.values()) or use.images):
+        return  # a suite of commands, as `bench` writes one for each command line
     try:
         base.mkdir(parents=True, exist_ok=True)
         with _locked(base):
@@ -149,7 +151,7 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
                 context.session.warn(str(error))
                 return
             groups = {bench.install_group for bench in context.suite.benchmarks.values()}
-            suites = _updated(known, _use_of(context), groups, as_default=as_default)
+            suites = _updated(known, use, groups, as_default=as_default)
             replace_file(base / SUITES, _text_of(suites))
     except OSError as error:
         context.session.warn(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}")
