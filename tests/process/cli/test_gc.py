@@ -299,6 +299,15 @@ def test_one_that_is_killed_leaves_nothing_half_and_the_next_ends_its_work(
     assert not (base / ".removed").exists()
 
 
+def test_two_at_once_remove_each_thing_once(base: Path, environ: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "milabench", "gc", "--remove", "--json", "--base", str(base)]
+    outputs = {"env": environ, "cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with started(command, **outputs) as one, started(command, **outputs) as other:
+        removals = [json.loads(process.communicate()[0]) for process in (one, other)]
+    assert sorted(len(removal["removed"]) for removal in removals) == [0, 3]
+    assert [removal["failures"] for removal in removals] == [[], []]
+
+
 def test_it_makes_room_on_a_disk_that_is_full(milabench: Callable[..., Said], tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text("{}")
