@@ -28,7 +28,7 @@ from milabench.events.values import as_mapping
 from milabench.execute.inventory import COMPLETE, benchmate_digest
 from milabench.execute.locks import RUN_LOCK, hold_base
 from milabench.plan.prepare import MARKERS
-from milabench.workflow.bundle_runs import LOCK_FILES, LOCKS, store_names
+from milabench.workflow.bundle_runs import LOCK_FILES, LOCKS, recorded_folders
 from milabench.workflow.environments import BENCHMATE
 from milabench.workflow.files import base_folder, display_path
 from milabench.workflow.options import Session
@@ -292,7 +292,7 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
     # By their locks: plans of older versions name the link.
     runs_of: dict[str, list[str]] = {}
     for handle in runs:
-        for name in store_names(handle.run.manifest.get("locks")).values():
+        for name in recorded_folders(handle.run.manifest.get("locks")).values():
             runs_of.setdefault(name, []).append(handle.run.name)
     for folder in _entries(store):
         if not folder.is_dir() or folder.is_symlink() or folder.name.startswith("."):
