@@ -53,7 +53,7 @@ def locks_of(run: Run) -> tuple[dict[str, bytes], tuple[str, ...]]:
     store = run.path.parent.parent / "venv" / ".store"
     locks: dict[str, bytes] = {}
     notes = []
-    for group, name in sorted(environment_folders(run.manifest.get("locks")).items()):
+    for group, name in sorted(recorded_folders(run.manifest.get("locks")).items()):
         # `gc` leaves them there of an environment that it removes.
         folder = store / name if (store / name).is_dir() else store / LOCKS / name
         try:
@@ -64,7 +64,7 @@ def locks_of(run: Run) -> tuple[dict[str, bytes], tuple[str, ...]]:
     return locks, tuple(notes)
 
 
-def environment_folders(locks: object) -> dict[str, str]:
+def recorded_folders(locks: object) -> dict[str, str]:
     """Return the names of the folders of a run's environments, by the `locks` of its manifest."""
     sides = tuple(side_name("", side) for side in SIDES)  # an A/B run may have two of one name
     return {
