@@ -16,7 +16,9 @@ from milabench.report.registry import FORMATS
 @run_argument
 @base_option
 @file_option("--criteria", help="Acceptance criteria (YAML); see docs/reference/criteria.md.")
-@click.option("--reference", metavar="RUN|FILE", help="The run, or JSON report of one, that `x reference` means.")
+@click.option(
+    "--reference", metavar="RUN|FILE", help="The run, JSON report or bundle of one, that `x reference` means."
+)
 @format_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")
 def command(

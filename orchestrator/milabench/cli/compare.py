@@ -70,7 +70,7 @@ margin_option = click.option(
 @wide_option
 @collected_as("request", CompareRequest)
 def command(request: CompareRequest, destination: Destination, wide: bool) -> int:
-    """Compare runs, or JSON reports of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
+    """Compare runs, or JSON reports or bundles of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
     compared = compare_runs(request, terminal_session(), destination.format)

@@ -123,6 +123,24 @@ def test_another_file_is_no_baseline(milabench: Milabench, base: Path, tmp_path:
 # ------------------------------------------------------------------------------------------------------------- bundle
 
 
+def test_a_bundle_of_one_run_stands_for_the_run(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    old = run(base, "old")
+    milabench("bundle", "old", "-o", "old.zip")
+    shutil.rmtree(old.path)
+    run(base, "new", 1000), run(base, "newer", 1000)
+    assert "FASTER" in milabench("compare", "old.zip", "new").out
+    assert "old" in milabench("report", "new", "--reference", "old.zip", "--full").out
+    (tmp_path / "a.yaml").write_text("benchmarks: {digits: {minimum: 1.2 x reference}}\n")
+    assert milabench("accept", "new", "--criteria", "a.yaml", "--reference", "old.zip").code == 0
+    milabench("bundle", "new", "newer", "-o", "two.zip")
+    said = milabench("compare", "two.zip", "new")
+    assert (said.code, said.err) == (6, "error: two.zip: holds 2 runs where one is needed; bundle that one alone\n")
+    edited(tmp_path / "old.zip", tmp_path / "bad.zip", lambda name, content: content.replace(b"800", b"900"))
+    said = milabench("compare", "bad.zip", "new")
+    assert said.code == 6
+    assert re.match(r"error: bad.zip: was modified: .*; `milabench verify bad.zip` shows everything\n", said.err)
+
+
 def edited(source: Path, target: Path, change: Callable[[str, bytes], bytes | None], **added: bytes) -> None:
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for info in old.infolist():
