@@ -56,7 +56,8 @@ class RunResult(_Rendered):
 
     Attributes:
         summary: Every number of the run: `summary.benchmarks` has one entry per benchmark, with `perf` (the geometric
-            mean rate, in `units`), `ci95`, `outcome` and `validity`; `summary.score` is the index over them.
+            mean rate, in `units`), `ci95`, `outcome` and `validity`; `summary.score` is the
+            index over them where there is a reference.
         path: The run directory; None where only a JSON report is known.
     """
 

@@ -17,6 +17,7 @@ import pytest
 
 from milabench.bundle.capsule import open_capsule
 from tests.commands import Said, milabench_in
+from tests.process.cli.test_bad_places import disk
 from tests.processes import CEILING_S, started, until
 
 pytestmark = pytest.mark.e2e
@@ -106,7 +107,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
         "UV_PYTHON_INSTALL_DIR": str(folder / "pythons"),
         "MILABENCH_LOCK_DIR": str(folder / "locks"),
         "SECRET_TOKEN": "not-in-any-capsule",
-        "UV_EXTRA_INDEX_URL_NOTE": "",
     }
     made = Packed(file=folder / "tiny.capsule", folder=folder, environ=environ)
     made.milabench("new", "tiny")
@@ -211,6 +211,15 @@ def test_creating_asks_for_what_is_not_there(packed: Packed, tmp_path: Path) -> 
     assert "holds a secret" in said.err
     assert "hunter2" not in said.err
     assert not Path(target).exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_disk_that_fills_while_a_capsule_is_written_has_no_part_of_it(packed: Packed, tmp_path: Path) -> None:
+    with disk(tmp_path / "small", "2m"):
+        target = tmp_path / "small" / "a"
+        said = packed.milabench("capsule", "create", *packed.here, "-o", str(target), expect=6)
+        assert said.err.splitlines()[-1].endswith("cannot be packed: no space left on device")
+        assert list(target.parent.iterdir()) == []
 
 
 def test_an_interrupted_creation_leaves_the_file_as_it_was(packed: Packed, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import stat
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -696,3 +697,36 @@ def test_a_device_is_held_as_long_as_a_process_of_the_step_lives(agents: Callabl
     assert not second.ask("lock", devices=["cuda-1"])["ok"]
     sweep_orphans([first.run_id], 0.3)
     assert second.ask("lock", devices=["cuda-1"])["ok"]
+
+
+def test_the_time_of_a_command_begins_after_what_runs_before_it(agent: Any) -> None:
+    clock = "import time; print(time.monotonic())"
+    agent.run(sys.executable, "-S", "-c", clock, prerun=[sys.executable, "-S", "-c", clock])
+    before, inside = map(float, agent.text().split())
+    (end,) = agent.data("end")
+    assert end["wall_s"] > 0
+    after = time.monotonic()
+    # The command began between what ran before it and its own first line, and ended before now.
+    assert end["wall_s"] < after - before
+    assert [record["event"] for record in agent.events()].count("start") == 1
+    assert inside > before
+
+
+def test_what_runs_before_a_command_and_fails_is_why_it_did_not_run(agent: Any) -> None:
+    said = agent.run("echo", "never", prerun=["sh", "-c", "exit 4"])
+    assert verdict(said) == ended("failed", "exit", "the command before it (prerun) exited with code 4", 4)
+    assert agent.text() == ""
+    assert "wall_s" not in agent.data("end")[0]
+
+
+def test_a_step_that_is_ended_before_its_command_runs_never_runs_it(agent: Any) -> None:
+    agent.start("echo", "never", prerun=["sleep", "300"])
+    agent.ask("end", step="s")
+    assert verdict(agent.end_of()) == ended("cancelled", None, "ended on request", -signal.SIGTERM)
+    assert agent.text() == ""
+
+
+def test_a_command_that_is_missing_after_what_ran_before_it_is_told_as_such(agent: Any) -> None:
+    said = agent.run("no-such-command-anywhere", prerun=["true"])
+    detail = "cannot start no-such-command-anywhere: No such file or directory"
+    assert verdict(said) == ended("failed", "environment", detail, None)

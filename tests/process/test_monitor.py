@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -177,3 +178,24 @@ def test_a_release_before_there_is_anybody_lets_nobody_go(agent: Any) -> None:
         agent.end_of("a")["detail"]
         == "still running after 0.5 s, waiting at the start barrier for steps on other nodes"
     )
+
+
+def test_a_monitor_that_is_put_off_leaves_a_short_step_alone_and_watches_a_long_one(
+    agent: Any, tmp_path: Path, wait_until: Any
+) -> None:
+    seen = tmp_path / "seen"
+    watching = {"argv": ["sh", "-c", f"touch {seen}; exec cat"], "about": {}}
+    assert agent.run("true", monitor={**watching, "after_s": 300.0})["outcome"] == "passed"
+    agent.start("sleep", "300", step="long", monitor={**watching, "after_s": 0.1})
+    wait_until(seen.exists)
+    agent.ask("end", step="long")
+    agent.end_of("long")
+
+
+def test_what_runs_before_a_step_is_not_what_is_watched(agent: Any, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    monitor = {"argv": ["sh", "-c", f"cat > {told}.new; mv {told}.new {told}"], "about": {}}
+    before = ["sh", "-c", f"sleep 0.3; test ! -e {told}"]
+    agent.start("sh", "-c", f"until test -e {told}; do sleep 0.05; done; echo $$", prerun=before, monitor=monitor)
+    assert agent.end_of()["outcome"] == "passed"
+    assert json.loads(told.read_text())["steps"][0]["pid"] == int(agent.text())

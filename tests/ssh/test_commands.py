@@ -50,13 +50,16 @@ def test_a_suite_is_prepared_and_run_on_every_node(
         step = steps[f"good.D0.node{number}"]
         assert step["node"] == f"h{number}"
         # Everything that it reads and writes is below the node's own base.
-        assert step["cwd"].startswith(str(tmp_path / f"base{number}"))
+        base = tmp_path / f"base{number}"
         start = next(
             json.loads(line)["data"]
             for line in (run / f"good.D0.node{number}.data").read_text().splitlines()
             if json.loads(line)["event"] == "start"
         )
-        assert start["env"]["MILABENCH_DIR_DATA"] == str(tmp_path / f"base{number}" / "data")
+        assert start["env"]["MILABENCH_DIR_DATA"] == str(base / "data")
+        assert start["cwd"] == str(base / "runs" / run.name / "steps" / f"good.D0.node{number}")
+        # Of a launch that passed nothing is left there, and no folder of a run without records.
+        assert list((base / "runs").iterdir()) == []
     assert [node["hostname"] for node in manifest["plan"]["system"]["nodes"]] == [os.uname().nodename] * 2
     report = milabench("report")
     assert report.code == 0, report.err

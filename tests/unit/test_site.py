@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -64,8 +65,13 @@ def test_what_is_wrong_with_a_page_is_seen(html: str, problem: str, tmp_path: Pa
     assert (len(found), problem in "".join(found)) == (bool(problem), True)
 
 
-def test_the_page_on_adding_a_benchmark_explains_every_field() -> None:
+def test_the_page_on_adding_a_benchmark_explains_every_field_and_its_default() -> None:
     page = (DOCS / "how-to" / "add-a-benchmark.md").read_text()
     table = page.partition("## Every field of `Benchmark`")[2]
-    explained = re.findall(r"^\| `(\w+)` \|", table, re.M)
-    assert sorted(explained) == sorted(field.name for field in dataclasses.fields(Benchmark))
+    explained = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.M))
+    plain = Benchmark(script="main.py")
+    assert sorted(explained) == sorted(field.name for field in dataclasses.fields(plain))
+    for name in set(explained) - {"script"}:
+        default = getattr(plain, name)
+        text = "none" if default is None else f"`{json.dumps(default)}`" if isinstance(default, str) else f"`{default}`"
+        assert explained[name].partition(":")[0] == text, name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import file_option, is_on_command_line, suite_options, terminal_session
+from milabench.cli.options import display_option, file_option, is_on_command_line, suite_options, terminal_session
 from milabench.workflow.options import SuiteOptions
 
 
@@ -20,6 +20,7 @@ from milabench.workflow.options import SuiteOptions
 @click.option("--frozen", is_flag=True, help="Install from locks whose requirements have changed since.")
 @click.option("--ignore-space", is_flag=True, help="Begin although the disk seems too small.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Installations at a time.")
+@display_option
 def command(
     options: SuiteOptions,
     capsule: Path | None,
@@ -28,6 +29,7 @@ def command(
     frozen: bool,
     ignore_space: bool,
     jobs: int,
+    display: str,
 ) -> None:
     """Install the environments and programs of the selected benchmarks."""
     if capsule is not None:
@@ -37,7 +39,7 @@ def command(
         for name, given in (("--config", is_on_command_line("config_file")), ("--update", update)):
             if given:
                 raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
-        session = terminal_session()
+        session = terminal_session(display)
         install_from(capsule, options, session, force=force, ignore_space=ignore_space, jobs=jobs)
         # The suite that was installed last is the default of its base.
         session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
@@ -45,5 +47,11 @@ def command(
     from milabench.workflow.install import install
 
     install(
-        options, terminal_session(), force=force, update=update, frozen=frozen, ignore_space=ignore_space, jobs=jobs
+        options,
+        terminal_session(display),
+        force=force,
+        update=update,
+        frozen=frozen,
+        ignore_space=ignore_space,
+        jobs=jobs,
     )

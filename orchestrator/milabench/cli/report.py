@@ -8,6 +8,7 @@ import click
 
 from milabench.cli import options
 from milabench.cli.formats import Destination, format_options
+from milabench.errors import UsageError
 from milabench.workflow.options import ReportRequest
 
 
@@ -43,13 +44,34 @@ from milabench.workflow.options import ReportRequest
 @options.file_option(
     "--save-reference", metavar="FILE", help="Write the run as a reference result, without host names, users and paths."
 )
+@click.option(
+    "--site",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write a static site: an index of the runs (by default of all), a page for each, histories, the map of a fleet.",
+)
 @options.collected_as("request", ReportRequest)
 def command(
-    request: ReportRequest, destination: Destination, full: bool, wide: bool, save_reference: Path | None
+    request: ReportRequest,
+    destination: Destination,
+    full: bool,
+    wide: bool,
+    save_reference: Path | None,
+    site: Path | None,
 ) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
+    if site is not None:
+        from milabench.workflow.site import write_site
+
+        if not destination.is_default or full or request.from_db or request.weights or save_reference:
+            raise UsageError("--site writes pages of its own; give it only runs, --base, --reference and --validations")
+        write_site(request, site, options.terminal_session())
+        return
     if save_reference is not None:
         from milabench.workflow.references import save_reference as save
+
+        if not destination.is_default or full:
+            raise UsageError("--save-reference writes a file of its own; give it only a run and --base")
 
         save(request.base, request.runs, save_reference, options.terminal_session())
         return

@@ -522,6 +522,8 @@ async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | Non
         return None, process.returncode
 
 
+# A command that is timed is left alone for so long: starting a monitor uses a tenth of a second of another processor.
+MONITOR_AFTER_S = 1.0
 # What an agent is told of a step as it stands; the names are those of the protocol (docs/reference/protocol.md).
 _OF_STEP = ("argv", "env", "secret_env", "config", "timeout_s", "max_silence_s", "needs_data", "end_argv", "prerun")
 _OF_REQUEST = ("grace_s", "group_size", "is_spread", "makedirs", "marks", "step_dir")
@@ -543,6 +545,7 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
         "barrier_s": measure.get("barrier_timeout_s") if measure.get("barrier") else None,
         "monitor": {
             "argv": step.monitor,
+            "after_s": MONITOR_AFTER_S if config.get("command") and not config.get("metrics") else 0.0,
             "about": {
                 "devices": step.devices,
                 "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(","),

@@ -179,6 +179,14 @@ def pulls_cuda(rehearsal: str) -> str | None:
 _NO_SUCH = "requirement {0} does not exist on the configured indexes"
 _WRONG_HASH = "{0}: the hash of the index's file is not in the lock; nothing was installed from it"
 _NO_INDEX = "cannot reach {0}, and the cache does not hold everything; check the network or the index of `pip config`"
+_NO_FILE = (
+    "{0}: no file of it is for this platform and Python ({1}); choose another version, or lock it for this machine"
+)
+_NOT_LISTED = "requirement {0} does not exist on the configured indexes, at least not for this platform and Python"
+_NO_WHEEL = (
+    "{0}: what was sent is no package, but perhaps the page of a proxy; check the network or the index of `pip config`"
+)
+_REFUSED = "{1}: the server answers {0}; check the proxy or the index of `pip config`"
 _NO_CONNECTION = r"(?:Failed to establish a new connection|NewConnectionError|Temporary failure in name resolution)"
 _READ_ONLY = r"(?:permission denied|read-only file system)"
 _NO_COMPILER = (
@@ -200,13 +208,18 @@ _MEANINGS = {
     r"Because (\S+) requires Python (\S+)": _OTHER_PYTHON,
     r"Package '(\S+)' requires a different Python: \S+ not in '([^']+)'": _OTHER_PYTHON,
     r"No matching distribution found for (\S+).*?\bRequires-Python (\S+?)[;\n]": _OTHER_PYTHON,
+    r"Because (\S+) has no wheels with a matching .*? tag \(e\.g\., `([^`]+)`": _NO_FILE,
+    r"HTTP status \w+ error \((\d+ [^)]+)\) for url \((\S+?)\)": _REFUSED,
+    r"HTTP error (\d+) [^\n]*? for url: (\S+)": _REFUSED,
+    r"Because (\S+) has an invalid package format": _NO_WHEEL,
+    r"Failed to extract archive: (\S+)": _NO_WHEEL,
     r"ensurepip is not available": "this Python cannot make environments; install its venv package, or uv",
     r"because (\S+) was not found in the cache": NO_NETWORK + " {0}",
     r"Failed to fetch: `?([^`\s]+)`?.*?(dns error|connect|timed? ?out|network|unreachable)": _NO_INDEX,
     r"Because (\S+?) was not found in (?:the package registry|the provided package locations)": _NO_SUCH,
     r"Because there (?:is|are) no versions? of (\S+?)(?:,)? (?:and|that|we|\()": _NO_SUCH,
     _NO_CONNECTION + r".*?No matching distribution found for (\S+)": NO_NETWORK + " {0}",
-    r"No matching distribution found for (\S+)": _NO_SUCH,
+    r"No matching distribution found for (\S+)": _NOT_LISTED,
     r"Failed to initialize cache at `([^`]+)`": "{0}: cannot create the cache of uv; set UV_CACHE_DIR to another folder",
     r"`([^`\n]+)`(?: to `[^`\n]+`)?: " + _READ_ONLY: "{0}: no write permission",
     r"os error 13\b|" + _READ_ONLY: "no write permission",

@@ -37,13 +37,17 @@ _NAMED_GLIBC = {"1": (2, 5), "2010": (2, 12), "2014": (2, 17)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A version of a project of which one file is wanted, for a Python; `hashes` are those that a lock allows, or empty."""
+    """A version of a project of which one file is wanted, for a Python; `hashes` are those that a lock allows, or empty.
+
+    `else_from` is an index that is asked where the others do not have it.
+    """
 
     project: str
     version: str
     python: str
     where: Indexes
     hashes: frozenset[str] = frozenset()
+    else_from: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +77,10 @@ def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mappin
             "write a lock with `milabench pin`"
         )
     where = indexes({**settings, **spec.pip}, environ)
-    if spec.torch_backend:
-        where = replace(where, urls=(*where.urls, torch_index(spec.torch_backend)))
-    return _releases(spec.lock, spec.python, where)
+    return _releases(spec.lock, spec.python, where, torch_index(spec.torch_backend) if spec.torch_backend else "")
 
 
-def _releases(lock: Lock, python: str, where: Indexes) -> list[Release]:
+def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> list[Release]:
     from packaging.markers import default_environment
 
     environment = {name: str(value) for name, value in default_environment().items()}
@@ -90,7 +92,16 @@ def _releases(lock: Lock, python: str, where: Indexes) -> list[Release]:
             raise EnvironmentFailed(f"{mask(pin.line)}: is no exact version of a project; a capsule cannot pack it")
         if applies(pin.line, environment):
             hashes = frozenset(each.removeprefix("sha256:") for each in pin.hashes)
-            releases.append(Release(project=pin.name, version=pin.version, python=python, where=where, hashes=hashes))
+            releases.append(
+                Release(
+                    project=pin.name,
+                    version=pin.version,
+                    python=python,
+                    where=where,
+                    hashes=hashes,
+                    else_from=else_from,
+                )
+            )
     return releases
 
 
@@ -148,8 +159,12 @@ def fetch_files(
 
 
 def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) -> ReleaseFile:
-    listed, silent = listed_files(release.project, release.where, stop)
+    where, (listed, silent) = release.where, listed_files(release.project, release.where, stop)
     chosen = choose_file(listed, release)
+    if chosen is None and release.else_from:
+        where = replace(where, urls=(release.else_from,), find_links=())
+        listed, more = listed_files(release.project, where, stop)
+        chosen, silent = choose_file(listed, release), (*silent, *more)
     if chosen is None:
         why = f"; {'; '.join(silent)}" if silent else ""
         raise EnvironmentFailed(
@@ -158,7 +173,7 @@ def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) 
         )
     name, sha256 = chosen
     archive = PyPI(release.project, release.version, file=name, sha256=sha256)
-    return ReleaseFile(name=name, path=cached_archive(archive, release.where, environ, stop))
+    return ReleaseFile(name=name, path=cached_archive(archive, where, environ, stop))
 
 
 def choose_file(listed: Iterable[tuple[str, str]], release: Release) -> tuple[str, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import http.client
 import json
 import os
 import pkgutil
@@ -37,13 +38,14 @@ from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, expl
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import COMPLETE, altered_files, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.needs import Need, PackageFile, files_of, measured, total, uncached
-from milabench.execute.package_indexes import pip_env, pip_settings, uv_env, uv_options
+from milabench.execute.package_indexes import indexes, pip_env, pip_settings, uv_env, uv_options
 from milabench.plan.context import Dirs
 from milabench.plan.requirements import render_requirements
 from milabench.plan.venvs import VenvSpec
 from milabench.redaction import mask
 
 PROBE_S = 3.0
+LISTING_BYTES = 1_000_000
 WAIT_S = 0.2
 # They would change what is installed, or where; what runs in an environment must not depend on who built it.
 _DROPPED = (
@@ -593,7 +595,19 @@ class _Build:
             failures.append((attempt.needs_network, output))
         # Without a cache, attempts that avoid the network fail only for that reason.
         telling = [output for used_network, output in failures if used_network] or [output for _, output in failures]
-        raise EnvironmentFailed(explain_failure(telling[-1]))
+        raise EnvironmentFailed(self._explained(telling[-1]))
+
+    def _explained(self, output: str) -> str:
+        """Return why installing failed, in one line; of a package that no index lists, ask what the index answers."""
+        why = explain_failure(output)
+        missing = re.match(r"requirement ([A-Za-z0-9._-]+)\S* does not exist", why)
+        if missing is None or self._options.is_sealed:
+            return why
+        places = indexes({**self._work.pip_settings, **self._spec.pip}, self._options.environ)
+        name = re.sub(r"[-_.]+", "-", missing[1]).lower()
+        urls = () if places.is_offline else places.urls
+        answers = (refusal(f"{url.rstrip('/')}/{name}/", self._environ) for url in urls)
+        return next(filter(None, answers), why)
 
     def _ended(
         self,
@@ -692,6 +706,26 @@ def opener_of(environ: Mapping[str, str]) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(
         urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
     )
+
+
+def refusal(url: str, environ: Mapping[str, str]) -> str:
+    """Return what is wrong with the answer of an index to the question for a package; empty where nothing is seen."""
+    kinds = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+    try:
+        request = urllib.request.Request(url, headers={"Accept": kinds})
+        with opener_of(environ).open(request, timeout=PROBE_S) as answer:
+            is_page, text = answer.headers.get_content_type() == "text/html", answer.read(LISTING_BYTES)
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.NOT_FOUND:
+            return ""
+        return (
+            f"{mask(url)}: the server answers {error.code} {error.reason}; check the proxy or the index of `pip config`"
+        )
+    except (OSError, ValueError, http.client.HTTPException):
+        return ""
+    if is_page and not re.search(rb"<a\b[^>]*>[^<]*\.(?:whl|zip|tar\.\w+|tgz)\s*<", text):
+        return f"{mask(url)}: the answer is a web page that lists no files, perhaps of a proxy that wants a login"
+    return ""
 
 
 def _running() -> str:

@@ -198,9 +198,7 @@ class _Packing:
         raw = {key: value for key, value in system.raw.items() if key not in _OF_THE_MACHINE}
         if mask_settings(raw) != raw:
             raise ConfigError("system: holds a secret, and a capsule holds none; give it by ${oc.env:VARIABLE}")
-        suite = replace(
-            self.context.suite, benchmarks=benchmarks, system=replace(system, raw=raw, arch=None), multirun=()
-        )
+        suite = replace(self.context.suite, benchmarks=benchmarks, system=replace(system, raw=raw, arch=None))
         file = f"suite/{self.context.suite_file.stem}.yaml"
         self._add(Content(path=file, content=_suite_text(suite).encode()))
         for folder, path in folders.items():
@@ -330,9 +328,10 @@ def _searched(source: Iterator[bytes], needle: bytes, seen: list[bool]) -> Itera
     """Yield the pieces; put something into `seen` when the needle is in them, also across two of them."""
     tail = b""
     for piece in source:
-        if not seen and needle in tail + piece:
+        joined = tail + piece
+        if not seen and needle in joined:
             seen.append(True)
-        tail = piece[-len(needle) :]
+        tail = joined[-len(needle) :]
         yield piece
 
 

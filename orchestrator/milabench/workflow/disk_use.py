@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 from milabench.devices.regular_file import read_regular
 from milabench.errors import UsageError
 from milabench.events.atomic_write import replace_file
+from milabench.events.values import as_mapping
 from milabench.execute.inventory import COMPLETE, benchmate_digest
 from milabench.execute.locks import RUN_LOCK, hold_base
 from milabench.plan.prepare import MARKERS
@@ -37,6 +38,7 @@ from milabench.workflow.suites_used import UsedSuite, forget_suites, read_suites
 KINDS = ("environments", "programs", "data", "images", "caches", "runs", "leftovers", "other")
 REMOVED = ".removed"
 """The folder of the base into which things are moved before they are deleted."""
+_PARENTS = ("venv/.store", "code", "data", "runs", "cache", "cache/wheels", "cache/images", "cache/capsules")
 SETTLED_S = 3600.0  # an unfinished thing that is younger may be in the making
 _DRAFT = re.compile(r"\.([0-9a-f]{16}\.tmp|milabench-[0-9a-f]{16}-.+)")
 _CAPSULE_DRAFT = ".capsule.building"
@@ -204,8 +206,9 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
     folder = _existing(base)
     known = read_suites(folder)
     forgotten = tuple(suite for name in forget for suite in _named(name, known or (), folder))
+    forgotten += tuple(suite for suite in known or () if not suite.exists and suite not in forgotten)
     runs = all_runs(folder)
-    roots = _Roots(folder, known, forgotten, runs)
+    roots = _Roots(known, forgotten, runs)
     environments = tuple(_environments(folder, roots, runs))
     items = [
         *environments,
@@ -244,16 +247,14 @@ class _Roots:
     """What is referred to, and by what."""
 
     def __init__(
-        self,
-        base: Path,
-        known: Sequence[UsedSuite] | None,
-        forgotten: Sequence[UsedSuite],
-        runs: Sequence[RunHandle],
+        self, known: Sequence[UsedSuite] | None, forgotten: Sequence[UsedSuite], runs: Sequence[RunHandle]
     ) -> None:
         self.is_known = known is not None
-        self.suites = [suite for suite in known or () if suite.exists and suite not in forgotten]
-        self.base = base
+        self.suites = [suite for suite in known or () if suite not in forgotten]
         self.needed = {handle.run.name: handle for handle in runs if is_needed(handle)}
+        if known is not None:
+            last = _last_of_unrecorded(runs, {str(suite.path) for suite in known})
+            self.needed |= {handle.run.name: handle for handle in last}
         self._plans = {name: json.dumps(handle.run.manifest.get("plan")) for name, handle in self.needed.items()}
 
     def kept_for(self, path: Path, of_suite: Callable[[UsedSuite], Iterable[str]], name: str) -> str:
@@ -271,17 +272,28 @@ class _Roots:
 
 def is_needed(handle: RunHandle) -> bool:
     """Return whether a run is active, or was interrupted and can be resumed."""
-    return handle.state in ("running", "cut off", "interrupted")
+    is_resumable = handle.run.phase == "run" and handle.state in ("cut off", "interrupted")
+    return is_resumable or handle.state == "running"
+
+
+def _last_of_unrecorded(runs: Sequence[RunHandle], recorded: Collection[str]) -> list[RunHandle]:
+    """Return the last run of each suite that exists and that only an older version has used."""
+    last: dict[str, RunHandle] = {}
+    for handle in runs:  # oldest first
+        file = str(as_mapping(handle.run.manifest.get("options")).get("config_file"))
+        if file not in recorded and os.path.isfile(file):  # noqa: PTH113  of another user, it may not be looked at
+            last[file] = handle
+    return list(last.values())
 
 
 def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Iterator[StoredItem]:
     store = base / "venv" / ".store"
     links = {link: link.resolve() for link in _entries(store.parent) if link.is_symlink()}
     # By their locks: plans of older versions name the link.
-    runs_of: dict[str, list[RunHandle]] = {}
+    runs_of: dict[str, list[str]] = {}
     for handle in runs:
         for name in recorded_folders(handle.run.manifest.get("locks")).values():
-            runs_of.setdefault(name, []).append(handle)
+            runs_of.setdefault(name, []).append(handle.run.name)
     for folder in _entries(store):
         if not folder.is_dir() or folder.is_symlink() or folder.name.startswith("."):
             continue
@@ -296,7 +308,7 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
             folder, lambda suite: (Path(name).name for name in suite.environments.values()), folder.name
         )
         of_runs = runs_of.get(folder.name, [])
-        kept = kept or next((f"the run {handle.run.name}" for handle in of_runs if is_needed(handle)), "")
+        kept = kept or next((f"the run {name}" for name in of_runs if name in roots.needed), "")
         kept = kept or ("" if _is_free(lock) else "a command uses it")
         # Its lock goes into archives of runs that were made in it.
         saved = store / LOCKS / folder.name if of_runs else None
@@ -318,6 +330,8 @@ def _programs(base: Path, roots: _Roots) -> Iterator[StoredItem]:
 
 def _data(base: Path, roots: _Roots) -> Iterator[StoredItem]:
     for folder in _entries(base / "data"):
+        if folder.name.startswith(f"{REMOVED}-"):
+            continue
         kept = roots.kept_for(folder, lambda suite: suite.data, folder.name)
         if not kept and not (folder / MARKERS).is_dir():
             kept = "it was not made by `milabench prepare`"
@@ -361,10 +375,10 @@ def _text(path: Path) -> str:
 def _runs(base: Path, roots: _Roots, runs: Sequence[RunHandle], policy: Policy) -> Iterator[StoredItem]:
     references = {suite.reference for suite in roots.suites} | {str(h.run.manifest.get("reference")) for h in runs}
     now = time.time()
-    newest_first = sorted(runs, key=lambda handle: handle.status.ended or 0.0, reverse=True)
+    newest_first = sorted(runs, key=_ended, reverse=True)
     for number, handle in enumerate(newest_first):
         run = handle.run
-        is_old = policy.older_than_s is None or now - (handle.status.ended or now) > policy.older_than_s
+        is_old = policy.older_than_s is None or now - _ended(handle) > policy.older_than_s
         is_beyond = policy.keep is None or number >= policy.keep
         if handle.state == "running":
             kept = "it is active"
@@ -379,9 +393,17 @@ def _runs(base: Path, roots: _Roots, runs: Sequence[RunHandle], policy: Policy) 
         yield StoredItem(kind="runs", path=run.path, kept=kept, lock=run.path / RUN_LOCK)
 
 
+def _ended(handle: RunHandle) -> float:
+    """Return when a run ended, in unix seconds; without a journal, when its folder was last written."""
+    return handle.status.ended or handle.run.path.stat().st_mtime
+
+
 def _leftovers(base: Path) -> Iterator[StoredItem]:
     """Yield what commands that were killed left behind."""
-    for path in _entries(base / REMOVED):
+    for path in [
+        *_entries(base / REMOVED),
+        *(path for name in _PARENTS for path in (base / name).glob(f"{REMOVED}-*")),
+    ]:
         yield StoredItem(kind="leftovers", path=path)
     for path in _entries(base / "venv"):
         if path.is_symlink() and not path.exists():
@@ -490,10 +512,9 @@ def collect_garbage(
     folder = _existing(base)
     with hold_base(folder, "gc", say=session.note):
         survey = survey_base(folder, policy, forget=forget)
-        if survey.forgotten:
-            forget_suites(folder, survey.forgotten)
         removed, failures = [], [f"{item.path}: {item.problem}" for item in survey.items if item.problem]
-        for item in survey.unused:
+        # On a full disk, what needs room to be removed comes when there is some.
+        for item in sorted(survey.unused, key=lambda item: item.saved is not None):
             item.usage  # noqa: B018  read before it is gone
             try:
                 if _remove(item, folder):
@@ -504,6 +525,8 @@ def collect_garbage(
                 failures.append(f"{item.path}: cannot be removed: {(error.strerror or str(error)).lower()}")
         with contextlib.suppress(OSError):
             (folder / REMOVED).rmdir()
+        if survey.forgotten:
+            forget_suites(folder, survey.forgotten)
     freed = united(item.usage for item in removed).freed
     return survey, Removal(removed=tuple(removed), freed=freed, failures=tuple(failures))
 
@@ -518,7 +541,7 @@ def _remove(item: StoredItem, base: Path) -> bool:
                 if (item.path / name).is_file():
                     item.saved.mkdir(parents=True, exist_ok=True)
                     replace_file(item.saved / name, read_regular(item.path / name))
-        moved = item.path if item.path.parent == base / REMOVED else _moved_away(item.path, base)
+        moved = item.path if _is_moved(item.path, base) else _moved_away(item.path, base)
         for path in item.beside:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -530,17 +553,21 @@ def _remove(item: StoredItem, base: Path) -> bool:
     return True
 
 
+def _is_moved(path: Path, base: Path) -> bool:
+    """Return whether an earlier call has moved a thing away."""
+    return path.parent == base / REMOVED or path.name.startswith(f"{REMOVED}-")
+
+
 def _moved_away(path: Path, base: Path) -> Path:
     """Move a thing to where nobody takes it for one; return where."""
     name = f"{path.name.lstrip('.')}-{secrets.token_hex(4)}"
-    trash = base / REMOVED
-    trash.mkdir(exist_ok=True)
     try:
-        return path.rename(trash / name)
+        (base / REMOVED).mkdir(exist_ok=True)
+        return path.rename(base / REMOVED / name)
     except OSError as error:
-        if error.errno != errno.EXDEV:
+        # A disk that is full, or a folder of the base that is a link to another disk.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EXDEV):
             raise
-    # A folder of the base that is a link to another disk.
     return path.rename(path.with_name(f"{REMOVED}-{name}"))
 
 

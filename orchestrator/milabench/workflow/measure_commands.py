@@ -67,7 +67,7 @@ def measure_commands(options: CommandOptions, base: Path | None, session: Sessio
     folder = base_folder(base)
     written = SuiteOptions(config_file=_write(folder, names[0], suite), base=folder, environ=environ)
     # The next launch of a command that has failed would fail too.
-    settings = RunSettings(retry=RetryPolicy(wait=wait, max_failures=1))
+    settings = RunSettings(retry=RetryPolicy(wait=wait, max_failures=1), as_default=False)
     extent = Extent(repeat=options.launches, profile="default", run_name="bench", baseline=names[0])
     prepared = prepare_runs(written, extent, settings, session)
     if options.warmup:

@@ -52,8 +52,9 @@ _SUITE = (
     *("shell", "metrics", "voir", "num_machines", "options", "requires_capabilities", "enabled", "tags", "env"),
     *("max_duration", "max_silence", "validation", "inherits"),
 )
-# A folder of somebody's, wherever it stands in a text.
-_PRIVATE = re.compile(r"(?:^|[\s=:,'\"])((?:~|/home|/root|/Users|/mnt|/scratch)(?:/[^\s,'\"]*)?)")
+# A path on its own, not the rest of an address; those below the base and of every Linux are nobody's.
+_PATH = re.compile(r"(?:^|[\s=:,'\"])(~?/(?!/)[^\s,'\"]+|~)(?=$|[\s,'\"])")
+_NOBODYS = (f"{_BASE}/", "/dev/", "/bin/", "/usr/")
 _SHORTEST = 4  # characters of a name that is looked for: shorter ones are parts of words
 
 
@@ -174,9 +175,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _private(text: str, run: Run) -> str:
     """Return what in a text names the machine, its user or a folder of theirs; empty where nothing does."""
-    path = _PRIVATE.search(text)
+    paths = (match[1] for match in _PATH.finditer(text))
+    path = next((path for path in paths if not f"{path}/".startswith(_NOBODYS)), None)
     if path is not None:
-        return path[1]
+        return path
     return next((name for name in _names(run) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)), "")
 
 
@@ -185,6 +187,10 @@ def _names(run: Run) -> set[str]:
     for node in mappings_in(as_mapping(run.manifest.get("system")).get("nodes")):
         details = as_mapping(node.get("details"))
         names |= {str(node.get(key) or "") for key in ("ip", "hostname")}
-        names |= {str(details.get("boot") or ""), *map(str, details.get("addresses") or ())}
+        names |= {str(details.get(key) or "") for key in ("boot", "user")} | set(
+            map(str, details.get("addresses") or ())
+        )
         names |= {str(device.get("uuid") or "") for device in mappings_in(node.get("devices"))}
-    return {name for name in names if len(name) >= _SHORTEST and name not in ("local", "localhost")}
+    # What a machine or a benchmark is usually called tells nothing.
+    usual = {"local", "localhost", "root", *as_mapping(run.manifest.get("suite"))}
+    return {name for name in names - usual if len(name) >= _SHORTEST}

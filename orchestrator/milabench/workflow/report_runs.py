@@ -71,10 +71,10 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
     if request.score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
-    elif runs and request.reference != NO_REFERENCE:
-        summaries = relative_summaries(runs, summaries, folder, request.reference, session)
-        if request.reference is None and FORMATS[format_name].is_for_people:
-            summaries = [beside_shipped(run, summary) for run, summary in zip(runs, summaries, strict=True)]
+    elif runs:
+        summaries = beside_references(
+            runs, summaries, request, session, is_for_people=FORMATS[format_name].is_for_people
+        )
     traces = None if tracing is None else [tracing.of(run) for run in runs]
     return FORMATS[format_name].fitted(width).render(summaries, traces)
 
@@ -103,6 +103,18 @@ def require_no_records(request: ReportRequest, format_name: str) -> None:
     given = [option for option, is_given in needs_records.items() if is_given]
     if given:
         raise UsageError(f"--from-db: the store has results only, and {given[0]} needs a run's records; leave one out")
+
+
+def beside_references(
+    runs: Sequence[Run], summaries: Sequence[Summary], request: ReportRequest, session: Session, *, is_for_people: bool
+) -> list[Summary]:
+    """Return the summaries beside their references: the requested one, the recorded one, for people else a shipped one."""
+    if request.reference == NO_REFERENCE:
+        return list(summaries)
+    beside = relative_summaries(runs, summaries, base_folder(request.base), request.reference, session)
+    if request.reference is not None or not is_for_people:
+        return beside
+    return [beside_shipped(run, summary) for run, summary in zip(runs, beside, strict=True)]
 
 
 def relative_summaries(

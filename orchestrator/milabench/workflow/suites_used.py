@@ -68,7 +68,8 @@ class UsedSuite:
     @property
     def exists(self) -> bool:
         """Whether it can be used again: its files are there."""
-        return self.path.is_file() and (self.system is None or Path(self.system).is_file())
+        # Not Path.is_file: what may not be looked at, such as a file of another user, raises there.
+        return all(os.path.isfile(file) for file in (self.path, self.system) if file is not None)  # noqa: PTH113
 
     def __str__(self) -> str:
         config = display_path(self.path) if os.sep in self.config else self.config
@@ -138,7 +139,9 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
 
     Warns where that cannot be written: nothing else depends on it.
     """
-    base = Path(context.dirs.base)
+    base, use = Path(context.dirs.base), _use_of(context)
+    if not as_default and not (use.environments or any(use.programs.values()) or use.images):
+        return  # a suite of commands, as `bench` writes one for each command line
     try:
         base.mkdir(parents=True, exist_ok=True)
         with _locked(base):
@@ -148,7 +151,7 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
                 context.session.warn(str(error))
                 return
             groups = {bench.install_group for bench in context.suite.benchmarks.values()}
-            suites = _updated(known, _use_of(context), groups, as_default=as_default)
+            suites = _updated(known, use, groups, as_default=as_default)
             replace_file(base / SUITES, _text_of(suites))
     except OSError as error:
         context.session.warn(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}")
@@ -179,7 +182,15 @@ def _updated(
         used=now,
         chosen=now if as_default else before.chosen,
     )
-    return [*(suite for suite in known if suite.key != use.key), merged]
+    # A suite that is used with ever other overrides, as by the timing audit, is kept once where these change nothing here.
+    same = [suite for suite in known if suite.key == merged.key or _refers_alike(suite, merged)]
+    merged = replace(merged, chosen=max(merged.chosen, *(suite.chosen for suite in same), 0.0))
+    return [*(suite for suite in known if suite not in same), merged]
+
+
+def _refers_alike(suite: UsedSuite, other: UsedSuite) -> bool:
+    """Return whether two uses of a suite differ in nothing but overrides, and in when they were."""
+    return replace(suite, overrides=other.overrides, used=other.used, chosen=other.chosen) == other
 
 
 def _among(names: Collection[str], values: Mapping[str, T]) -> dict[str, T]:

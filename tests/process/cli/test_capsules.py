@@ -26,11 +26,12 @@ from tests.processes import CEILING_S, started, until
 from .installable import BENCHMATE, instruments
 from .test_bad_places import disk
 
+WORDS = "import os, pathlib\nassert pathlib.Path(os.environ['MILABENCH_DIR_DATA'], 'tiny', 'words').read_text() == 'packed'\n"
 FILES = {
     "benchfile.py": 'from milabench import Benchmark\nbenchmark = Benchmark(script="main.py", voirfile=None)\n',
-    "main.py": "import benchmate, pathlib, time\nassert pathlib.Path('words').read_text() == 'packed'\n"
+    "main.py": f"{WORDS}import benchmate, time\n"
     "for _ in benchmate.observed(range(40), units='items/s', batch_size=2):\n    time.sleep(0.002)\n",
-    "prepare.py": "import pathlib\nassert pathlib.Path('words').read_text() == 'packed'\n",
+    "prepare.py": WORDS,
     "requirements.in": "",
 }
 SUITE = """\

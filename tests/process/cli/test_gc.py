@@ -20,6 +20,8 @@ import pytest
 from milabench.execute.locks import hold_base
 from tests.commands import ROOT, Said
 from tests.process.cli.installable import Pair
+from tests.process.cli.test_bad_places import disk
+from tests.process.cli.test_full_disks import fill
 from tests.processes import started, until
 
 USED = {
@@ -129,6 +131,20 @@ def test_a_base_of_an_older_version_keeps_everything_until_a_suite_is_recorded(
         "note: which suites were used here is not recorded; `milabench install --config SUITE` records it\n"
         "gc: 0 removed, 0 B freed\n",
     )
+
+
+def test_suites_of_which_only_runs_tell_keep_what_their_last_run_used(
+    milabench: Callable[..., Said], base: Path, tmp_path: Path
+) -> None:
+    suite = tmp_path / "older.yaml"
+    suite.write_text("{}")
+    run = write_run(base, "run.of-an-older-version", ended=1.0)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest |= {"locks": {"torch": "f" * 64}, "options": {"config_file": str(suite)}}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert unused(milabench("gc", "--json", "--base", str(base))) == ["code/unused-1", "data/gone"]
+    suite.unlink()
+    assert "venv/.store/torch-ffffffffffffffff" in unused(milabench("gc", "--json", "--base", str(base)))
 
 
 def test_runs_go_only_when_asked_and_never_those_that_can_be_resumed_or_are_a_reference(
@@ -281,6 +297,27 @@ def test_one_that_is_killed_leaves_nothing_half_and_the_next_ends_its_work(
     assert not env.exists()
     assert milabench("gc", "--remove", "--base", str(base)).code == 0
     assert not (base / ".removed").exists()
+
+
+def test_two_at_once_remove_each_thing_once(base: Path, environ: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "milabench", "gc", "--remove", "--json", "--base", str(base)]
+    outputs = {"env": environ, "cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with started(command, **outputs) as one, started(command, **outputs) as other:
+        removals = [json.loads(process.communicate()[0]) for process in (one, other)]
+    assert sorted(len(removal["removed"]) for removal in removals) == [0, 3]
+    assert [removal["failures"] for removal in removals] == [[], []]
+
+
+def test_it_makes_room_on_a_disk_that_is_full(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("{}")
+    with disk(tmp_path / "disk", "2m"):
+        base = filled(tmp_path / "disk" / "base", suite)
+        (base / ".milabench.lock").touch()
+        fill(tmp_path / "disk")
+        said = milabench("gc", "--remove", "--base", str(base))
+        assert (said.code, said.err.startswith("gc: 3 removed")) == (0, True), said.err
+        assert not [path for path in content(base) if "removed" in path]
 
 
 def test_it_waits_for_an_install(base: Path, environ: dict[str, str]) -> None:

@@ -126,6 +126,9 @@ def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callab
     listed = milabench("list", "--json", cwd=pair.folder)
     assert [bench["name"] for bench in json.loads(listed.out)["benchmarks"]] == ["b"]
     assert listed.err == "suite: b.yaml, the last used in base; --config chooses another\n"
+    # Nor does what brings a suite of its own.
+    assert milabench("bench", "--runs", "1", "true").code == 0
+    assert milabench("list", cwd=pair.folder).err.startswith("suite: b.yaml, the last used")
     assert milabench("list", MILABENCH_CONFIG=str(pair.folder / "a.yaml")).err == ""
     assert milabench("run").code == 0
     # One that is gone is no default; a record that is damaged only costs the default.

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+LOGIN = b'<!DOCTYPE html><html><body><h1>Please log in</h1><a href="/help">Help</a></body></html>'
 JSON = "application/vnd.pypi.simple.v1+json"
 
 
 class SlowIndex(http.server.ThreadingHTTPServer):
     """Serves the wheels of a folder. Of a file that is `held`, half comes at once, the rest after `go`.
 
+    `instead` answers the question for a page or for a file ("page", "file") in its place, with a status and a web page.
     `tells`: sizes are in its pages. `gives_parts`: a part of a file can be asked for. What was asked is kept.
     """
 
@@ -25,6 +27,7 @@ class SlowIndex(http.server.ThreadingHTTPServer):
     def __init__(self, wheels: Path, *, held: bool = False, tells: bool = True, gives_parts: bool = True) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.wheels, self.held, self.tells, self.gives_parts = wheels, held, tells, gives_parts
+        self.instead: dict[str, int] = {}
         self.go = threading.Event()
         self.asked: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/simple"
@@ -47,6 +50,9 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         *_, kind, name = self.path.rstrip("/").split("/")
+        if status := self.server.instead.get("page" if kind == "simple" else "file"):
+            self.answer(LOGIN, "text/html", status=status)
+            return
         span = self.headers.get("Range") if self.server.gives_parts else None
         self.server.asked.append(f"{'PART' if span else 'GET'} {self.path}")
         if kind == "simple":
@@ -64,9 +70,12 @@ class _Answer(http.server.BaseHTTPRequestHandler):
                 stop = int(last) + 1 if first and last else len(content)
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{min(stop, len(content)) - 1}/{len(content)}")
-                self.answer(content[start:stop], "application/zip", has_begun=True)
+                self.answer(content[start:stop], "application/zip", status=206)
 
     def do_HEAD(self) -> None:
+        if "file" in self.server.instead:
+            self.answer(b"", "text/html", status=self.server.instead["file"])
+            return
         self.server.asked.append(f"HEAD {self.path}")
         self.send_response(200)
         size = (self.server.wheels / self.path.rpartition("/")[2]).stat().st_size
@@ -87,9 +96,9 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         page = {"meta": {"api-version": "1.1"}, "name": name, "versions": [], "files": listed}
         return json.dumps(page).encode(), JSON
 
-    def answer(self, content: bytes, kind: str, *, is_held: bool = False, has_begun: bool = False) -> None:
-        if not has_begun:
-            self.send_response(200)
+    def answer(self, content: bytes, kind: str, *, is_held: bool = False, status: int = 200) -> None:
+        if status != 206:  # which has begun with its range
+            self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

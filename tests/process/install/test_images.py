@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.images import fetch_images, missing_images
+from milabench.execute.images import fetch_images, load_image, missing_images, save_image
 from milabench.plan.container import Image, image_of, in_one_line
 
 ENGINE = """#!/bin/sh
 echo "$@" >> calls
 case "$1 $2" in
     "image inspect") test -e "has-$3";;
+    "save --output") test "$4" != absent || { echo "Error: no such image" >&2; exit 125; }; echo "$4" > "$3";;
+    "load --input") read -r name < "$3"; : > "has-$name";;
     "pull --quiet") test "$3" != absent || { echo trying; echo "Error: no such registry"; exit 125; } >&2; : > "has-$3";;
 esac
 """
@@ -71,3 +73,21 @@ def test_the_line_for_another_machines_shell_does_the_same(calls: Path, name: st
     assert (done.returncode != 0) == bool(code)
     assert ("no such registry" in done.stderr) == bool(code)
     assert "pull" in calls.read_text()
+
+
+def test_an_image_goes_through_a_file_to_where_there_is_no_registry(calls: Path) -> None:
+    saved = save_image(wanted("i"), calls.parent / "i.tar")
+    assert missing_images([wanted("i")]) == ["image i (podman)"]
+    load_image(wanted("i"), saved)
+    assert missing_images([wanted("i")]) == []
+    assert not saved.exists()
+    with pytest.raises(EnvironmentFailed, match=r"image absent: podman save: Error: no such image"):
+        save_image(wanted("absent"), calls.parent / "absent.tar")
+
+
+def test_an_image_of_apptainer_is_its_file(tmp_path: Path) -> None:
+    image = image_of("apptainer", "i", str(tmp_path / "cache"))
+    file = tmp_path / "0.sif"
+    file.write_text("image")
+    load_image(image, file)
+    assert Path(image.file).read_text() == "image"

@@ -174,3 +174,28 @@ def test_plain_lines_need_no_rich(root: Path) -> None:
         [sys.executable, "-c", f"{program}; {check}"], capture_output=True, text=True, check=True, cwd=root
     )
     assert done.stdout == "False\n"
+
+
+def test_activities_are_lines_in_a_log_and_not_more_often_than_every_ten_seconds() -> None:
+    clock, stream = Clock(), io.StringIO()
+    display = Plain(stream, clock=clock)
+    for second in range(1, 25):
+        clock.now += 1
+        display.on_activities([f"torch: installing\x1b[2J, {second} s"] if second > 3 else [])
+    assert stream.getvalue() == "  torch: installing␛[2J, 10 s\n  torch: installing␛[2J, 20 s\n"
+
+
+def test_activities_are_the_table_of_a_terminal_and_messages_stand_above_them() -> None:
+    stream = Terminal()
+    display = Live(stream, clock=Clock(), size=(80, 24))
+    assert display.is_redrawn
+    display.on_activities(["torch: installing, 3 s"])
+    display.on_message("  flax: ready: 3.0 s")
+    display.on_activities(["torch: installing, 4 s"])
+    display.close()
+    shown = stream.getvalue()
+    assert shown.index("installing, 3 s") < shown.index("flax: ready") < shown.index("installing, 4 s")
+    assert "0/0 done" not in shown
+    assert not display.is_redrawn
+    display.on_activities(["torch: too late"])
+    assert "too late" not in stream.getvalue()

@@ -118,7 +118,30 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         ),
         (
             "ERROR: No matching distribution found for nosuch==1\n",
-            "requirement nosuch==1 does not exist on the configured indexes",
+            "requirement nosuch==1 does not exist on the configured indexes, at least not for this platform and Python",
+        ),
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because tool==1 has no wheels with a matching "
+            "platform tag (e.g., `manylinux_2_36_x86_64`) and you require tool==1, we can conclude that your requirements are "
+            "unsatisfiable.",
+            "tool==1: no file of it is for this platform and Python (manylinux_2_36_x86_64); choose another version, or lock it "
+            "for this machine",
+        ),
+        (
+            "error: Request failed\n  cause: Failed to fetch: http://host/simple/voir/\n  cause: HTTP status client error (407 "
+            "Proxy Authentication Required) for url (http://host/simple/voir/)\n",
+            "http://host/simple/voir/: the server answers 407 Proxy Authentication Required; check the proxy or the index of "
+            "`pip config`",
+        ),
+        (
+            "ERROR: Could not install requirement tool==1 from http://host/tool.whl because of HTTP error 403 Client Error: "
+            "Forbidden for url: http://host/tool.whl for URL http://host/tool.whl\n",
+            "http://host/tool.whl: the server answers 403; check the proxy or the index of `pip config`",
+        ),
+        (
+            "error: Failed to download `tool==1`\n  cause: Failed to extract archive: tool-1-py3-none-any.whl\n",
+            "tool-1-py3-none-any.whl: what was sent is no package, but perhaps the page of a proxy; check the network or the "
+            "index of `pip config`",
         ),
         (
             "error: No solution found when resolving dependencies\n  cause: Because new==1 requires Python >=3.99 and only "

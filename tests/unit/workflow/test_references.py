@@ -86,7 +86,10 @@ def test_a_reference_has_nothing_that_identifies_its_machine_or_owner(
     assert (bench.replicates, bench.perf, bench.validity) == (3, pytest.approx(100.0, rel=1e-3), "valid")
 
 
-@pytest.mark.parametrize("argument", ["/home/joe.bloggs/data", "secret-host:80", "x,192.0.2.77", "~/data"])
+@pytest.mark.parametrize(
+    "argument",
+    ["/home/joe.bloggs/data", "/gpfs/x", "a=/data", "secret-host:80", "x,192.0.2.77", "~/data", "of joe.bloggs"],
+)
 def test_a_run_whose_arguments_name_its_machine_becomes_none(
     tmp_path: Path, shipped: Path, invoke: Callable[..., Result], argument: str
 ) -> None:
@@ -94,6 +97,15 @@ def test_a_run_whose_arguments_name_its_machine_becomes_none(
     with pytest.raises(RecordError, match="cannot become a reference"):
         invoke(report.command, "mine", "--save-reference", shipped / "h100.json")
     assert list(shipped.iterdir()) == []
+
+
+@pytest.mark.parametrize("argument", ["{milabench_data}/x", "/dev/shm", "https://example.org/a", "1/2"])
+def test_what_every_machine_has_may_be_published(
+    tmp_path: Path, shipped: Path, invoke: Callable[..., Result], argument: str
+) -> None:
+    made(tmp_path, "mine", argv={"--data": argument, "--below": f"{tmp_path}/data/x"})
+    invoke(report.command, "mine", "--save-reference", shipped / "h100.json")
+    assert read_reference("h100").manifest["suite"]["digits"]["argv"]["--below"] == "/base/data/x"
 
 
 def test_a_first_run_stands_beside_a_shipped_reference_of_its_kind(

@@ -109,9 +109,10 @@ class Groups:
             for step in members:
                 step.request_stop("all of the group have their observations")
 
-    def watch(self, group: str) -> None:
+    def watch(self, group: str, is_due: bool = False) -> None:
         """Start the group's monitor when the last of its members on this node has been started.
 
+        Where its start would disturb what is measured, it is put off (`after_s`) until `is_due`.
         It watches the group from outside and tells each step its readings over its sink. It is no member of any step: it
         neither keeps one alive nor counts as its heartbeat.
         """
@@ -120,6 +121,9 @@ class Groups:
         live = [step for step in members if step.pid is not None and step.ledger.return_code is None]
         request = next((step.monitor for step in live if step.monitor.get("argv")), None)
         if request is None or len(members) + self._ended.get(group, 0) < size or group in self._monitors:
+            return
+        if request.get("after_s") and not is_due:
+            self._loop.after(float(request["after_s"]), lambda: self.watch(group, is_due=True))
             return
         about = [
             dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:" + step.sink) for step in live

@@ -576,7 +576,7 @@ def merge_environment(inherited: Dict[str, str], own: Dict[str, Optional[str]]) 
 def describe_start_failure(error: Exception, command: List[str], cwd: Optional[str]) -> str:
     """Return why a command cannot be started, for a person."""
     reason = getattr(error, "strerror", None) or str(error)
-    if cwd and not os.path.isdir(cwd):
+    if cwd and isinstance(error, (FileNotFoundError, NotADirectoryError)) and not os.path.isdir(cwd):
         return "cannot start in %s: there is no such folder" % cwd
     if isinstance(error, FileNotFoundError) and os.path.exists(command[0]):
         return "cannot start %s: the interpreter in its first line is missing" % command[0]

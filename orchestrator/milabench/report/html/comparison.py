@@ -204,7 +204,7 @@ def _memory(comparison: Comparison) -> list[Child]:
         children.append(note(f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all."))
     elif rows:
         children.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB")))
-    quantities = ("memory MiB", "overlap%", "energy J", "first step s")
+    quantities = ("memory MiB", "overlap %", "energy J", "first step s")
     headings = ("bench", *(f"{name}: {what}" for what in quantities for name in names))
     table, empty = Table(
         title="memory, overlap, energy, first step",

@@ -15,7 +15,7 @@ from milabench.version import __version__
 
 
 def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
-    """Return the whole page; `nav` are (id, name) of the link targets."""
+    """Return the whole page; `nav` are (id, name) of the link targets in it, or (file, name) of a page beside it."""
     style, script = _packaged("page.css"), _packaged("page.js")
     head = el(
         "head",
@@ -29,7 +29,10 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
         el("title", title),
         el("style", Markup(style)),
     )
-    links = el("ul", [el("li", el("a", name, href=f"#{section_id}")) for section_id, name in nav])
+    links = el(
+        "ul",
+        [el("li", el("a", name, href=target if target.endswith(".html") else f"#{target}")) for target, name in nav],
+    )
     controls = el(
         "div",
         el("button", "Open all details", type="button", id="all", hidden=True),

@@ -1,0 +1,231 @@
+"""The pages of a static site about many runs: its index, the history of each benchmark, the map of a fleet.
+
+The page of one run is that of `report/html/run.py`. Links lead to files beside the page, so that it works from a disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from milabench.analysis.baseline import FLOOR, LEAST_PLACES, LEVEL, Baseline, Expected
+from milabench.analysis.summary_model import Summary
+from milabench.analysis.traces import Trace
+from milabench.report import model
+from milabench.report.document import Table, words_table
+from milabench.report.html import run as run_page
+from milabench.report.html.details import fineness
+from milabench.report.html.markup import Child, Markup, badge, el, html_table, note
+from milabench.report.html.page import article, document, tile
+from milabench.report.html.plots import Dots, dots, figure
+
+INDEX = "index.html"
+FLEET = "fleet.html"
+_KINDS = {"passed": "good", "failed": "bad", "interrupted": "doubt", "running": "none"}
+_MOST_DRAWN = 40  # runs of a history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRun:
+    """A line of the index: a run with the file of its page (empty: its records cannot be read, `problem` says why)."""
+
+    name: str
+    file: str = ""
+    began: str = ""
+    verdict: str = ""
+    suite: str = ""
+    system: str = ""
+    profile: str = ""
+    result: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePoint:
+    """A run's number in a history; `change` says that the level changed with it, and by how much."""
+
+    run: str
+    file: str
+    created: str
+    value: float
+    interval: tuple[float, float] | None
+    validity: str
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteHistory:
+    """The numbers of a benchmark on one system, the oldest first; `remark` is what was said of their level."""
+
+    bench: str
+    system: str
+    units: str
+    points: tuple[SitePoint, ...]
+    remark: str
+    about: str = ""
+
+
+Fleets = Mapping[str, Baseline]
+"""What the places of each kind of system reach."""
+
+
+def index_page(
+    title: str, runs: Sequence[SiteRun], histories: Mapping[str, Sequence[SiteHistory]], fleets: Fleets
+) -> str:
+    """Return the index: the runs, the newest first, and the benchmarks with links to their histories (by file)."""
+    counts = Counter(run.verdict or "cannot be read" for run in runs)
+    tiles = [
+        tile("runs", len(runs), ", ".join(f"{count} {verdict}" for verdict, count in counts.items()), kind="even"),
+        tile("benchmarks", len(histories), kind="even"),
+        tile("systems", len({run.system for run in runs if run.system}), kind="even"),
+    ]
+    sections: list[tuple[str, str, Child]] = [
+        ("runs", "Runs", _runs(runs)),
+        ("history", "Benchmarks", _benchmarks(histories)),
+    ]
+    if fleets:
+        places = sum(len(_places(expected)) for expected in fleets.values())
+        sections.append(
+            ("fleet", "Fleet", el("p", el("a", f"{places} nodes and devices beside their median", href=FLEET)))
+        )
+    lead = f"{len(runs)} runs of {len(histories)} benchmarks, the newest first."
+    body, nav = article(title, lead, tiles, None, sections)
+    return document(title, nav, body)
+
+
+def _runs(runs: Sequence[SiteRun]) -> Child:
+    if not runs:
+        return note("No runs yet: `milabench run` makes one.")
+    headings = ("run", "verdict", "began", "suite", "system", "profile", "result")
+    rows = [(r.name, r.verdict, r.began, r.suite, r.system, r.profile, r.problem or r.result) for r in runs]
+    names: list[Child] = [el("a", r.name, href=r.file) if r.file else r.name for r in runs]
+    verdicts = [badge(r.verdict or "unreadable", _KINDS.get(r.verdict, "bad")) for r in runs]
+    table = words_table("runs, the newest first", headings, rows)
+    states = [r.verdict or "unreadable" for r in runs]
+    return html_table(table, shown={0: names, 1: verdicts}, states=states, is_alone=True)
+
+
+def _benchmarks(histories: Mapping[str, Sequence[SiteHistory]]) -> Child:
+    if not histories:
+        return note("No benchmark passed with a number yet.")
+    headings = ("benchmark", "system", "runs", "newest", "units", "newest run's validity", "level", "stands for")
+    is_text = (True, True, False, False, True, True, True, True)
+    rows, names = [], []
+    for file, members in histories.items():
+        for history in members:
+            newest = history.points[-1]
+            names.append(el("a", history.bench, href=file))
+            value = model.format_number(newest.value)
+            numbers = (str(len(history.points)), value, history.units, newest.validity)
+            rows.append((history.bench, history.system, *numbers, history.remark, history.about))
+    table = Table(title="benchmarks by system", headings=headings, is_text=is_text, rows=tuple(rows))
+    return html_table(table.without_empty(("stands for",))[0], shown={0: names}, is_alone=True)
+
+
+def run_page_of(summary: Summary, traced: Sequence[Trace]) -> str:
+    """Return the page of a run, which leads back to the index."""
+    body, nav = run_page.run_article(summary, traced, fineness([traced]), "")
+    return document(f"milabench {summary.run}"[:200], [(INDEX, "All runs"), *nav], body)
+
+
+def history_page(histories: Sequence[SiteHistory]) -> str:
+    """Return the page of a benchmark: on each system its runs in the order of time, and where the level changed."""
+    bench = histories[0].bench
+    sections = [(f"s{at}", history.system, _history(history)) for at, history in enumerate(histories)]
+    lead = histories[0].about or "Each run's number, with the 95 % interval of its launches where there is one."
+    body, nav = article(f"{bench} over time", lead, None, None, sections)
+    return document(f"milabench {bench}"[:200], [(INDEX, "All runs"), *nav], body)
+
+
+def _history(history: SiteHistory) -> list[Child]:
+    drawn = history.points[-_MOST_DRAWN:]
+    rows = [
+        Dots(
+            label=point.created[:16].replace("T", " ") or point.run[:20],
+            values=(point.value,),
+            interval=point.interval,
+            centre=point.value,
+            note=point.change or (point.validity if point.validity != "valid" else ""),
+        )
+        for point in drawn
+    ]
+    text = f"The oldest first; {history.remark}."
+    if len(drawn) < len(history.points):
+        text += f" The last {len(drawn)} of {len(history.points)} runs are drawn."
+    headings = ("run", "created", f"rate, {history.units}", "95 % interval", "validity", "level changes")
+    cells = [
+        (
+            point.run,
+            point.created,
+            model.format_number(point.value),
+            "" if point.interval is None else " … ".join(map(model.format_number, point.interval)),
+            point.validity,
+            point.change,
+        )
+        for point in reversed(history.points)
+    ]
+    table = Table(
+        title=f"{history.bench} on {history.system}",
+        headings=headings,
+        is_text=(True, True, False, True, True, True),
+        rows=tuple(cells),
+    )
+    names = [el("a", point.run, href=point.file) for point in reversed(history.points)]
+    return [
+        figure(
+            "Each run (whisker: 95 % interval of its launches)",
+            dots("rate of each run", rows, units=history.units),
+            text,
+        ),
+        html_table(table.without_empty(("level changes",))[0], shown={0: names}),
+    ]
+
+
+def fleet_page(fleets: Fleets) -> str:
+    """Return the map of the fleet: for each kind of system its places (nodes, devices) beside the median of all of them."""
+    sections = [(f"f{at}", kind, _fleet(expected)) for at, (kind, expected) in enumerate(fleets.items())]
+    lead = (
+        "How far each node and device is from the median of all places of its kind. Marked is what is further away than "
+        f"{LEVEL:.0%} of good nodes and devices would be, and than {FLOOR:.0%}; below {LEAST_PLACES} of them nothing is marked."
+    )
+    body, nav = article("Fleet", lead, None, None, sections)
+    return document("milabench fleet", [(INDEX, "All runs"), *nav], body)
+
+
+def _places(expected: Baseline) -> list[str]:
+    return sorted({place for number in _rates(expected) for place in number.values})
+
+
+def _rates(expected: Baseline) -> list[Expected]:
+    return [number for number in expected.expected if number.metric == "rate" and number.n > 1]
+
+
+def _fleet(expected: Baseline) -> Child:
+    rates, places = _rates(expected), _places(expected)
+    headings = [f"{number.bench}, % from {model.format_number(number.median)} {number.units}" for number in rates]
+    columns = [[_deviation(number, place) for place in places] for number in rates]
+    table = Table(
+        title="places",
+        headings=("place", *headings),
+        is_text=(True, *(False for _ in headings)),
+        rows=tuple(zip(places, *([text for text, _ in column] for column in columns), strict=True)),
+    )
+    shown = {at: [mark for _, mark in column] for at, column in enumerate(columns, start=1)}
+    suspects = [note(f"Suspect, and shown all the same: {text}.") for text in expected.suspects[:20]]
+    return [html_table(replace(table, title="places, and their distance from the median"), shown=shown), *suspects]
+
+
+def _deviation(number: Expected, place: str) -> tuple[str, Child]:
+    """Return how far a place is from the median, in per cent, as text and as it is shown."""
+    value = number.values.get(place)
+    if value is None:
+        return "", ""
+    away = math.log(value / number.median)
+    text = f"{100 * math.expm1(away):+.1f}"
+    if number.n < LEAST_PLACES or abs(away) <= number.limit(LEVEL, FLOOR):
+        return text, text
+    is_better = number.direction in ("higher", "lower") and (away > 0) == (number.direction == "higher")
+    marked: Markup = badge(text, "good" if is_better else "bad")
+    return text, marked

@@ -1,0 +1,265 @@
+"""Writes a static site about the runs of a base: a page for each run, the history of each benchmark, the map of a fleet.
+
+Page by page, the index last: whoever reads it meanwhile finds the old one or the new one, and every link of it leads somewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.baseline import Baseline, baseline
+from milabench.analysis.rescoring import machine_text
+from milabench.analysis.summary_model import Summary
+from milabench.analysis.traces import Tracing
+from milabench.devices.regular_file import read_regular
+from milabench.errors import NothingSelected, RecordError, UsageError
+from milabench.events.atomic_write import replace_file
+from milabench.events.rundir import Run
+from milabench.events.values import as_mapping
+from milabench.history.trend import Trend, trends
+from milabench.report.html import site
+from milabench.report.html.site import Fleets, SiteHistory, SitePoint, SiteRun
+from milabench.report.model import result_text
+from milabench.version import __version__
+from milabench.workflow.files import base_folder
+from milabench.workflow.options import ReportRequest, Session
+from milabench.workflow.report_runs import beside_references
+from milabench.workflow.run_lookup import RunHandle, all_runs, run_handle
+from milabench.workflow.summaries import ANALYSIS, resolve_runs, stat_digest, summary_of
+
+STATE = ".milabench-site.json"
+KIND = "milabench-site"
+_PAGE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.html")
+_SAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_MOST_NAME = 80  # characters of a name that a file's name has of it
+
+
+def write_site(request: ReportRequest, folder: Path, session: Session) -> None:
+    """Write the site of some runs, by default of all runs of the base, into a folder that is new, empty or a site.
+
+    Raises UsageError for another folder, NothingSelected, and RecordError where it cannot be written.
+    """
+    handles = _handles(request)
+    with _held(folder):
+        old = _pages_of(folder)
+        files = {handle.run.path: _file("run", handle.run.name) for handle in handles}
+        # First of all: what was interrupted must still be known as a site, and as whose files these are.
+        _write_state(folder, {**dict.fromkeys(files.values(), ""), **old})
+        pages: dict[str, str] = {}
+        runs, summaries, rendered = [], [], 0
+        for handle in reversed(handles):  # the newest first
+            file = files[handle.run.path]
+            try:
+                summary = _summary(handle.run, request, session)
+                digest = _digest(handle, summary, request)
+                is_new = not digest or digest != old.get(file) or not (folder / file).is_file()
+                page = site.run_page_of(summary, _traces(handle.run, request)) if is_new else ""
+            except RecordError as error:
+                runs.append(SiteRun(name=handle.run.name, problem=str(error)))
+                continue
+            if is_new:
+                _write(folder / file, page)
+                rendered += 1
+            pages[file] = digest
+            runs.append(_site_run(handle, summary, file))
+            summaries.append((summary, file))
+        histories, fleets = _histories(summaries), _fleets([summary for summary, _ in summaries])
+        shared = {file: site.history_page(members) for file, members in histories.items()}
+        if fleets:
+            shared[site.FLEET] = site.fleet_page(fleets)
+        title = f"milabench: {base_folder(request.base).name}"
+        shared[site.INDEX] = site.index_page(title, runs, histories, fleets)
+        for file, page in shared.items():  # the index is the last of them
+            _write(folder / file, page)
+        pages |= dict.fromkeys(shared, "")
+        for file in old.keys() - pages.keys():
+            with contextlib.suppress(OSError):  # a page that nothing leads to any more
+                (folder / file).unlink()
+        _write_state(folder, pages)
+    session.info(f"written to {folder / site.INDEX}: {len(runs)} runs, of which {rendered} pages are new")
+
+
+def _summary(run: Run, request: ReportRequest, session: Session) -> Summary:
+    summary = summary_of(run, request.validations)
+    return beside_references([run], [summary], request, session, is_for_people=True)[0]
+
+
+def _handles(request: ReportRequest) -> list[RunHandle]:
+    if request.runs:
+        runs = resolve_runs(request.base, request.runs)
+        twice = [name for name, count in Counter(run.name for run in runs).items() if count > 1]
+        if twice:
+            raise UsageError(f"two of the runs are called '{twice[0]}'; a site has one page for a name")
+        return [run_handle(run) for run in runs]
+    handles = [handle for handle in all_runs(request.base) if handle.run.phase == "run"]
+    if not handles:
+        raise NothingSelected(f"{base_folder(request.base) / 'runs'}: no runs, of which a site could be made")
+    return handles
+
+
+# ------------------------------------------------------------------------------------------------------- the folder
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Make the folder where it is missing and hold it, so that two do not write one site."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RecordError(f"{folder}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecordError(f"{folder}: another milabench is writing this site; wait for its end") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _pages_of(folder: Path) -> dict[str, str]:
+    """Return the pages of the site in a folder, each with the digest of what it was made of. Raises UsageError for no site."""
+    try:
+        if not any(folder.iterdir()):
+            return {}
+        state: Any = json.loads(read_regular(folder / STATE))
+    except (OSError, ValueError, RecursionError):
+        state = None
+    if as_mapping(state).get("kind") != KIND:
+        raise UsageError(f"{folder}: is not empty and no site of milabench; name a new folder, or an empty one")
+    # Only our own names: a folder may come from anybody, and what is listed here is replaced and removed.
+    pages = as_mapping(as_mapping(state).get("pages"))
+    return {file: str(digest) for file, digest in pages.items() if _PAGE.fullmatch(file)}
+
+
+def _write_state(folder: Path, pages: Mapping[str, str]) -> None:
+    state = {"schema": 1, "kind": KIND, "version": __version__, "pages": dict(sorted(pages.items()))}
+    _write(folder / STATE, json.dumps(state, indent=1) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        # Not through a link: the folder may be somebody else's, or be served.
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+def _file(kind: str, name: str) -> str:
+    """Return the name of a page's file: readable, and another for each name."""
+    safe = _SAFE.sub("_", name)[:_MOST_NAME]
+    return (
+        f"{kind}-{safe}.html" if safe == name else f"{kind}-{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.html"
+    )
+
+
+def _digest(handle: RunHandle, summary: Summary, request: ReportRequest) -> str:
+    """Return what the page of a run was made of; empty for one that is active, whose page is always made again."""
+    if handle.holder is not None:
+        return ""
+    about = (stat_digest(handle.run.path), __version__, ANALYSIS, request.validations, summary.score.reference)
+    return hashlib.sha256(repr(about).encode()).hexdigest()
+
+
+# -------------------------------------------------------------------------------------------------------- the values
+
+
+def _traces(run: Run, request: ReportRequest) -> Sequence[Any]:
+    tracing = Tracing()
+    summary_of(run, request.validations, tracing.course(run))
+    return tracing.of(run)
+
+
+def _site_run(handle: RunHandle, summary: Summary, file: str) -> SiteRun:
+    began = handle.status.began
+    return SiteRun(
+        name=handle.run.name,
+        file=file,
+        began=time.strftime("%Y-%m-%d %H:%M", time.localtime(began)) if began else summary.created,
+        verdict=handle.state_text,
+        suite=Path(str(handle.run.manifest.get("suite_file") or "")).name,
+        system=machine_text(summary),
+        profile=summary.profile,
+        result=result_text(summary),
+    )
+
+
+def _histories(summaries: Sequence[tuple[Summary, str]]) -> dict[str, list[SiteHistory]]:
+    """Return the histories of every benchmark, system by system, by the file of its page."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    about: dict[str, str] = {}
+    for summary, _ in reversed(summaries):
+        host = ", ".join(dict.fromkeys(str(node.get("hostname") or node.get("name") or "") for node in summary.nodes))
+        for bench in summary.benchmarks:
+            about[bench.bench] = bench.about or about.get(bench.bench, "")
+            low, high = bench.ci95 or (None, None)
+            row: dict[str, Any] = {
+                "run": summary.run,
+                "created": summary.created,
+                "host": host,
+                "device": machine_text(summary),
+            }
+            numbers = {
+                "value": bench.perf,
+                "units": bench.units,
+                "direction": bench.direction,
+                "low": low,
+                "high": high,
+            }
+            row |= {**numbers, "validity": bench.validity, "outcome": bench.outcome}
+            rows.setdefault(bench.bench, []).append(row)
+    files = {summary.run: file for summary, file in summaries}
+    histories = {
+        bench: [_history(trend, files, about[bench]) for trend in trends(bench, "rate", members)]
+        for bench, members in sorted(rows.items())
+    }
+    return {_file("history", bench): members for bench, members in histories.items() if members}
+
+
+def _history(trend: Trend, files: Mapping[str, str], about: str) -> SiteHistory:
+    changes = {change.run: f"{change.ratio - 1:+.1%} ({change.side})" for change in trend.changes}
+    points = tuple(
+        SitePoint(
+            run=point.run,
+            file=files[point.run],
+            created=point.created[:19],
+            value=point.value,
+            interval=point.interval,
+            validity=point.validity,
+            change=changes.get(point.run, ""),
+        )
+        for point in trend.points
+    )
+    remark = f"{len(changes) or 'no'} change{'s' * (len(changes) > 1)} of the level"
+    if not trend.is_judged:
+        remark = "too few runs to look for changes"
+    return SiteHistory(
+        bench=trend.bench, system=trend.system, units=trend.units, points=points, remark=remark, about=about
+    )
+
+
+def _fleets(summaries: Sequence[Summary]) -> Fleets:
+    """Return what the places of each kind of system reach, of kinds that have several places."""
+    kinds: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        names = sorted({str(device.get("name") or "unknown") for device in summary.devices})
+        kinds.setdefault(", ".join(names) or "unknown devices", []).append(summary)
+    fleets: dict[str, Baseline] = {kind: baseline(members) for kind, members in sorted(kinds.items())}
+    return {
+        kind: expected
+        for kind, expected in fleets.items()
+        if any(number.metric == "rate" and number.n > 1 for number in expected.expected)
+    }
