@@ -63,7 +63,8 @@ def command(
     if site is not None:
         from milabench.workflow.site import write_site
 
-        if not destination.is_default or full or request.from_db or request.weights or save_reference:
+        others = (full, request.from_db, request.weights, request.score != "index", save_reference)
+        if not destination.is_default or any(others):
             raise UsageError("--site writes pages of its own; give it only runs, --base, --reference and --validations")
         write_site(request, site, options.terminal_session())
         return

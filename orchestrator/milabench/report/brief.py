@@ -24,8 +24,12 @@ _SPARE = ("stands for", "n", "sem %")
 _WORDS = {str(reason): text for reason, text in REASONS.items()}
 # Of what a report says of a run and its machines.
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
-_LEGEND = "n: processes; perf: of one instance; sem %: its standard error"
-_LEGEND_OF_DOUBT = "; ?: the reference is suspect"
+_LEGEND = {
+    "n": "n: processes",
+    "perf": "perf: of one instance",
+    "sem %": "sem %: its standard error",
+    "?": "?: the reference is suspect",
+}
 # Where a sentence on a benchmark says what it is, before it says how.
 _CLAUSE = re.compile(r"[:;,.(]\s")
 
@@ -37,14 +41,14 @@ def brief_document(summary: Summary) -> document.Document:
     kept = [pair for pair in properties if pair[0].rpartition(" ")[2] not in _LEFT_OUT]
     if not any(device.get("arch") != "cpu" for device in summary.devices):
         kept = [pair for pair in kept if not pair[0].startswith("devices")]  # the processor again
+    table = _table(summary)
+    explained = {*table.headings, *("?" for bench in summary.benchmarks if model.is_beside_doubt(bench))}
     return (
         document.Title(text=f"{run}, profile {profile}", label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *kept)),
         *(() if summary.is_ended else (model.CUT_OFF,)),
-        _table(summary),
-        document.Notes(
-            lines=(*_score(summary), _LEGEND + _LEGEND_OF_DOUBT * any(map(model.is_beside_doubt, summary.benchmarks)))
-        ),
+        table,
+        document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
         *ab_blocks(summary),
         *document.section("failures", model.failures(summary)),
         *document.section("flaky", model.flaky(summary)),

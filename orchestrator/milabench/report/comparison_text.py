@@ -44,7 +44,7 @@ def verdict_text(contrast: Contrast | None) -> str:
     if contrast is None:
         return "excluded"
     is_open = contrast.verdict == "INCONCLUSIVE"
-    needed = f" (about {contrast.needed} {contrast.needed_unit} a side)" if contrast.needed and is_open else ""
+    needed = f" (~{contrast.needed} {contrast.needed_unit})" if contrast.needed and is_open else ""
     return contrast.verdict + needed
 
 
@@ -91,7 +91,7 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
             )
         )
     headings, is_text = zip(*columns, strict=True)
-    spare = ("p (Holm)", "scaling", "launches", "sessions", "units", *names[1:-1], "95 % interval")
+    spare = ("p (Holm)", "scaling", "launches", "sessions", *names[1:-1], "95 % interval", "units")
     table = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
     return table.without_empty(("system", "sessions", "scaling"))[0]
 
@@ -243,7 +243,7 @@ def legend_lines(comparison: Comparison) -> list[str]:
         f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests;"
         " both by Holm's correction over all rows",
         "index: weighted geometric mean of the ratios of the benchmarks that count on both; its interval is for this suite",
-        "launches, sessions: on each side; ±: half of the 95 % interval; ?: suspect, !: invalid",
+        "launches, sessions: on each side; ~: about so many would decide; ±: half of the 95 % interval; ?: suspect, !: invalid",
     ]
     noisy = [f"{row.bench} {row.margin:.2%}" for row in comparison.rows if row.margin > comparison.margin]
     return [*lines, f"more than the margin by the noise of an A/A run: {', '.join(noisy)}"] if noisy else lines

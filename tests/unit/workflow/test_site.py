@@ -211,7 +211,7 @@ def test_a_change_of_the_level_is_in_the_history(tmp_path: Path, write: Write) -
     assert "1 change of the level" in found["index.html"].text
 
 
-@pytest.mark.parametrize("more", [("--json",), ("-o", "x.html"), ("--full",), ("--from-db",)])
+@pytest.mark.parametrize("more", [("--json",), ("-o", "x.html"), ("--full",), ("--from-db",), ("--score", "compat")])
 def test_other_outputs_contradict_a_site(tmp_path: Path, write: Write, more: tuple[str, ...]) -> None:
     made(tmp_path, "a")
     with pytest.raises(UsageError, match="--site"):
