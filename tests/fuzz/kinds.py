@@ -17,6 +17,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from milabench.acceptance.criteria import criteria_schema
+from milabench.bundle.capsule import CapsuleEntry, CapsuleManifest, Content, entry_of
 from milabench.bundle.create import NAME, ArchiveMember, Manifest, from_bytes
 from milabench.config.schema_docs import json_schema
 from milabench.errors import RecordError
@@ -406,6 +407,36 @@ def _sealed(entries: Mapping[str, bytes]) -> dict[str, bytes]:
     return {**entries, NAME: Manifest(version="2", runs=manifest.runs, files=members).to_bytes()}
 
 
+def capsules(_: valid.Fixed) -> st.SearchStrategy[Input]:
+    """Capsules: values of their manifest, which is framed as it should be, and their bytes."""
+    contents = {"install.sh": b"#!/bin/sh\n", "suite/a.yaml": b"a: {}\n", "data/a/x": bytes(700)}
+    manifest = CapsuleManifest(
+        version="1",
+        suite="suite/a.yaml",
+        benchmarks=("a",),
+        platform="linux-x86_64",
+        glibc="2.17",
+        benchmate="0" * 64,
+        files=(
+            *(entry_of(Content(path=path, content=content)) for path, content in contents.items()),
+            CapsuleEntry(path="suite/link", link="a.yaml"),
+        ),
+    )
+    members = b"".join(entry.header + contents.get(entry.path, b"") + entry.padding for entry in manifest.files)
+
+    @st.composite
+    def draw_input(draw: Draw[Any]) -> Input:
+        listed = manifest.content if draw(st.booleans()) else as_json(mutated(draw, json.loads(manifest.content), 2))
+        own = CapsuleEntry(path="capsule.json", size=len(listed))
+        content = own.header + listed + own.padding + members + bytes(1024)
+        if listed == manifest.content:
+            content = scrambled(draw, content)
+        verbs = (("verify",), ("show",), ("show", "--json"))
+        return Input("capsule", {"a": content}, (("capsule", *draw(st.sampled_from(verbs)), "in/a"),))
+
+    return draw_input()
+
+
 def imports(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
     """Results of other programs: runs of milabench 1.3, also zipped, and the JSON of nccl-tests."""
 
@@ -492,6 +523,7 @@ KINDS = {
     "run": runs,
     "report": reports,
     "archive": archives,
+    "capsule": capsules,
     "import": imports,
     "operators": operators,
     "trace": traces,

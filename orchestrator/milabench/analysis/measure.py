@@ -226,8 +226,8 @@ def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _wall_time(config: Mapping[str, Any], end: End | None) -> Throughput | None:
-    """Return the seconds of the launch of a command, which has no number of its own; None for another program."""
-    if config.get("command") is not True or config.get("metrics") or end is None:
+    """Return the seconds of the launch of a command that is timed; None for another program."""
+    if config.get("timed") is not True or end is None:
         return None
     wall_s = finite_number(end.wall_s)
     if wall_s is None or wall_s < SMALLEST:

@@ -192,14 +192,23 @@ def _work(system: System, bench: str) -> dict[str, str]:
     """Return the arguments of a benchmark: as declared, a batch size by device as it came to."""
     suite = _suite(system, bench)
     declared = {part: value for part in ("argv", "command", "server", "client") if (value := suite.get(part))}
-    # Where it writes is not what it does.
-    flat = {name: value.replace("{milabench_extra}", "{step_dir}") for name, value in _flat(declared).items()}
+    flat = {name: _without_folder(value, bench) for name, value in _flat(declared).items()}
     return _neutral(system, bench, flat, "auto_batch(")
+
+
+def _without_folder(text: str, bench: str) -> str:
+    """Return an argument without the folder that a benchmark writes to: where it writes is not what it does."""
+    for folder in ("{milabench_extra}", f"{{base}}/extra/{bench}", "@{step_dir}"):
+        text = text.replace(folder, "{step_dir}")
+    return text
 
 
 def _arguments(system: System, bench: str) -> dict[str, str]:
     """Return the resolved benchmark as the manifest has it, and what its steps were given."""
-    table = _neutral(system, bench, _flat(_suite(system, bench)), "{", "auto(", "auto_batch(", "expr(")
+    # Of keys that older runs lack, only what changes a measurement is a difference.
+    suite = {key: value for key, value in _suite(system, bench).items() if key != "keep_step_dir" and value != ""}
+    table = _neutral(system, bench, _flat(suite), "{", "auto(", "auto_batch(", "expr(")
+    table = {name: _without_folder(text, bench) for name, text in table.items()}
     step = system.steps.get(bench, [])[:1]
     for name, value in as_mapping(step[0].get("env") if step else None).items():
         if name == "OMP_NUM_THREADS":

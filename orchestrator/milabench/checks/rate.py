@@ -91,7 +91,7 @@ class RateCheck(Check):
                     _add_batch(self._totals, event)
             case Config(data=config):
                 # Its number is its time, or in its lines: whether they hold what was asked for decides how the step ended.
-                self._is_command = config.get("command") is True or bool(config.get("metrics"))
+                self._is_command = config.get("timed") is True or bool(config.get("metrics"))
             case Data(data=data) if "rate" in data:
                 if positive(data["rate"]) is not None:
                     self._count += 1

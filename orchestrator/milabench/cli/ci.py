@@ -25,6 +25,7 @@ from milabench.workflow.run_suite import RunSettings
 @shared.retry_options
 @click.option(
     "--baseline",
+    "reference",  # a suite's own `baseline`, in Extent, is a benchmark
     metavar="RUN|FILE",
     help="Compare with this run, JSON report of one, or bundle of one; also what `x reference` in the criteria means.",
 )
@@ -74,6 +75,6 @@ def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates:
     if code == INTERRUPTED:
         return code
     click.echo("== milabench report")
-    request = ReportRequest(runs=(str(run),), base=options.base, reference=gates.baseline)
+    request = ReportRequest(runs=(str(run),), base=options.base, reference=gates.reference)
     click.echo(render_report(request, "brief", session), nl=False)
     return write_reports(request, gates, code, session)

@@ -219,6 +219,11 @@ def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decor
     Its function receives those that are fields of `kind` as one `parameter: kind`.
     """
     names = [field.name for field in fields(kind)]
+    # The collector that is called first would take the option, and the other would have its default.
+    twice = {*names} & getattr(function, "collected_names", set())
+    assert not twice, (
+        f"{function.__name__}: {kind.__name__} and an inner collector both have {', '.join(sorted(twice))}"
+    )
 
     @functools.wraps(function)
     def collected(**values: Any) -> int | None:
@@ -226,6 +231,7 @@ def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decor
         return function(**{parameter: kind(**{**defaults, **given})}, **values)
 
     verb: Verb = collected
+    vars(verb)["collected_names"] = {*names, *getattr(function, "collected_names", ())}
     for option in reversed(options):
         verb = option(verb)
     return verb

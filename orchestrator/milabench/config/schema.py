@@ -209,7 +209,7 @@ class BenchmarkConfig:
     server: ServerConfig | None = key("Server of a client/server benchmark.", default=None)
     client: ClientConfig | None = key("Client of a client/server benchmark.", default=None)
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
-        "Any program; it is measured by its log lines, else by its wall-clock time.", default=()
+        "Any program; it is measured by its log lines, or its time (`timed`).", default=()
     )
     shell: bool = key("Whether the command is one line for /bin/sh, whose parameters are `argv`.", default=False)
     cwd: Path | None = key(
@@ -224,10 +224,10 @@ class BenchmarkConfig:
         "Line for /bin/sh that runs right before each launch, outside of its container; not part of the time measured.",
         default="",
     )
-    metrics: Mapping[str, MetricConfig] = key(
-        "Numbers to find in the log lines; without, the number of a `command` is the wall-clock time of its launch.",
-        default={},
+    timed: bool = key(
+        "Whether the number of a `command` without metrics is the wall-clock time of its launch.", default=False
     )
+    metrics: Mapping[str, MetricConfig] = key("Numbers to find in the log lines.", default={})
     env: Mapping[str, str] = key("Environment variables of the process.", default={})
     matrix: Mapping[str, Any] = key(
         "Lists of values; with `job`, one benchmark per combination. A value that is no list is one value.", default={}

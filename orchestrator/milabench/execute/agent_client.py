@@ -545,7 +545,7 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
         "barrier_s": measure.get("barrier_timeout_s") if measure.get("barrier") else None,
         "monitor": {
             "argv": step.monitor,
-            "after_s": MONITOR_AFTER_S if config.get("command") and not config.get("metrics") else 0.0,
+            "after_s": MONITOR_AFTER_S if config.get("timed") else 0.0,
             "about": {
                 "devices": step.devices,
                 "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(","),

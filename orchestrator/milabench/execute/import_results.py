@@ -12,7 +12,8 @@ from milabench.execute.import_probe import MARK
 ABSENT = "not installed"
 # Where a library of a driver, which no package brings, is missing: on a login node, or where the image is made.
 _NO_DRIVER = re.compile(
-    r"lib(cuda|nvidia-ml|hsa-runtime64|amdhip64|ze_loader|Synapse|SynapseMme|habana\w*)\.so[.\d]*\b.*(cannot open|not found)"
+    r"lib(cuda|nvidia-\w+|nvcuvid|hsa-runtime64|amdhip64|hip\w+|roc\w+|rccl|MIOpen|ze_\w+|OpenCL|Synapse\w*|habana\w*|hl_\w+)"
+    r"\.so[.\d]*: (cannot open|.*not found)"
     r"|found no (nvidia )?driver|no CUDA-capable device|CUDA driver version is insufficient|no HIP GPUs|0 active drivers",
     re.IGNORECASE,
 )

@@ -393,7 +393,8 @@ class _Build:
             requirements, limits = self._write_requirements(folder)
             pylock, empty = folder / "pylock.toml", folder / "empty"
             for attempt in self._installer.resolve(spec, requirements, limits, str(pylock)):
-                if self._ended(attempt.argv, attempt.env)[0] != 0:
+                is_newest = self._options.update and not spec.is_pinned  # which only the indexes know
+                if (is_newest and not attempt.needs_network) or self._ended(attempt.argv, attempt.env)[0] != 0:
                     continue
                 look = self._installer.rehearse(spec, python, str(empty), requirements, limits)
                 code, output = self._ended(look.argv, attempt.env)

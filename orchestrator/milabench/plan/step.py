@@ -198,7 +198,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
         "tags": list(config.tags),
         "weight": config.weight,
         "argv": list(arguments),
-        **({"command": True} if config.command else {}),
+        **({"timed": True} if config.timed else {}),
         "options": {**bench.declared.options, **config.options},
         "voir": dict(config.voir),
         "validation": dict(config.validation),

@@ -12,6 +12,7 @@ from milabench.shown import visible_line
 
 WIDTH = 120
 LONGEST = 40  # characters of a value in a table that does not fit
+NAMED = 4  # columns that the line below such a table names
 
 
 def document_text(document: Document, width: int | None = None) -> str:
@@ -113,7 +114,8 @@ def _fitted(
         if is_too_wide():
             left_out.append(kept.pop(at)[0])
     if left_out:
-        done.append(f"{len(left_out)} column{'s' * (len(left_out) > 1)} left out ({', '.join(left_out)})")
+        names = ", ".join([*left_out[:NAMED], *(["..."] if len(left_out) > NAMED else [])])
+        done.append(f"{len(left_out)} column{'s' * (len(left_out) > 1)} left out ({names})")
     return kept, [f"{'; '.join(done)}; --wide shows everything"] if done else []
 
 

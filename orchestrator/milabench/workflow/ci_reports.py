@@ -24,12 +24,12 @@ _FILES = (SUMMARY, "report.json", *(f"{part}.{ending}" for part in _PARTS for en
 class Gates:
     """What a job is decided by, and where its reports go.
 
-    `baseline` is a run, the JSON report of one, or a bundle of one; `margin` the relative difference below which nothing is
-    called slower.
+    `reference` is the baseline: a run, the JSON report of one, or a bundle of one. `margin` is the relative difference below
+    which nothing is called slower.
     """
 
     reports: Path
-    baseline: str | None = None
+    reference: str | None = None
     criteria: Path | None = None
     margin: float = 0.01
 
@@ -41,16 +41,16 @@ def checked_gates(gates: Gates, base: Path | None) -> Gates:
     after the run, `latest` is another one. Raises UsageError, ConfigError, NothingSelected and RecordError.
     """
     resolved = gates
-    if gates.baseline is not None:
-        run = find_report_source(base_folder(base), gates.baseline).run
-        resolved = gates if run is None else replace(gates, baseline=str(run.path))
-        if Path(gates.baseline).resolve() in {(gates.reports / name).resolve() for name in _FILES}:
+    if gates.reference is not None:
+        run = find_report_source(base_folder(base), gates.reference).run
+        resolved = gates if run is None else replace(gates, reference=str(run.path))
+        if Path(gates.reference).resolve() in {(gates.reports / name).resolve() for name in _FILES}:
             raise UsageError(
-                f"--baseline {gates.baseline}: is among the reports that this job writes; copy it out of {gates.reports}, "
+                f"--baseline {gates.reference}: is among the reports that this job writes; copy it out of {gates.reports}, "
                 "or choose another folder with --reports"
             )
     if gates.criteria is not None:
-        read_criteria(gates.criteria, gates.baseline, option="--baseline")
+        read_criteria(gates.criteria, gates.reference, option="--baseline")
     try:
         for name in _FILES:
             (gates.reports / name).unlink(missing_ok=True)
@@ -81,14 +81,14 @@ def write_reports(request: ReportRequest, gates: Gates, code: int, session: Sess
     if gates.criteria is not None:
         from milabench.report import junit, markdown
 
-        acceptance = accept_run(run, request.base, gates.criteria, gates.baseline)
+        acceptance = accept_run(run, request.base, gates.criteria, gates.reference)
         texts["acceptance.md"] = markdown.render_acceptance(acceptance)
         texts["acceptance.xml"] = junit.render_acceptance(acceptance)
         codes.insert(0, VERDICT_CODES[acceptance.verdict])
         session.info(f"acceptance: {acceptance.verdict}")
-    if gates.baseline is not None:
+    if gates.reference is not None:
         compared = compare_runs(
-            CompareRequest(runs=((gates.baseline,), (run,)), base=request.base, margin=gates.margin), session
+            CompareRequest(runs=((gates.reference,), (run,)), base=request.base, margin=gates.margin), session
         )
         texts["comparison.md"] = compared.render("markdown")
         texts["comparison.xml"] = compared.render("junit")

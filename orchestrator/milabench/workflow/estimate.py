@@ -68,8 +68,8 @@ class BudgetedPlan:
                 f"; profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}, and "
                 "the starts"
             )
-            # A command has neither: it takes as long as it takes.
-            is_timed = all(step.config.get("command") for step in self.planned.plan.steps)
+            # A command that is timed has neither: it takes as long as it takes.
+            is_timed = all(step.config.get("timed") for step in self.planned.plan.steps)
             return [
                 f"{what}: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,

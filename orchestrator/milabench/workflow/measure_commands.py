@@ -115,7 +115,7 @@ def commands_suite(options: CommandOptions, environ: Mapping[str, str]) -> tuple
         "max_duration": options.timeout_s or FOREVER_S,
         "env": suite_environment(options.env, environ),
         **({"prerun": by_variables(escaped(verbatim(options.prerun)))} if options.prerun else {}),
-        **({"metrics": metrics} if (metrics := metrics_in_suite(options)) else {}),
+        **({"metrics": metrics} if (metrics := metrics_in_suite(options)) else {"timed": True}),
     }
     suite = {
         name: {"command": [by_variables(escaped(verbatim(word))) for word in words], **shared}

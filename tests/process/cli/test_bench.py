@@ -216,3 +216,14 @@ def test_an_interrupt_ends_it_and_resume_goes_on(
     assert milabench("resume", "--display", "none").code == 0
     (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
     assert result["counts"]["passed"] == 2
+
+
+def test_an_interrupt_in_the_warm_up_leaves_no_run(environ: dict[str, str], tmp_path: Path) -> None:
+    line = f"touch {tmp_path}/began; sleep 300"
+    argv = [sys.executable, "-m", "milabench", "bench", "--display", "none", "--warmup", "1", "--shell", line]
+    with started(argv, env=environ, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        until((tmp_path / "began").exists)
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, out) == (130, ""), err
+    assert list(Path(environ["MILABENCH_BASE"], "runs").iterdir()) == []

@@ -214,6 +214,7 @@ def test_a_row_of_the_list_has_what_the_documentation_says(milabench: Milabench)
     (row,) = json.loads(milabench("list", *IMAGINARY, "--select", "jobs", "--json").out)["benchmarks"]
     assert row == {
         "name": "jobs",
+        "about": "",  # its folder has no README
         "enabled": True,
         "plan": "njobs x 2",
         "weight": 1.0,

@@ -82,6 +82,7 @@ def lines(milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Pat
     assert set(LINES) == set(COMMANDS)
     here = suite(tmp_path, a="echo fine")
     assert milabench("run", *here, "--run-name", "first").code == 0
+    assert milabench("db", "add").code == 0  # whichever of the lines are examples
     (run,) = Path(environ["MILABENCH_BASE"], "runs").iterdir()
     words = {"@suite": here, "@config": here[2:], "@run": (str(run),), "SELECT": ("SELECT * FROM runs",)}
     texts = [text.replace("@folder", str(tmp_path)) for texts in LINES.values() for text in texts]

@@ -217,3 +217,13 @@ def test_the_case_of_the_issue_is_reciprocal() -> None:
     a, b = weighted("a", 100, 100, (1.0, 8.0)), weighted("b", 180, 95, (8.0, 1.0))
     forth, back = compare_systems([a, b]).indices, compare_systems([b, a]).indices
     assert {i.weights_of: i.value for i in forth} == pytest.approx({i.weights_of: 1 / (i.value or 0) for i in back})
+
+
+def test_where_a_program_writes_is_no_other_work() -> None:
+    before = manifest({"--out": "{milabench_extra}/o", "--lr": "1"}, {"--out": "/results/extra/digits/o"})
+    after = manifest({"--out": "{step_dir}/o", "--lr": "1"}, {"--out": "@{step_dir}/o"})
+    suite = {"digits": {**after["suite"]["digits"], "keep_step_dir": "failed", "prerun": ""}}
+    found = against(before, {**after, "suite": suite})
+    assert (found.excluded, found.differs) == ((), "nothing that was recorded")
+    other = manifest({"--out": "{step_dir}/o", "--lr": "2"}, {"--out": "@{step_dir}/o"})
+    assert "--lr 1 / 2" in against(before, other).excluded[0][1]

@@ -1,11 +1,13 @@
-"""What people write for a precision and for a duration."""
+"""What people write for a precision and for a duration; which value an option belongs to."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import click
 import pytest
 
-from milabench.cli.options import fraction_of, seconds_of
+from milabench.cli.options import collected_as, fraction_of, seconds_of
 
 CONTEXT, OPTION = click.Context(click.Command("run")), click.Option(["--value"])
 
@@ -37,3 +39,17 @@ def test_another_text_is_not_a_duration(text: str) -> None:
 def test_an_absent_option_stays_absent() -> None:
     assert fraction_of(CONTEXT, OPTION, None) is None
     assert seconds_of(CONTEXT, OPTION, None) is None
+
+
+def test_two_collectors_of_one_option_are_a_mistake_that_is_seen() -> None:
+    @dataclass(frozen=True)
+    class Inner:
+        baseline: str = ""
+
+    @dataclass(frozen=True)
+    class Outer:
+        baseline: str = ""
+
+    collected = collected_as("inner", Inner)(lambda **values: None)
+    with pytest.raises(AssertionError, match="Outer and an inner collector both have baseline"):
+        collected_as("outer", Outer)(collected)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from milabench.execute.import_probe import modules_of
+from milabench.execute.import_results import is_driver_missing
 from milabench.execute.needs import Need, PackageFile, files_of, total, uncached
 
 LOCK = """
@@ -90,3 +91,19 @@ def test_an_unknown_size_is_never_nothing() -> None:
 )
 def test_what_is_imported_of_a_distribution(name: str, paths: list[str], modules: list[str]) -> None:
     assert modules_of(name, paths) == modules
+
+
+@pytest.mark.parametrize(
+    ("why", "is_missing"),
+    [
+        ("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory", True),
+        ("ImportError: librocblas.so.4: cannot open shared object file: No such file or directory", True),
+        ("OSError: libze_loader.so.1: cannot open shared object file: No such file or directory", True),
+        ("RuntimeError: Found no NVIDIA driver on your system.", True),
+        ("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory", False),
+        ("ImportError: libopenblas.so: cannot open shared object file: No such file or directory", False),
+        ("RuntimeError: operator torchvision::nms does not exist", False),
+    ],
+)
+def test_only_what_a_driver_brings_may_be_missing_where_there_is_none(why: str, is_missing: bool) -> None:
+    assert is_driver_missing(why) == is_missing

@@ -9,9 +9,13 @@ import pytest
 from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.errors import ConfigError
-from milabench.facts.model import Arch, Device
+from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.container import Container, container_of, containerize, outermost
+from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, dirs_under
 from milabench.plan.model import Step
+from milabench.plan.profile import PROFILES
+from milabench.plan.run import plan_run
+from milabench.plan.step_dir import with_step_dir
 
 DEVICES = tuple(Device(index=index, uuid=f"GPU-{index}", name="X9", arch="cuda", memory_mib=1000) for index in (2, 3))
 STEP = Step(
@@ -169,3 +173,26 @@ def test_an_option_of_the_suite_takes_the_place_of_ours() -> None:
 
 def test_folders_in_others_are_not_mounted_again() -> None:
     assert outermost(["/a/b", "/a", "/ab", "/c/d", "", "relative"]) == ("/a", "/ab", "/c/d")
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
+def test_the_folder_of_a_launch_is_in_the_container_under_its_own_path(tmp_path: Path, engine: str) -> None:
+    made = suite(tmp_path, f"b: {{command: [tool, '{{step_dir}}/out'], container: {{engine: {engine}, image: i}}}}")
+    where = PlanContext(
+        facts=SystemFacts(arch="cuda", nodes=(Node(name="one", devices=DEVICES, main=True),)),
+        system=made.system,
+        dirs=dirs_under("/base", {}),
+        profile=PROFILES["quick"],
+    )
+    bench = ResolvedBenchmark(config=made.benchmarks["b"], folder="/suite/b", declared=COMMAND)
+    planned = plan_run([bench], where).steps[0]
+    folder = "/base/runs/r.1/steps/b.D0"
+    step = with_step_dir(planned, folder)
+    assert step.argv[-1] == f"{folder}/out"
+    assert {f"--workdir={folder}", f"--pwd={folder}"} & set(step.argv)
+    # It need not be mounted by itself: it is below what is.
+    mounted = [
+        word.partition("=")[2].partition(":")[0] for word in step.argv if word.startswith(("--volume=", "--bind="))
+    ]
+    assert any(folder.startswith(f"{outer}/") for outer in mounted)
+    assert not any("@{step_dir}" in word for word in step.argv)

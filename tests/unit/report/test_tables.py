@@ -58,6 +58,12 @@ def test_columns_of_the_same_name_are_left_out_one_by_one() -> None:
     assert table[0].startswith("a")
 
 
+def test_of_many_columns_only_some_are_named() -> None:
+    headings = list("abcdefg")
+    *_, note = text_table(headings, [["x"] * 7], [True] * 7, spare=reversed(headings), width=3)
+    assert note == "6 columns left out (g, f, e, d, ...); --wide shows everything"
+
+
 def test_a_table_of_a_document_is_fitted_too() -> None:
     table = words_table("", HEADINGS, ROWS)
     assert "--wide" not in document_text((table,), width=20)  # it has no spare column

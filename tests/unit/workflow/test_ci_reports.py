@@ -33,7 +33,7 @@ def decide(tmp_path: Path) -> Decide:
         criteria.write_text(ASKED % minimum)
         gates = Gates(
             reports=tmp_path / "reports",
-            baseline=None if baseline is None else str(baseline.path),
+            reference=None if baseline is None else str(baseline.path),
             criteria=None if minimum is None else criteria,
         )
         request = ReportRequest(runs=(str(measured.path),), base=tmp_path)

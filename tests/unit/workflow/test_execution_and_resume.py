@@ -177,8 +177,8 @@ def test_without_an_earlier_run_nothing_is_known_of_the_duration(planned: Planne
     assert (estimate.unknown, estimate.runs) == (("a", "b"), ())
     assert sorted(estimate_lines(estimate)) == ["  a: 2 x unknown", "  b: 2 x unknown"]
     [line] = apply_budget(planned).lines
-    # A command has no warm-up and no window from which it could be guessed.
-    assert line == "estimate: unknown; no run below this base has passed with a, b"
+    known = "profile quick: 4 x 4 s of warm-up and window, 16 s, and the starts"
+    assert line == f"estimate: unknown; no run below this base has passed with a, b; {known}"
 
 
 def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: SuiteOptions) -> None:
