@@ -27,7 +27,9 @@ def places(milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Pa
     for number in range(PLACES):
         copy = tmp_path / f"cut{number}" / run.name
         shutil.copytree(run, copy)
-        file = copy / chance.choice(sorted(path.name for path in run.iterdir() if path.is_file() and path.stat().st_size))
+        file = copy / chance.choice(
+            sorted(path.name for path in run.iterdir() if path.is_file() and path.stat().st_size)
+        )
         content = file.read_bytes()
         file.write_bytes(content[: chance.randrange(len(content))])
         copies.append(copy)
