@@ -22,8 +22,9 @@ from milabench.execute.activities import size_text
 LARGE = 5_000_000
 TAIL = 300_000
 # Of the wheels of this project's locks below that size: unpacked, and the Python in them, per byte of the archive.
-UNPACKED, PYTHON = 3.4, 1.1
-BYTE_CODE = 1.4  # per byte of Python
+UNPACKED, PYTHON = 3.4, 1.4
+PYTHON_OF_LARGE = 0.4
+BYTE_CODE = 1.6  # per byte of Python, in whole blocks and with the folders
 _UNCACHED = re.compile(r"Identified uncached distribution: (\S+)==(\S+)")
 
 
@@ -160,7 +161,7 @@ def measured(file: PackageFile, opener: urllib.request.OpenerDirector | None) ->
         unpacked = sum(entry.file_size for entry in listed)
         python = sum(entry.file_size for entry in listed if entry.filename.endswith(".py"))
     elif size is not None:
-        unpacked, python = int(size * UNPACKED), int(size * (PYTHON if size < LARGE else 0))
+        unpacked, python = int(size * UNPACKED), int(size * (PYTHON if size < LARGE else PYTHON_OF_LARGE))
     else:
         return file
     return PackageFile(name=file.name, version=file.version, url=file.url, size=size, unpacked=unpacked, python=python)

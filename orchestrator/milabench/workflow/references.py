@@ -29,22 +29,12 @@ _ACCELERATOR = (
     *("index", "name", "memory_MiB", "driver", "cuda", "power_limit_w", "power_limit_default_w"),
     *("sm_clock_max_mhz", "mem_clock_max_mhz", "ecc", "mig"),
 )
-# Of a benchmark, what is text that a program, a check or a machine wrote: messages, logs, details.
-_NOT_OF_BENCH = ("messages", "validations", "flaky", "failures", "skipped", "metrics")
+# Of a benchmark, lists of texts that a program, a check or a machine wrote.
+_EMPTIED = ("messages", "validations", "flaky", "failures", "skipped")
 _METRIC = (
     *("metric", "value", "units", "direction", "case", "part", "repeat", "basis", "observations", "steps_rate"),
-    *(
-        "between_steps",
-        "pauses",
-        "warm_up_steps",
-        "all_steps",
-        "period",
-        "long_step",
-        "spread_within",
-        "lag1",
-        "doubts",
-    ),
-    *("left_out", "latency", "totals", "warmup_left", "drift", "n_effective", "window"),
+    *("between_steps", "pauses", "warm_up_steps", "all_steps", "period", "long_step", "spread_within", "lag1"),
+    *("doubts", "left_out", "latency", "totals", "warmup_left", "drift", "n_effective", "window"),
 )
 _MANIFEST = ("profile", "version", "locks", "programs", "validations")
 _SUITE = (
@@ -93,6 +83,8 @@ def reference_of(run: Run, name: str) -> dict[str, Any]:
         "schema": written["schema"],
         "run": name,
         "machine": machine_text(summary),
+        "argv": [],
+        "options": {},
         **kept,
         "accelerators": [_only(device, _ACCELERATOR) for device in written["accelerators"]],
         "benchmarks": [_bench(bench, nodes) for bench in written["benchmarks"]],
@@ -115,17 +107,17 @@ def _node(node: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _bench(bench: Mapping[str, Any], nodes: Mapping[str, str]) -> dict[str, Any]:
-    kept = {name: value for name, value in bench.items() if name not in _NOT_OF_BENCH}
+    kept: dict[str, Any] = {name: [] if name in _EMPTIED else value for name, value in bench.items()}
     # Launches are what a comparison is made of, and cases tell whether a mean is over the same ones.
     metrics = [metric for metric in bench["metrics"] if metric["metric"] == "rate" or metric.get("case")]
-    kept["metrics"] = []
+    entries = []
     for number, metric in enumerate(metrics):
         entry = {"step": f"{bench['bench']}.{number}", **_only(metric, _METRIC)}
         if "place" in metric:
             node, slash, slot = str(metric["place"]).partition("/")
             entry |= {"place": f"{nodes.get(node, node)}{slash}{slot}"}
-        kept["metrics"].append(entry)
-    return kept
+        entries.append(entry)
+    return {**kept, "metrics": entries}
 
 
 def _manifest(run: Run) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from .written import suite
 AT_ONCE = 2
 # What each verb prints on its standard output, if anything; `@suite` are the options that name a suite, `@config` its file.
 LINES = {
-    "bench": ["bench --runs 1 -- true"],
+    "bench": ["bench --base @folder/elsewhere --runs 1 -- true"],
     "quickstart": ["quickstart @suite"],
     "install": ["install @suite"],
     "prepare": ["prepare @suite"],

@@ -84,7 +84,19 @@ def test_nothing_that_is_made_can_be_written_by_everybody(environ: dict[str, str
     for umask, forbidden in ((0o000, 0o002), (0o077, 0o077)):
         base = tmp_path / f"base{umask}"
         done = subprocess.run(
-            [sys.executable, "-m", "milabench", "run", *here, "--display", "none", "--repeat", "1"],
+            [
+                sys.executable,
+                "-m",
+                "milabench",
+                "run",
+                *here,
+                "--display",
+                "none",
+                "--repeat",
+                "1",
+                "-s",
+                "a.keep_step_dir=always",
+            ],
             env={**environ, "MILABENCH_BASE": str(base)},
             cwd=ROOT,
             check=False,

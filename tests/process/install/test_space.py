@@ -30,9 +30,9 @@ def test_sizes_are_those_that_are_told_and_what_is_cached_is_no_download(place: 
     wheel(place.wheels, "tool", "1", content="# a comment\n" * 100_000)
     sizes = [path.stat().st_size for path in place.wheels.glob("*-1-*.whl")]
     with slow_index(place.wheels, tells=tells) as index:
-        assert needs(place, index) == f"g: needs: 2 packages, {sum(sizes) / 1e6:.0f} MB to download, about 6 MB of disk"
+        assert needs(place, index) == f"g: needs: 2 packages, {sum(sizes) / 1e6:.0f} MB to download, about 7 MB of disk"
         again = needs(place, index, "again")
-    byte_code = "about 2 MB of disk" if tells else "disk unknown"
+    byte_code = "about 3 MB of disk" if tells else "disk unknown"
     assert again == f"again: needs: 2 packages, nothing to download, {byte_code}"
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from milabench.cli import compare, report
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import Run
 from milabench.workflow import report_inputs
 from milabench.workflow.report_inputs import read_reference, shipped_references
+from milabench.workflow.schemas import schema_file
 from tests.recorded_run import SYSTEM, Recorded, message, rates, record
 
 SHAPE = (1.0, 1.01, 0.99)
@@ -55,6 +57,11 @@ def made(base: Path, name: str, level: float = 100.0, **more: Any) -> Run:
     return record(base, *steps, name=name, manifest=manifest)
 
 
+def fits_the_schema(file: Path) -> None:
+    """A reference result is a report, also for programs of others that read it."""
+    Draft202012Validator(json.loads(schema_file("report").read_text())).validate(json.loads(file.read_text()))
+
+
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "references"
@@ -81,6 +88,7 @@ def test_a_reference_has_nothing_that_identifies_its_machine_or_owner(
     assert "1 x H100" in said.stderr
     text = (shipped / "h100.json").read_text()
     assert [word for word in PRIVATE if word in text] == [] and str(tmp_path) not in text
+    fits_the_schema(shipped / "h100.json")
     source = read_reference("h100")
     (bench,) = source.summary.benchmarks
     assert (bench.replicates, bench.perf, bench.validity) == (3, pytest.approx(100.0, rel=1e-3), "valid")
@@ -157,3 +165,4 @@ def test_what_is_shipped_can_be_read_and_says_how_valid_it_is() -> None:
         measured = [bench for bench in source.summary.benchmarks if bench.perf is not None]
         assert len(measured) >= 6 and all(bench.validity and bench.replicates >= 3 for bench in measured)
         assert {bench.bench for bench in measured} <= set(source.manifest["suite"])
+        fits_the_schema(report_inputs.REFERENCES / f"{name}.json")
