@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milabench.errors import INTERRUPTED
+from milabench.errors import INTERRUPTED, EnvironmentFailed
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,6 +33,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_S = 1.0
 AGAIN_S = 0.001
 WAKEUP_BYTES = 4096
+STOP_S = 0.1  # after which a call that is abandoned is noticed
 
 
 class InterruptRequested(KeyboardInterrupt):
@@ -330,6 +331,32 @@ def thread_map(
             stop()
             pool.shutdown(wait=True)
             raise
+
+
+def abandonable(ask: Callable[[], T], is_stopped: Callable[[], bool], within_s: float | None) -> T:
+    """Return what the call returns, made in a thread of its own: nothing can end one that waits for a silent server.
+
+    Raises EnvironmentFailed soon after `is_stopped` says so, TimeoutError when the call has not ended in time.
+    """
+    import threading
+    from concurrent.futures import Future, wait
+
+    answer: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    began = time.monotonic()
+    while not wait([answer], STOP_S).done:
+        if is_stopped():
+            raise EnvironmentFailed("interrupted")
+        if within_s is not None and time.monotonic() - began > within_s:
+            raise TimeoutError(f"no end within {within_s:g} s")
+    return answer.result()
 
 
 def _failed(futures: Iterable[Future[R]]) -> Future[R] | None:

@@ -16,7 +16,6 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -26,7 +25,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities, size_text
-from milabench.execute.interrupts import thread_map
+from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, pip_settings
 from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
@@ -348,30 +347,10 @@ def _patiently(ask: Callable[[], _T], stop: threading.Event, within_s: float | N
 
     for pause_s in _PAUSES_S:
         try:
-            return _abandonable(ask, stop, within_s)
+            return abandonable(ask, stop.is_set, within_s)
         except httpx2.TransportError:
             stop.wait(pause_s)
-    return _abandonable(ask, stop, within_s)
-
-
-def _abandonable(ask: Callable[[], _T], stop: threading.Event, within_s: float | None) -> _T:
-    """Return what the call returns, made in a thread of its own: nothing can end one that waits for a silent server."""
-    answer: Future[_T] = Future()
-
-    def work() -> None:
-        try:
-            answer.set_result(ask())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    began = time.monotonic()
-    while not wait([answer], _STOP_S).done:
-        if stop.is_set():
-            raise EnvironmentFailed("interrupted")
-        if within_s is not None and time.monotonic() - began > within_s:
-            raise TimeoutError(f"no end within {within_s:g} s")
-    return answer.result()
+    return abandonable(ask, stop.is_set, within_s)
 
 
 def _reason(error: Exception) -> str:

@@ -23,7 +23,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from milabench.events.atomic_write import replace_file
 from milabench.execute.activities import Activities, size_text
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
-from milabench.execute.interrupts import thread_map
+from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import COMPLETE, altered_files, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.needs import Need, PackageFile, files_of, measured, total, uncached
 from milabench.execute.package_indexes import indexes, pip_env, pip_settings, uv_env, uv_options
@@ -45,6 +45,7 @@ from milabench.plan.venvs import VenvSpec
 from milabench.redaction import mask
 
 PROBE_S = 3.0
+MEASURING_S = 10.0
 LISTING_BYTES = 1_000_000
 WAIT_S = 0.2
 # They would change what is installed, or where; what runs in an environment must not depend on who built it.
@@ -261,8 +262,16 @@ class _Work:
                 opener = opener_of({**self.options.environ, **uv_env(self.pip_settings, self.options.environ)})
         except OSError:  # the certificates cannot be read, which uv will say
             pass
-        measure = partial(_measured_file, opener=opener, missing=missing)
-        sizes = dict(zip(files, thread_map(measure, files.values(), jobs=8), strict=True))
+
+        def measure(file: PackageFile) -> PackageFile:
+            if file.url not in missing or opener is None:
+                return measured(file, None)
+            try:
+                return abandonable(partial(measured, file, opener), lambda: self._is_stopped, MEASURING_S)
+            except TimeoutError:
+                return measured(file, None)
+
+        sizes = dict(zip(files, thread_map(measure, files.values(), jobs=8, stop=self.stop), strict=True))
         return [replace(need, files=tuple(sizes[file.url] for file in need.files)) for need in needs]
 
     def _cache(self) -> Path | None:
@@ -731,12 +740,6 @@ def refusal(url: str, environ: Mapping[str, str]) -> str:
 
 def _running() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def _measured_file(
-    file: PackageFile, *, opener: urllib.request.OpenerDirector | None, missing: Collection[str]
-) -> PackageFile:
-    return measured(file, opener if file.url in missing else None)
 
 
 def _is_one_disk(cache: Path, store: Path, environ: Mapping[str, str]) -> bool:

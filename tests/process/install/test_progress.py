@@ -7,6 +7,7 @@ import os
 import pickle
 import pty
 import re
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,25 @@ def test_a_terminal_shows_it_in_a_table(tmp_path: Path) -> None:
                 seen += os.read(terminal, 4096).decode()
             assert end_of(process) == 0
         os.close(terminal)
+
+
+def test_an_interrupt_ends_the_table_and_the_installation(tmp_path: Path) -> None:
+    with slow_index(tmp_path / "wheels", held=True) as index:
+        argv, environ = install_command(tmp_path, index.url)
+        terminal, end = pty.openpty()
+        with started(argv, env=environ, cwd=ROOT, stderr=end, stdout=end) as process:
+            os.close(end)
+            seen = ""
+            while "timed: installing" not in seen:
+                seen += os.read(terminal, 4096).decode()
+            process.send_signal(signal.SIGINT)
+            while "interrupted" not in seen:
+                seen += os.read(terminal, 4096).decode()
+            assert end_of(process) == 130
+        os.close(terminal)
+    assert "\x1b[?25h" in seen  # the cursor is back
+    assert "Traceback" not in seen
+    assert not list((tmp_path / "base" / "venv" / ".store").glob("*/.complete"))
 
 
 @pytest.mark.slow
