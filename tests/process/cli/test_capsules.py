@@ -20,6 +20,7 @@ from milabench.execute.venv import benchmate_requirements
 from milabench.version import __version__
 from milabench.workflow.capsule import PLATFORM
 from tests.commands import ROOT, Said
+from milabench.report.registry import FORMATS
 from tests.process.install.places import wheel
 from tests.processes import CEILING_S, started, until
 
@@ -103,7 +104,7 @@ def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsul
     assert "suite.yaml, the last used in " in said.err
     assert milabench("run", "--display", "none").code == 0
     digest = f"sha256:{manifest_of(contents).digest}"
-    for options in ((), ("--full",), ("--format", "markdown"), ("--format", "html"), ("--json",)):
+    for options in ((), ("--full",), *(("--format", name) for name in FORMATS)):
         assert digest in milabench("report", *options).out, options
     assert json.loads(milabench("report", "--json").out)["capsule"] == digest
 
