@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ from tests.commands import ROOT, Said
 from tests.process.cli.installable import Pair
 from tests.process.cli.test_bad_places import disk
 from tests.process.cli.test_full_disks import fill
-from tests.processes import started, until
+from tests.processes import CEILING_S, started, until
 
 USED = {
     "system": None,
@@ -322,13 +323,15 @@ def test_it_makes_room_on_a_disk_that_is_full(milabench: Callable[..., Said], tm
 
 def test_it_waits_for_an_install(base: Path, environ: dict[str, str]) -> None:
     command = [sys.executable, "-m", "milabench", "gc", "--remove", "--base", str(base)]
-    with hold_base(base, "install", say=print):
-        gc = started(command, env=environ, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        process = gc.__enter__()
-        assert process.stderr is not None
-        assert "is held by `install` of" in process.stderr.readline()
-        assert (base / "code" / "unused-1").exists()
-    gc.__exit__(None, None, None)
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    with contextlib.ExitStack() as held:
+        held.enter_context(hold_base(base, "install", say=print))
+        with started(command, env=environ, cwd=ROOT, **pipes) as process:
+            assert process.stderr is not None
+            assert "is held by `install` of" in process.stderr.readline()
+            assert (base / "code" / "unused-1").exists()
+            held.close()
+            process.communicate(timeout=CEILING_S)
     assert process.returncode == 0
     assert not (base / "code" / "unused-1").exists()
 
