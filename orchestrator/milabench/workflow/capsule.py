@@ -130,8 +130,7 @@ def _unpack(capsule: Capsule, into: Path, parts: tuple[str, ...]) -> None:
         (building / capsules.NAME).write_bytes(capsule.manifest.content)
         building.rename(into)
     except OSError as error:
-        why = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
-        raise EnvironmentFailed(f"{into}: cannot be unpacked: {why}") from None
+        raise EnvironmentFailed(f"{into}: cannot be unpacked: {_reason(error)}") from None
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
@@ -154,8 +153,11 @@ def _place(home: Path, dirs: Dirs) -> None:
         for part in ("code", "data", "cache"):
             shutil.rmtree(home / part, ignore_errors=True)
     except OSError as error:
-        why = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
-        raise EnvironmentFailed(f"{error.filename or home}: cannot be written: {why}") from None
+        raise EnvironmentFailed(f"{error.filename or home}: cannot be written: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    return "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
 
 
 def _merge(source: Path, target: Path) -> None:
