@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +21,8 @@ from milabench.execute.activities import size_text
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
 from milabench.execute.venv import InstallOptions
+from milabench.facts.probe import this_machine
+from milabench.plan.container import Image
 from milabench.plan.context import Dirs
 from milabench.version import __version__
 from milabench.workflow import environments
@@ -64,12 +67,14 @@ def install_from(
             dirs = suite_dirs(packed, read_suite_only(packed))
             _place(home, dirs)
             context = read_context(packed, session)
-            if _lacks(context, manifest):
+            if _lacks(home, context, manifest):
                 again = home.with_name(f".{home.name}.again")
                 session.info(f"  {file}: unpacking programs and data")
                 _unpack(capsule, again, PLACED)
                 _place(again, dirs)
-                shutil.move(again / "images", home / "images") if (again / "images").is_dir() else None
+                if (again / "images").is_dir():
+                    shutil.rmtree(home / "images", ignore_errors=True)
+                    (again / "images").rename(home / "images")
                 shutil.rmtree(again)
                 context = read_context(packed, session)
             _load_images(home, context, manifest)
@@ -178,7 +183,7 @@ def _merge(source: Path, target: Path) -> None:
         shutil.move(path, there)
 
 
-def _lacks(context: CommandContext, manifest: CapsuleManifest) -> bool:
+def _lacks(home: Path, context: CommandContext, manifest: CapsuleManifest) -> bool:
     """Return whether something is gone that was placed when the capsule was unpacked."""
     if environments.unfetched_benches(context):
         return True
@@ -188,15 +193,24 @@ def _lacks(context: CommandContext, manifest: CapsuleManifest) -> bool:
     return not all(Path(context.dirs.data, name).exists() for name in data)
 
 
-def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest) -> None:
+def _packed(home: Path, context: CommandContext, manifest: CapsuleManifest) -> Iterator[tuple[Image, Path]]:
+    """Yield the images of the selected benchmarks that the capsule holds, with where they are unpacked to."""
     packed = {(image.engine, image.image): home / image.path for image in manifest.images}
     for image in environments.images(context):
-        file = packed.get((image.engine, image.name))
-        if file is not None and file.is_file() and engines.missing_images([image]):
+        if (image.engine, image.name) in packed:
+            yield image, packed[image.engine, image.name]
+
+
+def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest) -> None:
+    for image, file in _packed(home, context, manifest):
+        if file.is_file() and engines.missing_images([image]):
             engines.load_image(image, file)
     if missing := engines.missing_images(environments.images(context)):
         raise EnvironmentFailed(f"not in the capsule: {', '.join(missing)}")
 
+    # The file of an image is gone from here once the engine has it.
+    if any(not file.is_file() and engines.missing_images([image]) for image, file in _packed(home, context, manifest)):
+        return True
 
 def _place_instruments(home: Path, dirs: Dirs, manifest: CapsuleManifest) -> None:
     """Put the wheel of the instruments where an installation looks for it before it builds one."""

@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
-from milabench.bundle.capsule import CapsuleManifest, Content, entry_of, write_capsule
+from milabench.bundle.capsule import CapsuleManifest, Content, PackedImage, entry_of, write_capsule
 from milabench.execute.inventory import benchmate_digest
 from milabench.execute.venv import benchmate_requirements
+from milabench.report.registry import FORMATS
 from milabench.version import __version__
 from milabench.workflow.capsule import PLATFORM
 from tests.commands import ROOT, Said
-from milabench.report.registry import FORMATS
 from tests.process.install.places import wheel
 from tests.processes import CEILING_S, started, until
 
+from .docker import fake_docker
 from .installable import BENCHMATE, instruments
 from .test_bad_places import disk
 
@@ -74,6 +75,18 @@ def packed(tmp_path: Path, contents: tuple[Content, ...]) -> Path:
     """A capsule that can be installed here."""
     path = tmp_path / "a capsule, with spaces"
     write_capsule(path, manifest_of(contents), contents)
+    return path
+
+
+@pytest.fixture
+def with_image(tmp_path: Path, contents: tuple[Content, ...]) -> Path:
+    """A capsule whose benchmark runs in the image of a container."""
+    path = tmp_path / "with-image"
+    suite = SUITE.replace("}}}", "}}, container: {engine: docker, image: mine}}").encode()
+    parts = [replace(part, content=suite) if part.path == "suite/suite.yaml" else part for part in contents]
+    both = tuple(sorted((*parts, Content(path="images/0.tar", content=b"an image")), key=lambda part: part.path))
+    image = PackedImage(engine="docker", image="mine", path="images/0.tar")
+    write_capsule(path, replace(manifest_of(both), images=(image,)), both)
     return path
 
 
@@ -144,6 +157,21 @@ def test_two_installations_of_one_capsule_at_once_share_what_the_first_has_made(
     assert (first.returncode, second.returncode) == (0, 0), said
     assert sum("unpacking" in text for text in said) == 1
     assert len([path for path in Path(environ["MILABENCH_BASE"], "venv", ".store").iterdir() if path.is_dir()]) == 1
+
+
+@pytest.mark.slow
+def test_an_image_that_is_gone_comes_back_from_the_file(
+    milabench: Callable[..., Said], environ: dict[str, str], with_image: Path, tmp_path: Path
+) -> None:
+    docker = fake_docker(tmp_path, environ)
+    (docker / "go").touch()
+    for _ in range(3):
+        said = milabench("install", "--from", str(with_image))
+        assert said.code == 0, said.err
+        assert (docker / "mine").read_text() == "an image"
+        (docker / "mine").unlink()
+    (home,) = Path(environ["MILABENCH_BASE"], "cache", "capsules").iterdir()
+    assert not (home / "images" / "images").exists()
 
 
 @pytest.mark.parametrize(
