@@ -24,6 +24,7 @@ from milabench.execute.venv import InstallOptions
 from milabench.facts.probe import this_machine
 from milabench.plan.container import Image
 from milabench.plan.context import Dirs
+from milabench.plan.system import is_local
 from milabench.version import __version__
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context, read_suite_only, suite_dirs
@@ -31,7 +32,7 @@ from milabench.workflow.files import base_folder
 from milabench.workflow.install import install_locally
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import preparation_steps
-from milabench.workflow.remote_nodes import remote_nodes
+from milabench.workflow.suites_used import record_use
 
 # What stays in the base as it is unpacked; the others are moved to where programs look for them.
 KEPT, PLACED = ("suite", "wheels", "benchmate", "python"), ("code", "data", "cache", "images")
@@ -58,6 +59,7 @@ def install_from(
     with open_capsule(file) as capsule:
         manifest = capsule.manifest
         _require_fitting(manifest, file)
+        _require_one_machine(options)
         home = home_of(base, manifest.digest)
         packed = replace(options, config_file=home / manifest.suite)
         with hold_base(base, "install", say=session.note):
@@ -79,8 +81,8 @@ def install_from(
                 context = read_context(packed, session)
             _load_images(home, context, manifest)
             _place_instruments(home, dirs, manifest)
-    if remote_nodes(context):
-        raise UsageError("--from installs on this machine only; copy the capsule to each node, and install it there")
+            # While the base is held: a `gc` that waits for it must find what was placed in use.
+            record_use(context)
     how = InstallOptions(
         benchmate=str(environments.BENCHMATE),
         environ=supplies.sealed_environment(os.environ, home / "python"),
@@ -114,6 +116,17 @@ def _require_fitting(manifest: CapsuleManifest, file: Path) -> None:
             f"{file}: is of milabench {manifest.version}, with other instruments than this milabench {__version__}; use the "
             f"milabench that lies in it: `tar -xf {file} install.sh && sh install.sh {file}`"
         )
+
+
+def _require_one_machine(options: SuiteOptions) -> None:
+    """Raise UsageError where the system has other machines; a capsule's suite names none, so any other suite shows them."""
+    if not (options.system_file or options.overrides):
+        return
+    own = tuple(override for override in options.overrides if override.lstrip("+~").startswith("system."))
+    system = read_suite_only(replace(options, config_file=None, overrides=own)).system
+    machine = this_machine().answer() if system.nodes else None
+    if machine is not None and not all(is_local(node, machine, system) for node in system.nodes):
+        raise UsageError("--from installs on this machine only; copy the capsule to each node, and install it there")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -189,6 +202,9 @@ def _lacks(home: Path, context: CommandContext, manifest: CapsuleManifest) -> bo
         return True
     if not all(is_fetched(context.dirs, source) for source in environments.sources(context)):
         return True
+    # The file of an image is gone from here once the engine has it.
+    if any(not file.is_file() and engines.missing_images([image]) for image, file in _packed(home, context, manifest)):
+        return True
     data = {PurePosixPath(entry.path).parts[1] for entry in manifest.files_in("data")}
     return not all(Path(context.dirs.data, name).exists() for name in data)
 
@@ -208,9 +224,6 @@ def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest)
     if missing := engines.missing_images(environments.images(context)):
         raise EnvironmentFailed(f"not in the capsule: {', '.join(missing)}")
 
-    # The file of an image is gone from here once the engine has it.
-    if any(not file.is_file() and engines.missing_images([image]) for image, file in _packed(home, context, manifest)):
-        return True
 
 def _place_instruments(home: Path, dirs: Dirs, manifest: CapsuleManifest) -> None:
     """Put the wheel of the instruments where an installation looks for it before it builds one."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,6 +177,37 @@ def test_an_image_that_is_gone_comes_back_from_the_file(
     assert not (home / "images" / "images").exists()
 
 
+@contextmanager
+def next_to_hold(base: Path) -> Iterator[ThreadPoolExecutor]:
+    """Wait in the kernel for the lock of a base: who holds it now cannot take it again before we have had it."""
+    with ThreadPoolExecutor() as pool, (base / ".milabench.lock").open("r+") as lock:
+        pool.submit(fcntl.flock, lock, fcntl.LOCK_EX)
+        until(lambda: f"-> FLOCK  ADVISORY  WRITE {os.getpid()} " in Path("/proc/locks").read_text(), "to wait")
+        yield pool
+        pool.shutdown()
+
+
+@pytest.mark.slow
+def test_what_was_placed_is_in_use_before_another_command_can_have_the_base(
+    milabench: Callable[..., Said], environ: dict[str, str], with_image: Path, tmp_path: Path
+) -> None:
+    docker, base = fake_docker(tmp_path, environ), Path(environ["MILABENCH_BASE"])
+    base.mkdir()
+    (base / "suites.json").write_text('{"schema": 1, "suites": []}')
+    argv = [sys.executable, "-m", "milabench", "install", "--from", str(with_image)]
+    with started(argv, env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        until((docker / "begun").exists, "the image to be loaded")
+        with next_to_hold(base) as waiting:
+            (docker / "go").touch()
+            waiting.shutdown()
+            items = json.loads(milabench("gc", "--json").out)["items"]
+        said = process.communicate(timeout=CEILING_S)[1]
+    assert process.returncode == 0, said
+    (capsule,) = (item for item in items if "/cache/capsules/" in item["path"])
+    assert capsule["kept"].startswith("the suite ")
+    assert [item["path"] for item in items if item["kept"] is None] == []
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -228,6 +262,17 @@ def test_the_wrong_file_is_one_line(milabench: Callable[..., Said], tmp_path: Pa
 def test_options_that_contradict_a_capsule_are_refused(milabench: Callable[..., Said], packed: Path) -> None:
     for more in (("--config", "quickstart"), ("--update",), ("--use-current-env",)):
         assert more[0] in only_error(milabench("install", "--from", str(packed), *more), 2)
+
+
+def test_a_system_of_other_machines_is_refused_before_anything_is_unpacked(
+    milabench: Callable[..., Said], environ: dict[str, str], packed: Path, tmp_path: Path
+) -> None:
+    system = tmp_path / "system.yaml"
+    system.write_text("system:\n  nodes:\n  - {name: far, ip: 192.0.2.1, main: true}\n")
+    options = ("--system", str(system), "--override", "tiny.max_duration=60")
+    line = only_error(milabench("install", "--from", str(packed), *options), 2)
+    assert line.startswith("error: --from installs on this machine only")
+    assert not Path(environ["MILABENCH_BASE"]).exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
