@@ -27,7 +27,10 @@ from milabench.workflow.task_driver import FOREVER_S, by_variables, report_failu
 RUNS: Final = 10
 DIRECTIONS: Final = ("higher", "lower", "none")
 _NAME_CHARACTERS: Final = 40
-_SHELL_WORDS: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"})
+# What a shell reads otherwise than as it stands: anything unquoted, and within "..." what it replaces.
+_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
+_OF_SHELL: Final = re.compile(r"[;|&<>$`*?()\n]")
+_NOT_REPLACED: Final = re.compile(r"[^$`]+")
 _METRIC_NAME: Final = re.compile(r"([A-Za-z_][\w.-]*)=", re.ASCII)
 # What a suite's program gets that a command of the user's should not: it is measured as it runs in the user's shell.
 _PYTHON_DEFAULTS: Final = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -142,11 +145,18 @@ def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
                 words = tuple(shlex.split(line))
             except ValueError as error:
                 raise UsageError(f"{line}: {str(error).lower()}; --shell gives the line to a shell") from None
-            if of_shell := _SHELL_WORDS.intersection(words):
-                raise UsageError(f"{line}: '{min(of_shell)}' needs a shell; add --shell")
+            if of_shell := _shell_sign(line):
+                raise UsageError(f"{line}: {of_shell!r} needs a shell; add --shell, quote it, or give words after --")
         if not words:
             raise UsageError("a command is empty")
         yield words
+
+
+def _shell_sign(line: str) -> str:
+    """Return the first character of a line that only a shell acts on: not one that is quoted; empty where there is none."""
+    bare = _QUOTED.sub(lambda quoted: _NOT_REPLACED.sub("", quoted[1] or ""), line.strip())
+    found = _OF_SHELL.search(bare)
+    return found[0] if found else ""
 
 
 def require_program(program: str, cwd: Path, environ: Mapping[str, str]) -> None:

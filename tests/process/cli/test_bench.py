@@ -129,6 +129,14 @@ def test_a_command_is_run_as_in_the_shell_that_it_was_given_in(
     ]
 
 
+def test_what_is_quoted_needs_no_shell(bench: Callable[..., Said], environ: dict[str, str]) -> None:
+    line = r"""printf '%s\n' '|' "a;b*" \$HOME 'a $x `y`' """
+    said = bench("--runs", "1", line)
+    assert said.code == 0, said.err
+    (out,) = run_of(environ).glob("*.stdout")
+    assert out.read_text().splitlines() == ["|", "a;b*", "$HOME", "a $x `y`"]
+
+
 def test_no_file_holds_a_secret_that_a_command_is_given(
     bench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -148,7 +156,13 @@ def test_no_file_holds_a_secret_that_a_command_is_given(
         (("--", "no-such-program", "x"), "no-such-program: no such command on the PATH"),
         (("sleep", "0.1"), "0.1: no such command on the PATH; quote a command with its arguments, or put -- before it"),
         (("./nowhere",), "./nowhere: no such program in"),
-        (("true | cat",), "true | cat: '|' needs a shell; add --shell"),
+        (("true | cat",), "true | cat: '|' needs a shell; add --shell, quote it, or give words after --"),
+        (("echo a;echo b",), "echo a;echo b: ';' needs a shell"),
+        (("echo a>/dev/null",), "'>' needs a shell"),
+        (("cat *.py",), "'*' needs a shell"),
+        (('echo "$HOME"',), "'$' needs a shell"),
+        (("echo 'a' `true`",), "'`' needs a shell"),
+        (("true\ntrue",), "needs a shell"),
         (("echo 'open",), "no closing quotation; --shell gives the line to a shell"),
         ((" ",), "a command is empty"),
         (("--metric", "x(", "true"), "--metric x(: is no regular expression: missing ), unterminated subpattern"),
