@@ -139,10 +139,10 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
     return path
 
 
-def by_variables(command: str) -> str:
+def by_variables(command: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return a command in a suite with `${oc.env:NAME}` for the secrets of the environment in it: no file holds them."""
-    for name in secret_names(os.environ):
-        value = os.environ[name]
+    for name in secret_names(environ):
+        value = environ[name]
         if is_searchable(value) and not set("{}$") & set(value):
             command = command.replace(value, f"${{oc.env:{name}}}")
     return command

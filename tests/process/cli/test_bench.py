@@ -148,6 +148,47 @@ def test_no_file_holds_a_secret_that_a_command_is_given(
     assert out.read_text() == "***\n"
 
 
+def holding(base: Path, secret: str) -> list[Path]:
+    """What is below a folder and has a secret in its name or in what it says."""
+    paths = base.rglob("*") if base.exists() else ()
+    return [path for path in paths if secret in path.name or (path.is_file() and secret.encode() in path.read_bytes())]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--", "echo", "--token=abc123456xyz"),
+        ("--", "echo", "--token", "abc123456xyz"),
+        ("echo https://me:abc123456xyz@host/x",),
+        ("--shell", "MY_TOKEN=abc123456xyz true"),
+        ("--prepare", "echo --token=abc123456xyz", "true"),
+        ("--name", "token=abc123456xyz", "true"),
+    ],
+)
+def test_a_secret_among_the_words_is_refused_and_kept_nowhere(
+    bench: Callable[..., Said], environ: dict[str, str], words: tuple[str, ...]
+) -> None:
+    said = bench("--runs", "1", *words)
+    assert (said.code, said.out) == (2, "")
+    assert "a secret is among the words; give it by --env NAME" in said.err
+    assert "abc123456xyz" not in said.err
+    assert holding(Path(environ["MILABENCH_BASE"]), "abc123456xyz") == []
+
+
+def test_a_secret_that_a_variable_gives_may_be_among_the_words(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
+) -> None:
+    said = bench("--runs", "1", "--env", "MY_TOKEN=abc123456xyz", "--", "echo", "abc123456xyz")
+    assert said.code == 0, said.err
+    said = bench("--runs", "1", "--env", "MY_TOKEN=abc123456xyz", "--shell", 'echo --token "$MY_TOKEN"')
+    assert said.code == 0, said.err
+    base = Path(environ["MILABENCH_BASE"])
+    assert holding(base, "abc123456xyz") == []
+    for run in (base / "runs").iterdir():
+        (result,) = summary_of(milabench, run)["benchmarks"]
+        assert result["perf"] > 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
