@@ -154,9 +154,11 @@ def report_failures(path: Path, session: Session) -> None:
         summary = summary_of(open_run(path))
     except RecordError:
         return  # reported when it was written
-    for bench in summary.benchmarks:
-        for failure in bench.failures:
-            session.error(f"{failure.step}: {failure.why}: {failure.detail}; {failure.log}")
+    failures = [failure for bench in summary.benchmarks for failure in bench.failures]
+    # What was cancelled was so because of another, if there is one.
+    for failure in [failure for failure in failures if failure.why != "cancelled"] or failures[:1]:
+        log = f"; {failure.log}" if failure.log else ""
+        session.error(f"{failure.step}: {failure.why}: {failure.detail}{log}")
 
 
 def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, session: Session) -> dict[str, float]:
