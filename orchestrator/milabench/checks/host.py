@@ -75,7 +75,7 @@ class ContendedCheck(Check):
         window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        if not count and (self._is_timed or stop - start > LONGEST_UNREAD_S):
+        if not count and self._should_be_read(stop - start):
             return self.warning("nobody read the processors", {"readings": 0})
         if count < LEAST_READINGS:
             return self.passed({"readings": count})
@@ -103,6 +103,10 @@ class ContendedCheck(Check):
         if is_contended or (used["memory"] or 0.0) > MOST_LACKED:
             return self.warning(_message(numbers), numbers)
         return self.passed(numbers)
+
+    def _should_be_read(self, seconds: float) -> bool:
+        """Return whether a window that nobody read the host in is in doubt: a long one, and any of a timed command."""
+        return self._is_timed or seconds > LONGEST_UNREAD_S
 
     def _per_second(self, name: str, window: Span) -> float | None:
         grown = growth(self._time, self._counters[name], window)
