@@ -402,7 +402,7 @@ def score_line(summary: Summary) -> str:
     """Return the score in a sentence: value, interval, coverage and reference."""
     score = summary.score
     if summary.ab is not None:
-        return "none (what is compared in pairs has none; see below)"
+        return "none (A and B are compared in pairs, below)"
     covers = coverage(summary)
     if score.reference is None and not score.is_compat:
         return "none without a reference: `milabench report --reference RUN`"
