@@ -76,5 +76,5 @@ def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates:
         return code
     click.echo("== milabench report")
     request = ReportRequest(runs=(str(run),), base=options.base, reference=gates.reference)
-    click.echo(render_report(request, "brief", session), nl=False)
+    click.echo(render_report(request, "brief", session, shared.table_width(wide=False)), nl=False)
     return write_reports(request, gates, code, session)

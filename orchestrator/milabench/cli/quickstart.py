@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import display_option, suite_options, terminal_session
+from milabench.cli.options import display_option, suite_options, table_width, terminal_session
 from milabench.errors import DONE
 from milabench.workflow.options import Extent, ReportRequest, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
@@ -36,5 +36,5 @@ def command(options: SuiteOptions, display: str) -> int:
     finished = execute_runs(prepare_runs(options, Extent(), RunSettings(), session), session)
     click.echo("== milabench report")
     runs = tuple(str(run) for run, _ in finished)
-    click.echo(render_report(ReportRequest(runs=runs), "brief", session), nl=False)
+    click.echo(render_report(ReportRequest(runs=runs), "brief", session, table_width(wide=False)), nl=False)
     return max(code for _, code in finished)

@@ -66,8 +66,9 @@ def _score(summary: Summary) -> tuple[str, ...]:
     if value is None or score.reference is None:
         return (f"score: {model.score_line(summary)}",)
     interval = "" if score.ci95 is None else f" [{score.ci95[0]:.2f}, {score.ci95[1]:.2f}]"
+    weighted = "weighted" if score.is_weighted else "unweighted"  # geometric, as every mean of ratios here
     return (
-        f"score: {value:.2f}{interval} x reference, geometric mean over {model.coverage(summary)}",
+        f"score: {value:.2f}{interval} x reference, {weighted} mean over {model.coverage(summary)}",
         f"reference: {score.reference}",
     )
 
@@ -111,7 +112,11 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
     benches = model.ordered(summary.benchmarks)
     for bench in benches:
         seen = {check["check"]: check["message"] for check in bench.validations if check["verdict"] != "pass"}
-        words = {reason: seen.pop(reason, _WORDS.get(reason, "")) for reason in bench.reasons} | seen
+        words = {reason: seen.pop(reason, _WORDS.get(reason, "")) for reason in bench.reasons}
+        unsaid = [reason for reason, text in words.items() if not text]
+        if len(unsaid) == 1 and seen:  # it is called otherwise than the check that gave it
+            words[unsaid[0]], seen = "; ".join(seen.values()), {}
+        words |= seen
         for reason, text in words.items():
             marked.setdefault(reason, {})[bench.bench] = text
     measured = sum(bench.perf is not None for bench in benches)

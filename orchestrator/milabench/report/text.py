@@ -39,12 +39,13 @@ def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]
         case Properties():
             return [f"{name:<{_name_width(document)}}{text}" for name, text in block.pairs]
         case Statement():
-            # Names and paths stay whole: they are copied from here.
-            return textwrap.wrap(block.text, min(WIDTH, width or WIDTH), break_long_words=False, break_on_hyphens=False)
+            return _wrapped(block.text, width)
         case Value():
             return [f"{block.name}: {block.text}"]
         case Notes():
-            return [f"{block.name}: {line}" if block.name else line for line in block.lines]
+            if block.name:  # commands stay whole, too
+                return [f"{block.name}: {line}" for line in block.lines]
+            return [part for line in block.lines for part in _wrapped(line, width)]
         case Section():
             return [block.title, *(line for entry in block.entries for line in _entry_lines(entry))]
         case Table():
@@ -52,6 +53,11 @@ def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]
             return [*([block.title] if block.title else []), *table]
         case _:
             assert_never(block)
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    # Names and paths stay whole: they are copied from here.
+    return textwrap.wrap(text, min(WIDTH, width or WIDTH), break_long_words=False, break_on_hyphens=False)
 
 
 def _name_width(document: Document) -> int:
