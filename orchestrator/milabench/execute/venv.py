@@ -71,7 +71,7 @@ class InstallOptions:
     complete environments; `update` rebuilds those that are not pinned, with the newest packages. `ignore_space` begins also
     where the disk seems too small. `pip` are pip's settings; None asks pip, once, when something is to be built. `uv` is the
     program; None uses pip. `is_sealed`: nothing is asked but what `pip` and `environ` name, neither a network nor what the
-    suite says of indexes.
+    suite says of indexes. `devices` are the kinds of accelerators that the machine has, as far as anybody knows.
     """
 
     # No Path: these options are pickled for other machines, and Python 3.13 moved its classes to another module.
@@ -82,6 +82,7 @@ class InstallOptions:
     update: bool = False
     ignore_space: bool = False
     is_sealed: bool = False
+    devices: tuple[str, ...] = ()
     pip: Mapping[str, str] | None = None
     uv: str | None = field(default_factory=lambda: find_uv(os.environ))
 
@@ -522,7 +523,7 @@ class _Build:
                 notes.append(
                     f"{package} is required by {users} and not in the lock; write it again with `milabench pin`"
                 )
-            elif not spec.is_for_cpu and is_driver_missing(why):
+            elif not spec.is_for_cpu and is_driver_missing(why, self._options.devices):
                 notes.append(f"{package} could not be tried without an accelerator's driver: {why}")
             elif package == "benchmate":
                 raise EnvironmentFailed(f"benchmate cannot be imported: {why}")

@@ -22,9 +22,11 @@ if tool.__version__ != "1":
 DRIVER = 'raise ImportError("libcuda.so.1: cannot open shared object file: No such file or directory")\n'
 
 
-def installed(place: Place, *pins: str, required: tuple[str, ...], variant: str = "cpu") -> Installed:
+def installed(
+    place: Place, *pins: str, required: tuple[str, ...], variant: str = "cpu", devices: tuple[str, ...] = ()
+) -> Installed:
     spec = place.spec(place.lock(*pins), required=required, variant=variant)
-    (outcome,) = place.install(spec)
+    (outcome,) = place.install(spec, devices=devices)
     assert is_linked(place.dirs, spec) == (not outcome.why), outcome
     return outcome
 
@@ -73,6 +75,12 @@ def test_a_driver_that_is_not_here_fails_no_environment_for_an_accelerator(place
         "kernels could not be tried without an accelerator's driver: ImportError: libcuda"
     )
     assert "libcuda.so.1" in installed(place, "kernels==1", required=("kernels",)).why
+
+
+def test_on_a_machine_with_such_a_device_a_missing_driver_fails_the_environment(place: Place) -> None:
+    wheel(place.wheels, "kernels", "1", content=DRIVER)
+    outcome = installed(place, "kernels==1", required=("kernels",), variant="cuda", devices=("cuda",))
+    assert "kernels, which b requires, cannot be imported: ImportError: libcuda.so.1" in outcome.why
 
 
 def test_a_requirement_that_the_lock_lacks_is_a_note(place: Place) -> None:
