@@ -36,9 +36,10 @@ def is_driver_missing(why: str, devices: Collection[str]) -> bool:
 
 @dataclass(slots=True)
 class ImportsTried:
-    """What was heard so far; `module` is being imported."""
+    """What was heard so far; `module` is being imported, `untried` says why nothing of a package was."""
 
     module: str = ""
+    untried: dict[str, str] = field(default_factory=dict)
     _package: str = ""
     _failed: dict[str, str] = field(default_factory=dict)
     _is_over: bool = False
@@ -50,6 +51,8 @@ class ImportsTried:
         entry = json.loads(line.removeprefix(MARK))
         if "why" in entry:
             self._failed.setdefault(entry["package"], entry["why"])
+        elif "nothing" in entry:
+            self.untried[entry["package"]] = entry["nothing"]
         elif "absent" in entry:
             self._failed[entry["package"]] = ABSENT
         else:

@@ -23,6 +23,7 @@ from milabench.bench.api import PyPI
 from milabench.errors import EnvironmentFailed
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
+from milabench.execute.inventory import marker_environment
 from milabench.execute.package_indexes import Indexes, indexes, uv_env, uv_options
 from milabench.execute.sources import cached_archive, listed_files
 from milabench.plan.requirements import Lock, applies, parse_requirements
@@ -81,11 +82,7 @@ def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mappin
 
 
 def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> list[Release]:
-    from packaging.markers import default_environment
-
-    environment = {name: str(value) for name, value in default_environment().items()}
-    if minor(python) != minor(environment["python_version"]):
-        environment |= {"python_version": minor(python), "python_full_version": f"{minor(python)}.0"}
+    environment = marker_environment(python)
     releases = []
     for pin in lock.pins:
         if not pin.name or pin.version is None:

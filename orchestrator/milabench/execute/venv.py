@@ -516,7 +516,11 @@ class _Build:
 
         self._say(f"importing: {', '.join(needed_by)}")
         code, _ = self._ended(argv, heard=heard, shown="import_probe.py")
-        notes = []
+        notes = [f"{package} was not imported: {why}" for package, why in tried.untried.items()]
+        if unsaid := [bench for bench in spec.benches if bench not in spec.required]:
+            notes.append(
+                f"nothing was imported for {', '.join(unsaid)}: without a requirements.in nobody says what to try"
+            )
         for package, why in tried.problems(code).items():
             users = ", ".join(needed_by[package])
             if why == ABSENT:
