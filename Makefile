@@ -122,7 +122,7 @@ lock: $(VENV)/.dev
 
 # A release is what a commit holds, under the tag of its version; the tag is made last, when all of it is there.
 release: $(VENV)/.dev
-	@git diff --quiet HEAD || { echo "error: there are changes; commit them first"; exit 2; }
+	@test -z "$$(git status --porcelain)" || { echo "error: there are files that no commit holds; commit or remove them"; exit 2; }
 	@version=v$$($(BIN)/python -m hatchling version) && held=$$(git rev-parse -q --verify "$$version^{commit}" || git rev-parse HEAD) && \
 		test "$$held" = "$$(git rev-parse HEAD)" || \
 		{ echo "error: this version has a tag at another commit; raise orchestrator/milabench/version.py"; exit 2; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -55,9 +56,19 @@ def test_the_sdist_builds_the_wheel_of_the_checkout(wheel: Path, tmp_path: Path)
     assert hashlib.sha256(again.read_bytes()).digest() == hashlib.sha256(wheel.read_bytes()).digest()
 
 
-def test_a_wheel_in_an_empty_environment_measures_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
-    environment, home, folder = (tmp_path / name for name in ("environment", "home", "folder"))
-    home.mkdir(), folder.mkdir()
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder."""
+    made = tmp_path / "folder"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def environ(wheel: Path, folder: Path, tmp_path: Path) -> dict[str, str]:
+    """An empty home, and an environment with the wheel and what it depends on."""
+    environment, home = tmp_path / "environment", tmp_path / "home"
+    home.mkdir()
     venv.create(environment, with_pip=True)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MILABENCH_", "PYTHON"))}
     environ |= {
@@ -66,11 +77,15 @@ def test_a_wheel_in_an_empty_environment_measures_in_an_empty_folder(wheel: Path
         "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
     }
     ran("pip", "install", "--quiet", wheel, cwd=folder, environ=environ)
+    return environ
 
+
+def test_a_wheel_in_an_empty_environment_measures_in_an_empty_folder(environ: dict[str, str], folder: Path) -> None:
     said = ran("milabench", "quickstart", "--select", "digits", "--display", "none", cwd=folder, environ=environ)
-    row = next(line for line in said.splitlines() if line.startswith("digits |"))
-    assert row.split("|")[1].strip() == "0"
     assert "1 passed" in said
+    (bench,) = json.loads(ran("milabench", "report", "--json", cwd=folder, environ=environ))["benchmarks"]
+    assert (bench["bench"], bench["outcome"], bench["units"]) == ("digits", "passed", "images/s")
+    assert bench["perf"] > 0
     assert [path.name for path in folder.iterdir()] == ["results"]
 
     ran("milabench", "init", "mine", cwd=folder, environ=environ)
@@ -80,3 +95,16 @@ def test_a_wheel_in_an_empty_environment_measures_in_an_empty_folder(wheel: Path
     created = ran("milabench", "new", "tiny", cwd=folder, environ=environ)
     suite = next(word for word in created.split() if word.endswith("suite.yaml"))
     ran("milabench", "plan", "run", "--config", suite, cwd=folder, environ=environ)
+
+
+@pytest.mark.long
+def test_a_program_that_no_suite_has_is_measured_from_its_release(environ: dict[str, str], folder: Path) -> None:
+    release = ("--from", "pypi:pytorch-ignite==0.5.5", "--script", "examples/reinforcement_learning/reinforce.py")
+    ran("milabench", "new", "mine", *release, cwd=folder, environ=environ)
+    requirements = folder / "benchmarks" / "mine" / "requirements.in"
+    assert "# The program imports: gymnasium, ignite, numpy, torch\n" in requirements.read_text()
+    requirements.write_text(f"{requirements.read_text()}gymnasium[classic-control]\ntorch\n")
+    for verb in ("pin", "install", "run"):
+        ran("milabench", verb, "--config", "benchmarks/mine/suite.yaml", cwd=folder, environ=environ)
+    (bench,) = json.loads(ran("milabench", "report", "--json", cwd=folder, environ=environ))["benchmarks"]
+    assert (bench["bench"], bench["outcome"], bench["units"]) == ("mine", "passed", "steps/s")

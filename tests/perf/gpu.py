@@ -1,6 +1,6 @@
 """What the instruments cost on an accelerator, and how well they agree with others: prints ratios of one run.
 
-Run with a Python that has torch for CUDA and benchmate. Shown are the lines that issue 4 asks of a GPU: the cost of the
+Run with a Python that has torch for CUDA and benchmate. Shown are what only a GPU can show: the cost of the
 observer on real training steps (shuffled pairs), the device's clock against the host's and against the kernels that torch's
 profiler saw, the board's energy counter against its power over time, and the memory of the device.
 """
