@@ -10,6 +10,7 @@ from milabench.events.reasons import REASONS
 from milabench.report import document, model
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks
 from milabench.report.text import document_text
+from milabench.shown import cut_text
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
@@ -98,12 +99,7 @@ def _word(text: str) -> str:
 def _clause(sentence: str, room: int) -> str:
     """Return the clause with which a sentence begins, or as many of its words as there is room for."""
     clause = _CLAUSE.split(sentence, maxsplit=1)[0]
-    return _cut(clause, room)
-
-
-def _cut(text: str, room: int) -> str:
-    """Return as many words of a text as there is room for."""
-    return text if len(text) <= room else f"{text[: room - 1].rpartition(' ')[0] or text[: room - 1]}…"
+    return cut_text(clause, room)
 
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
@@ -125,7 +121,7 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
         whose = "all" if len(texts) == measured > 1 else ", ".join(texts)
         text, *others = dict.fromkeys(texts.values())
         line = f"{whose}: {_WORDS.get(reason, text) if others else text}"
-        lines.append((reason, _cut(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
+        lines.append((reason, cut_text(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
     return lines
 
 

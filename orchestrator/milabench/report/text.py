@@ -8,7 +8,7 @@ from typing import assert_never
 
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
-from milabench.shown import visible_line
+from milabench.shown import cut_text, visible_line
 
 WIDTH = 120
 LONGEST = 40  # characters of a value in a table that does not fit
@@ -112,7 +112,10 @@ def _fitted(
     if width is None or not is_too_wide():
         return kept, []
     # The first column says what a row is about, and is copied from here: it is cut at the terminal's edge only.
-    kept = {at: tuple(_cut(cell, LONGEST if at else width) for cell in column) for at, column in kept.items()}
+    kept = {
+        at: tuple(cut_text(cell, LONGEST if at else width, at_word=False) for cell in column)
+        for at, column in kept.items()
+    }
     done = ["long values shortened"] if list(kept.values()) != list(columns) else []
     places = [at for heading in dict.fromkeys(spare) for at, column in kept.items() if at and column[0] == heading]
     left_out = []
@@ -123,10 +126,6 @@ def _fitted(
         names = ", ".join([*left_out[:NAMED], *(["..."] if len(left_out) > NAMED else [])])
         done.append(f"{len(left_out)} column{'s' * (len(left_out) > 1)} left out ({names})")
     return kept, [f"{'; '.join(done)}; --wide shows everything"] if done else []
-
-
-def _cut(cell: str, longest: int) -> str:
-    return cell if len(cell) <= longest else f"{cell[: longest - 1]}…"
 
 
 _RENDERER = DocumentRenderer(write=document_text)
