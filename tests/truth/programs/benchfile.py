@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from milabench import Benchmark
 
-benchmark = Benchmark(script="main.py", prepare=None)
+benchmark = Benchmark(script="main.py", cwd="data", prepare=None)
