@@ -58,7 +58,7 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION_PART, text))
     # Every character must belong to a part, or `1h30` would be an hour.
     if re.sub(_DURATION_PART, "", text).strip() or seconds <= 0:
-        raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h or 1h30m", ctx, param)
+        raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h, 90d or 1h30m", ctx, param)
     return seconds
 
 
