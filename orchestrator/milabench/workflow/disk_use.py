@@ -218,9 +218,22 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
         *_runs(folder, roots, runs, policy),
         *_leftovers(folder),
     ]
+    outside = _links_outside({item.path.parent for item in items}, folder)
+    items = [item for item in items if item.path.parent not in outside]
     items += _others(folder, items)
-    note = f"{_UNKNOWN}; `milabench install --config SUITE` records it" if known is None else ""
-    return Survey(base=folder, items=tuple(items), note=note, forgotten=forgotten)
+    notes = [f"{_UNKNOWN}; `milabench install --config SUITE` records it"] if known is None else []
+    notes += [f"{link} leads out of the base: what is there is left as it is" for link in sorted(set(outside.values()))]
+    return Survey(base=folder, items=tuple(items), note="; ".join(notes), forgotten=forgotten)
+
+
+def _links_outside(folders: Iterable[Path], base: Path) -> dict[Path, Path]:
+    """Return those of the folders that a link moves out of the base, where other bases may use them, each with that link."""
+    outside = {}
+    for folder in folders:
+        if not folder.resolve().is_relative_to(base):
+            above = [path for path in (folder, *folder.parents) if path.is_relative_to(base) and path.is_symlink()]
+            outside[folder] = above[-1] if above else folder
+    return outside
 
 
 def _existing(base: Path | None) -> Path:

@@ -121,6 +121,29 @@ def test_a_suite_that_is_gone_or_forgotten_refers_to_nothing(milabench: Callable
     assert (said.code, said.err) == (2, f"error: --forget nope: no such suite was used in {base}; used: {suite}\n")
 
 
+def test_what_links_lead_to_outside_of_the_base_stays(
+    milabench: Callable[..., Said], base: Path, tmp_path: Path
+) -> None:
+    write_run(base, "run.old", ended=1.0)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for name in ("data", "runs", "code"):
+        (base / name).rename(shared / name)
+        (base / name).symlink_to(shared / name)
+    # A link that stays below the base is none of these.
+    (base / "venv" / ".store").rename(base / "disk")
+    (base / "venv" / ".store").symlink_to(base / "disk")
+    before = content(shared)
+    said = milabench("gc", "--remove", "--keep", "0", "--base", str(base))
+    assert (said.code, content(shared)) == (0, before)
+    links = [base / name for name in ("code", "data", "runs")]
+    note = "; ".join(f"{link} leads out of the base: what is there is left as it is" for link in links)
+    assert said.err.splitlines()[0] == f"note: {note}"
+    assert sorted(path.name for path in (base / "disk").iterdir() if path.is_dir()) == ["torch-0123456789abcdef"]
+    listed = json.loads(milabench("gc", "--json", "--base", str(base)).out)["items"]
+    assert {item["kind"] for item in listed if item["path"] in map(str, links)} == {"other"}
+
+
 def test_a_base_of_an_older_version_keeps_everything_until_a_suite_is_recorded(
     milabench: Callable[..., Said], base: Path
 ) -> None:
