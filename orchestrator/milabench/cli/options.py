@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from milabench.errors import RecordError, UsageError
+from milabench.errors import UsageError
 from milabench.history import STORE
 
 if TYPE_CHECKING:
@@ -284,10 +284,7 @@ def _last_chosen(function: Verb) -> Verb:
         if options.config_file is None and not values.get("ab") and not values.get("capsule"):
             from milabench.workflow.suites_used import with_last_chosen
 
-            try:
-                options, line = with_last_chosen(options)
-            except RecordError as error:
-                line = f"warning: {error}"
+            options, line = with_last_chosen(options)
             if line:
                 click.echo(line, err=True)
         return function(options=options, **values)
