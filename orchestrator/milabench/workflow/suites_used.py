@@ -180,11 +180,14 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
 
 
 def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
-    """Remove suites from the record. Raises RecordError."""
+    """Remove suites from the record, of the one that was last chosen only what it refers to. Raises RecordError."""
     keys = {suite.key for suite in forgotten}
     try:
         with _locked(base):
             kept = [suite for suite in read_suites(base) or () if suite.key not in keys]
+            # Else a command without --config would mean another one, and not say so.
+            if (last := last_chosen(base)) is not None and last.key in keys:
+                kept.append(replace(last, environments={}, programs={}, images={}, data=(), reference=""))
             replace_file(base / SUITES, _text_of(kept, base))
     except OSError as error:
         raise RecordError(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}") from None

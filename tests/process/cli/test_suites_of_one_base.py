@@ -153,6 +153,10 @@ def test_another_suite_than_the_last_used_is_never_meant_silently(milabench: Cal
             "error: the suite last used in base, b.yaml, is gone; --config chooses one\n",
         ), command
     assert milabench("list", *pair.config("a")).code == 0
+    # Nor after its environment was removed, twice.
+    for _ in range(2):
+        assert milabench("gc", "--remove").code == 0
+        assert milabench("list", cwd=pair.folder).err.startswith("error: the suite last used in base, b.yaml, is gone")
     record = pair.base / "suites.json"
     record.write_text(record.read_text()[:-40])
     said = milabench("run", cwd=pair.folder)
