@@ -110,7 +110,7 @@ class PlanResult:
     estimate: PlanEstimate
 
     def __str__(self) -> str:
-        from milabench.plan.model import plan_text
+        from milabench.plan.text import plan_text
         from milabench.workflow.estimate import estimate_lines
 
         return "\n".join([plan_text(self.plan), *estimate_lines(self.estimate)])

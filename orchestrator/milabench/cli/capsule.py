@@ -24,7 +24,7 @@ def command() -> None:
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Downloads at a time.")
 def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> None:
     """Write a capsule of the selected benchmarks, which are installed and prepared here."""
-    from milabench.execute.activities import size_text
+    from milabench.execute.sizes import size_text
     from milabench.workflow.capsule_create import create_capsule
 
     session = terminal_session()

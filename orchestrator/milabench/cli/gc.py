@@ -11,6 +11,7 @@ import click
 
 from milabench.cli.options import base_option, json_option, seconds_of, terminal_session
 from milabench.errors import DONE, STEPS_FAILED
+from milabench.execute.sizes import size_text
 
 if TYPE_CHECKING:
     from milabench.workflow.disk_use import Removal, StoredItem, Survey
@@ -69,7 +70,7 @@ def command(
         return DONE
     for line in removal.failures:
         session.error(line)
-    session.info(f"gc: {len(removal.removed)} removed, {bytes_text(removal.freed)} freed")
+    session.info(f"gc: {len(removal.removed)} removed, {size_text(removal.freed)} freed")
     return STEPS_FAILED if removal.failures else DONE
 
 
@@ -84,9 +85,9 @@ def survey_table(survey: Survey) -> str:
         [
             kind,
             str(len(part.items)),
-            bytes_text(part.usage.size),
+            size_text(part.usage.size),
             str(len(part.unused)),
-            bytes_text(part.reclaimable.freed),
+            size_text(part.reclaimable.freed),
         ]
         for kind, part in parts
     ]
@@ -106,7 +107,7 @@ def _item_line(item: StoredItem) -> str:
     from milabench.shown import visible_line
     from milabench.workflow.files import display_path
 
-    size, freed = bytes_text(item.usage.size), bytes_text(item.usage.freed)
+    size, freed = size_text(item.usage.size), size_text(item.usage.freed)
     part = "" if freed == size else f", of which {freed} are freed"
     return visible_line(f"  {display_path(item.path)}  {size}{part}")
 
@@ -117,8 +118,8 @@ def _outlook(survey: Survey) -> str:
         return "gc: nothing is unused"
     reclaimable = survey.reclaimable
     shared = reclaimable.size - reclaimable.freed
-    rest = f"; {bytes_text(shared)} more has other names too, most often in the cache of uv (`uv cache prune`)"
-    return f"gc: --remove frees {bytes_text(reclaimable.freed)}{rest if shared else ''}"
+    rest = f"; {size_text(shared)} more has other names too, most often in the cache of uv (`uv cache prune`)"
+    return f"gc: --remove frees {size_text(reclaimable.freed)}{rest if shared else ''}"
 
 
 def _removal_json(removal: Removal) -> dict[str, object]:
@@ -127,13 +128,3 @@ def _removal_json(removal: Removal) -> dict[str, object]:
         "freed_bytes": removal.freed,
         "failures": list(removal.failures),
     }
-
-
-def bytes_text(count: int) -> str:
-    """Return `0 B`, `12 kB`, `1.3 GB`."""
-    size, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 999.5 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.1f} {unit}" if unit != "B" and size < 9.95 else f"{size:.0f} {unit}"

@@ -38,7 +38,9 @@ def command(name: str, into: Path, release: str | None, script: str | None, modu
         verbs = ("install", "prepare", "run")
     else:
         folder = create_from_release(name, into, release, script=script, module=module)
-        click.echo(f"created {folder}; say in {folder / 'voirfile.py'} what a step is, then:")
+        click.echo(
+            f"created {folder}; say in its voirfile.py what a step is, and in its requirements.in what is missing there, then:"
+        )
         verbs = ("pin", "install", "run")
     suite = shlex.quote(str(folder / "suite.yaml"))
     for verb in verbs:

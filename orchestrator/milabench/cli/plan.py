@@ -33,7 +33,7 @@ from milabench.workflow.options import Extent, Session, SuiteOptions
 )
 def command(options: SuiteOptions, extent: Extent, phase: str, frozen: bool, as_json: bool, other: Path | None) -> None:
     """Show what install, prepare or run would do."""
-    from milabench.plan.model import plan_text
+    from milabench.plan.text import plan_text
     from milabench.workflow.context import read_context
 
     session = terminal_session()
@@ -74,7 +74,7 @@ def print_requests(
     options: SuiteOptions, extent: Extent, session: Session, *, as_json: bool, other: Path | None = None
 ) -> None:
     """Print what would be run, and its estimated duration; see `print_plans`."""
-    from milabench.plan.model import plan_text
+    from milabench.plan.text import plan_text
     from milabench.workflow.estimate import apply_budget, estimate_lines
     from milabench.workflow.planning import expand_requests, plan_request
 

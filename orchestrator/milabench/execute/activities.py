@@ -69,10 +69,3 @@ class Activities:
         finally:
             over.set()
             watcher.join()
-
-
-def size_text(size: float) -> str:
-    """Return a number of bytes for a person: `412 MB`, `2.1 GB`."""
-    if size >= 1e9:
-        return f"{size / 1e9:.1f} GB"
-    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from milabench.execute.activities import size_text
+from milabench.execute.sizes import size_text
 
 # A wheel's list of contents is at its end, and is asked for only where it matters.
 LARGE = 5_000_000

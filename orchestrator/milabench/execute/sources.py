@@ -24,10 +24,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
-from milabench.execute.activities import Activities, size_text
+from milabench.execute.activities import Activities
 from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, pip_settings
+from milabench.execute.sizes import size_text
 from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import source_json
@@ -281,8 +282,17 @@ def find_release(project: str, version: str, file: str | None = None, *, environ
 
 def _other_versions(files: Iterable[str]) -> str:
     """Return the newest of the files that the indexes do list, for an error message."""
-    newest = list(files)[-MAX_LISTED:]
-    return f"; they list {', '.join(newest)}" if newest else ""
+    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+    from packaging.version import InvalidVersion, Version
+
+    def version_of(file: str) -> Version:
+        try:
+            return parse_wheel_filename(file)[1] if file.endswith(".whl") else parse_sdist_filename(file)[1]
+        except (InvalidSdistFilename, InvalidVersion, InvalidWheelFilename):
+            return Version("0")
+
+    newest = sorted(files, key=version_of, reverse=True)[:MAX_LISTED]
+    return f"; the newest that they list: {', '.join(newest)}" if newest else ""
 
 
 def opened_release(source: PyPI, into: Path, environ: Mapping[str, str]) -> Path:

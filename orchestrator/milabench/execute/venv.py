@@ -32,13 +32,14 @@ from typing import TextIO
 from milabench.devices.regular_file import open_descriptor
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
-from milabench.execute.activities import Activities, size_text
+from milabench.execute.activities import Activities
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
 from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import COMPLETE, altered_files, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.needs import Need, PackageFile, files_of, measured, total, uncached
 from milabench.execute.package_indexes import indexes, pip_env, pip_settings, uv_env, uv_options
+from milabench.execute.sizes import size_text
 from milabench.plan.context import Dirs
 from milabench.plan.requirements import render_requirements
 from milabench.plan.venvs import VenvSpec

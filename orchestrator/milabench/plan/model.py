@@ -1,15 +1,14 @@
-"""The plan: everything that will be done, as one frozen value, and as text; its JSON form is protocol.md, section 6."""
+"""The plan: everything that will be done, as one frozen value; its JSON form is protocol.md, section 6."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal, cast
 
-from milabench.redaction import MASK, mask_settings
+from milabench.redaction import mask_settings
 
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
@@ -147,50 +146,3 @@ def digest(value: Any) -> str:
     # Kept in records: any change here makes every old plan look like another one.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def plan_text(plan: Plan) -> str:
-    """Return each step with its command line, working folder, limits and the variables that are set."""
-    lines = [f"{plan.phase} plan {plan.hash[:12]}: {len(plan.steps)} steps"]
-    for group in plan.groups():
-        lines.append("")
-        if len(group) > 1:
-            lines.append(f"together: {', '.join(step.id for step in group)}")
-        for step in group:
-            lines += _step_lines(step)
-    if plan.skipped:
-        lines += ["", "skipped:", *(f"  {skip.bench}: {skip.why}" for skip in plan.skipped)]
-    return "\n".join(lines) + "\n"
-
-
-def _step_lines(step: Step) -> list[str]:
-    limits = [f"{step.timeout_s:g} s" if step.timeout_s is not None else "no time limit"]
-    if step.max_silence_s is not None:
-        limits.append(f"{step.max_silence_s:g} s of silence")
-    devices = ",".join(map(str, step.devices))
-    shown = _with_shown_step_dir(step).to_json()
-    env = {**shown["env"], **dict.fromkeys(step.secret_env, MASK)}
-    return [
-        f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",
-        *([f"  in the container {step.container}"] if step.container is not None else []),
-        f"  cd {shlex.quote(shown['cwd'])}",
-        f"  {_shell_line(shown['argv'])}",
-        f"  {' '.join(f'{name}={_shell_line([value])}' for name, value in sorted(env.items()))}",
-    ]
-
-
-def _with_shown_step_dir(step: Step) -> Step:
-    """Return the step with where its folder will be, for a person: the run has no name yet."""
-    runs = step.env.get("MILABENCH_DIR_RUNS", "runs")
-    path = f"{runs}/RUN/{STEP_DIRS}/{step.stem or step.id}"
-    return replace(
-        step,
-        cwd=step.cwd.replace(STEP_DIR, path),
-        argv=tuple(word.replace(STEP_DIR, path) for word in step.argv),
-        env={name: value.replace(STEP_DIR, path) for name, value in step.env.items()},
-    )
-
-
-def _shell_line(words: Sequence[str]) -> str:
-    """Return words as for a shell, what is masked in them readable."""
-    return " ".join(word if word == MASK else shlex.quote(word) for word in words)

@@ -24,7 +24,7 @@ _SAME_AS_JSON = (
 _COUNTS = ("planned", "passed", "failed", "skipped", "missing", "cancelled")
 FIELDS = (
     *("run", "profile", *_SAME_AS_JSON, "ci95_low", "ci95_high", "sem", "spread", "mde", "icc"),
-    *(*_COUNTS, "reasons", "failures"),
+    *(*_COUNTS, "reasons", "failures", "capsule"),
 )
 
 
@@ -55,6 +55,7 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
         **{name: bench.counts.get(name, 0) for name in _COUNTS},
         "reasons": " ".join(bench.reasons),
         "failures": "; ".join(f"{failure.step}: {failure.why}" for failure in bench.failures),
+        "capsule": summary.capsule,
     }
 
 

@@ -19,6 +19,9 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     suites = []
     for summary in summaries:
         suite = ET.Element("testsuite", name=visible(summary.run), timestamp=visible(summary.created))
+        if summary.capsule:
+            properties = ET.SubElement(suite, "properties")
+            ET.SubElement(properties, "property", name="capsule", value=visible(summary.capsule))
         for bench in model.ordered(summary.benchmarks):
             _bench(suite, summary, bench)
         suites.append(suite)

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,11 +17,14 @@ from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
 from milabench.errors import EnvironmentFailed, UsageError
 from milabench.execute import images as engines
 from milabench.execute import supplies
-from milabench.execute.activities import size_text
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
+from milabench.execute.sizes import size_text
 from milabench.execute.venv import InstallOptions
+from milabench.facts.probe import this_machine
+from milabench.plan.container import Image
 from milabench.plan.context import Dirs
+from milabench.plan.system import is_local
 from milabench.version import __version__
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context, read_suite_only, suite_dirs
@@ -28,7 +32,7 @@ from milabench.workflow.files import base_folder
 from milabench.workflow.install import install_locally
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import preparation_steps
-from milabench.workflow.remote_nodes import remote_nodes
+from milabench.workflow.suites_used import record_use
 
 # What stays in the base as it is unpacked; the others are moved to where programs look for them.
 KEPT, PLACED = ("suite", "wheels", "benchmate", "python"), ("code", "data", "cache", "images")
@@ -55,6 +59,7 @@ def install_from(
     with open_capsule(file) as capsule:
         manifest = capsule.manifest
         _require_fitting(manifest, file)
+        _require_one_machine(options)
         home = home_of(base, manifest.digest)
         packed = replace(options, config_file=home / manifest.suite)
         with hold_base(base, "install", say=session.note):
@@ -64,18 +69,20 @@ def install_from(
             dirs = suite_dirs(packed, read_suite_only(packed))
             _place(home, dirs)
             context = read_context(packed, session)
-            if _lacks(context, manifest):
+            if _lacks(home, context, manifest):
                 again = home.with_name(f".{home.name}.again")
                 session.info(f"  {file}: unpacking programs and data")
                 _unpack(capsule, again, PLACED)
                 _place(again, dirs)
-                shutil.move(again / "images", home / "images") if (again / "images").is_dir() else None
+                if (again / "images").is_dir():
+                    shutil.rmtree(home / "images", ignore_errors=True)
+                    (again / "images").rename(home / "images")
                 shutil.rmtree(again)
                 context = read_context(packed, session)
             _load_images(home, context, manifest)
             _place_instruments(home, dirs, manifest)
-    if remote_nodes(context):
-        raise UsageError("--from installs on this machine only; copy the capsule to each node, and install it there")
+            # While the base is held: a `gc` that waits for it must find what was placed in use.
+            record_use(context)
     how = InstallOptions(
         benchmate=str(environments.BENCHMATE),
         environ=supplies.sealed_environment(os.environ, home / "python"),
@@ -111,6 +118,17 @@ def _require_fitting(manifest: CapsuleManifest, file: Path) -> None:
         )
 
 
+def _require_one_machine(options: SuiteOptions) -> None:
+    """Raise UsageError where the system has other machines; a capsule's suite names none, so any other suite shows them."""
+    if not (options.system_file or options.overrides):
+        return
+    own = tuple(override for override in options.overrides if override.lstrip("+~").startswith("system."))
+    system = read_suite_only(replace(options, config_file=None, overrides=own)).system
+    machine = this_machine().answer() if system.nodes else None
+    if machine is not None and not all(is_local(node, machine, system) for node in system.nodes):
+        raise UsageError("--from installs on this machine only; copy the capsule to each node, and install it there")
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
@@ -130,8 +148,7 @@ def _unpack(capsule: Capsule, into: Path, parts: tuple[str, ...]) -> None:
         (building / capsules.NAME).write_bytes(capsule.manifest.content)
         building.rename(into)
     except OSError as error:
-        why = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
-        raise EnvironmentFailed(f"{into}: cannot be unpacked: {why}") from None
+        raise EnvironmentFailed(f"{into}: cannot be unpacked: {_reason(error)}") from None
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
@@ -154,8 +171,11 @@ def _place(home: Path, dirs: Dirs) -> None:
         for part in ("code", "data", "cache"):
             shutil.rmtree(home / part, ignore_errors=True)
     except OSError as error:
-        why = "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
-        raise EnvironmentFailed(f"{error.filename or home}: cannot be written: {why}") from None
+        raise EnvironmentFailed(f"{error.filename or home}: cannot be written: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    return "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
 
 
 def _merge(source: Path, target: Path) -> None:
@@ -176,21 +196,30 @@ def _merge(source: Path, target: Path) -> None:
         shutil.move(path, there)
 
 
-def _lacks(context: CommandContext, manifest: CapsuleManifest) -> bool:
+def _lacks(home: Path, context: CommandContext, manifest: CapsuleManifest) -> bool:
     """Return whether something is gone that was placed when the capsule was unpacked."""
     if environments.unfetched_benches(context):
         return True
     if not all(is_fetched(context.dirs, source) for source in environments.sources(context)):
         return True
+    # The file of an image is gone from here once the engine has it.
+    if any(not file.is_file() and engines.missing_images([image]) for image, file in _packed(home, context, manifest)):
+        return True
     data = {PurePosixPath(entry.path).parts[1] for entry in manifest.files_in("data")}
     return not all(Path(context.dirs.data, name).exists() for name in data)
 
 
-def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest) -> None:
+def _packed(home: Path, context: CommandContext, manifest: CapsuleManifest) -> Iterator[tuple[Image, Path]]:
+    """Yield the images of the selected benchmarks that the capsule holds, with where they are unpacked to."""
     packed = {(image.engine, image.image): home / image.path for image in manifest.images}
     for image in environments.images(context):
-        file = packed.get((image.engine, image.name))
-        if file is not None and file.is_file() and engines.missing_images([image]):
+        if (image.engine, image.name) in packed:
+            yield image, packed[image.engine, image.name]
+
+
+def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest) -> None:
+    for image, file in _packed(home, context, manifest):
+        if file.is_file() and engines.missing_images([image]):
             engines.load_image(image, file)
     if missing := engines.missing_images(environments.images(context)):
         raise EnvironmentFailed(f"not in the capsule: {', '.join(missing)}")

@@ -120,7 +120,10 @@ def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
         report = progress_report(context.session)
         with progress_shown(context.session) as activities:
-            raise_failures(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, report, activities))
+            fetched = fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, report, activities)
+        # While the base is held: a `gc` that comes before the environments are made must find them in use.
+        record_use(context, as_default=False)
+    raise_failures(fetched)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*")
 RELEASE = re.compile(
     r"pypi:(?P<project>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)(?::(?P<file>[^/:\s]+))?"
 )
-MAX_SHOWN = 12  # programs of a release in an error message
+MAX_SHOWN = 100  # programs of a release in an error message
 PROBES = {
     "lightning": 'probes.lightning(ov, units="samples/s")',
     "Trainer(": 'probes.trainer(ov, units="tokens/s")',
@@ -148,7 +148,11 @@ def _imported(program: str) -> list[str]:
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     packages = sorted({name.partition(".")[0] for name in names} - set(sys.stdlib_module_names))
-    return [f"# The program imports: {', '.join(packages)}"] if packages else []
+    return (
+        [f"# Imported by the program; each needs a line of the project that brings it: {', '.join(packages)}"]
+        if packages
+        else []
+    )
 
 
 def _new_folder(name: str, into: Path) -> Path:

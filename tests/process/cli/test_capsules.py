@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from milabench.bundle.capsule import CapsuleManifest, Content, entry_of, write_capsule
+from milabench.bundle.capsule import CapsuleManifest, Content, PackedImage, entry_of, write_capsule
 from milabench.execute.inventory import benchmate_digest
 from milabench.execute.venv import benchmate_requirements
+from milabench.report.registry import FORMATS
 from milabench.version import __version__
 from milabench.workflow.capsule import PLATFORM
 from tests.commands import ROOT, Said
 from tests.process.install.places import wheel
 from tests.processes import CEILING_S, started, until
 
+from .docker import fake_docker
 from .installable import BENCHMATE, instruments
 from .test_bad_places import disk
 
@@ -76,6 +81,18 @@ def packed(tmp_path: Path, contents: tuple[Content, ...]) -> Path:
     return path
 
 
+@pytest.fixture
+def with_image(tmp_path: Path, contents: tuple[Content, ...]) -> Path:
+    """A capsule whose benchmark runs in the image of a container."""
+    path = tmp_path / "with-image"
+    suite = SUITE.replace("}}}", "}}, container: {engine: docker, image: mine}}").encode()
+    parts = [replace(part, content=suite) if part.path == "suite/suite.yaml" else part for part in contents]
+    both = tuple(sorted((*parts, Content(path="images/0.tar", content=b"an image")), key=lambda part: part.path))
+    image = PackedImage(engine="docker", image="mine", path="images/0.tar")
+    write_capsule(path, replace(manifest_of(both), images=(image,)), both)
+    return path
+
+
 def only_error(said: Said, code: int) -> str:
     assert said.code == code, said
     (line,) = said.err.splitlines()
@@ -103,7 +120,7 @@ def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsul
     assert "suite.yaml, the last used in " in said.err
     assert milabench("run", "--display", "none").code == 0
     digest = f"sha256:{manifest_of(contents).digest}"
-    for options in ((), ("--full",), ("--format", "markdown"), ("--format", "html"), ("--json",)):
+    for options in ((), ("--full",), *(("--format", name) for name in FORMATS)):
         assert digest in milabench("report", *options).out, options
     assert json.loads(milabench("report", "--json").out)["capsule"] == digest
 
@@ -143,6 +160,52 @@ def test_two_installations_of_one_capsule_at_once_share_what_the_first_has_made(
     assert (first.returncode, second.returncode) == (0, 0), said
     assert sum("unpacking" in text for text in said) == 1
     assert len([path for path in Path(environ["MILABENCH_BASE"], "venv", ".store").iterdir() if path.is_dir()]) == 1
+
+
+@pytest.mark.slow
+def test_an_image_that_is_gone_comes_back_from_the_file(
+    milabench: Callable[..., Said], environ: dict[str, str], with_image: Path, tmp_path: Path
+) -> None:
+    docker = fake_docker(tmp_path, environ)
+    (docker / "go").touch()
+    for _ in range(3):
+        said = milabench("install", "--from", str(with_image))
+        assert said.code == 0, said.err
+        assert (docker / "mine").read_text() == "an image"
+        (docker / "mine").unlink()
+    (home,) = Path(environ["MILABENCH_BASE"], "cache", "capsules").iterdir()
+    assert not (home / "images" / "images").exists()
+
+
+@contextmanager
+def next_to_hold(base: Path) -> Iterator[ThreadPoolExecutor]:
+    """Wait in the kernel for the lock of a base: who holds it now cannot take it again before we have had it."""
+    with ThreadPoolExecutor() as pool, (base / ".milabench.lock").open("r+") as lock:
+        pool.submit(fcntl.flock, lock, fcntl.LOCK_EX)
+        until(lambda: f"-> FLOCK  ADVISORY  WRITE {os.getpid()} " in Path("/proc/locks").read_text(), "to wait")
+        yield pool
+        pool.shutdown()
+
+
+@pytest.mark.slow
+def test_what_was_placed_is_in_use_before_another_command_can_have_the_base(
+    milabench: Callable[..., Said], environ: dict[str, str], with_image: Path, tmp_path: Path
+) -> None:
+    docker, base = fake_docker(tmp_path, environ), Path(environ["MILABENCH_BASE"])
+    base.mkdir()
+    (base / "suites.json").write_text('{"schema": 1, "suites": []}')
+    argv = [sys.executable, "-m", "milabench", "install", "--from", str(with_image)]
+    with started(argv, env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        until((docker / "begun").exists, "the image to be loaded")
+        with next_to_hold(base) as waiting:
+            (docker / "go").touch()
+            waiting.shutdown()
+            items = json.loads(milabench("gc", "--json").out)["items"]
+        said = process.communicate(timeout=CEILING_S)[1]
+    assert process.returncode == 0, said
+    (capsule,) = (item for item in items if "/cache/capsules/" in item["path"])
+    assert capsule["kept"].startswith("the suite ")
+    assert [item["path"] for item in items if item["kept"] is None] == []
 
 
 @pytest.mark.parametrize(
@@ -199,6 +262,17 @@ def test_the_wrong_file_is_one_line(milabench: Callable[..., Said], tmp_path: Pa
 def test_options_that_contradict_a_capsule_are_refused(milabench: Callable[..., Said], packed: Path) -> None:
     for more in (("--config", "quickstart"), ("--update",), ("--use-current-env",)):
         assert more[0] in only_error(milabench("install", "--from", str(packed), *more), 2)
+
+
+def test_a_system_of_other_machines_is_refused_before_anything_is_unpacked(
+    milabench: Callable[..., Said], environ: dict[str, str], packed: Path, tmp_path: Path
+) -> None:
+    system = tmp_path / "system.yaml"
+    system.write_text("system:\n  nodes:\n  - {name: far, ip: 192.0.2.1, main: true}\n")
+    options = ("--system", str(system), "--override", "tiny.max_duration=60")
+    line = only_error(milabench("install", "--from", str(packed), *options), 2)
+    assert line.startswith("error: --from installs on this machine only")
+    assert not Path(environ["MILABENCH_BASE"]).exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")

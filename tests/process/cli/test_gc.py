@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -19,10 +20,11 @@ import pytest
 
 from milabench.execute.locks import hold_base
 from tests.commands import ROOT, Said
+from tests.process.cli.docker import fake_docker
 from tests.process.cli.installable import Pair
 from tests.process.cli.test_bad_places import disk
 from tests.process.cli.test_full_disks import fill
-from tests.processes import started, until
+from tests.processes import CEILING_S, started, until
 
 USED = {
     "system": None,
@@ -363,15 +365,41 @@ def test_it_makes_room_on_a_disk_that_is_full(milabench: Callable[..., Said], tm
 
 def test_it_waits_for_an_install(base: Path, environ: dict[str, str]) -> None:
     command = [sys.executable, "-m", "milabench", "gc", "--remove", "--base", str(base)]
-    with hold_base(base, "install", say=print):
-        gc = started(command, env=environ, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        process = gc.__enter__()
-        assert process.stderr is not None
-        assert "is held by `install` of" in process.stderr.readline()
-        assert (base / "code" / "unused-1").exists()
-    gc.__exit__(None, None, None)
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    with contextlib.ExitStack() as held:
+        held.enter_context(hold_base(base, "install", say=print))
+        with started(command, env=environ, cwd=ROOT, **pipes) as process:
+            assert process.stderr is not None
+            assert "is held by `install` of" in process.stderr.readline()
+            assert (base / "code" / "unused-1").exists()
+            held.close()
+            process.communicate(timeout=CEILING_S)
     assert process.returncode == 0
     assert not (base / "code" / "unused-1").exists()
+
+
+def test_a_definition_that_was_just_fetched_is_in_use(
+    base: Path, milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    repository = tmp_path / "theirs"
+    shutil.copytree(ROOT / "tests" / "suite" / "odd", repository)
+    for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -q -m a"):
+        subprocess.run(["git", *words.split()], cwd=repository, check=True)
+    suite = tmp_path / "theirs.yaml"
+    suite.write_text(
+        f"theirs: {{definition: {{git: '{repository}', branch: main}}, install_variant: unpinned, argv: [good],"
+        " container: {engine: docker, image: mine}}\n"
+    )
+    docker = fake_docker(tmp_path, environ)
+    argv = [sys.executable, "-m", "milabench", "install", "--use-current-env", "--config", str(suite)]
+    with started([*argv, "--base", str(base)], env=environ, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        until((docker / "begun").exists, "the image to be fetched")
+        removed = json.loads(milabench("gc", "--remove", "--json", "--base", str(base)).out)["removed"]
+        (docker / "go").touch()
+        said = process.communicate(timeout=CEILING_S)[1]
+    assert process.returncode == 0, said
+    assert str(base / "code" / "unused-1") in removed
+    assert (base / "code" / "theirs-main" / "benchfile.py").exists()
 
 
 @pytest.fixture

@@ -57,7 +57,10 @@ def test_file_and_digest_come_from_the_index_and_requirements_from_the_release(
     assert declared.source == PyPI("tool", "1", file=WHEEL, sha256=sha256)
     assert (declared.module, declared.script, declared.prepare) == ("tool_lib.train", None, None)
     lines = (folder / "requirements.in").read_text().splitlines()
-    assert lines[1:] == ["packaging>=20", "# The program imports: numpy"]
+    assert lines[1:] == [
+        "packaging>=20",
+        "# Imported by the program; each needs a line of the project that brings it: numpy",
+    ]
     assert [line.split()[1] for line in said.out.splitlines() if line.startswith("  milabench")] == [
         *("pin", "install", "run", "report")
     ]
@@ -92,7 +95,7 @@ def test_a_program_of_a_release_is_measured_as_it_was_created(
         (("--from", "pypi:tool==1", "--module", "a.b", "--script", "c"), 2, "give one"),
         (("--from", "tool==1"), 2, "give pypi:PROJECT==VERSION"),
         (("--from", "pypi:tool"), 2, "give pypi:PROJECT==VERSION"),
-        (("--from", "pypi:tool==2"), 4, f"they list {WHEEL}"),
+        (("--from", "pypi:tool==2"), 4, f"the newest that they list: {WHEEL}"),
         (("--from", "pypi:tool==1:tool-1.zip"), 4, "no file tool-1.zip"),
         (("--from", "pypi:absent==1"), 4, "absent 1: no sdist and no pure wheel"),
         (("--script", "c.py"), 2, "give --from too"),

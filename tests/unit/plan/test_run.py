@@ -15,12 +15,13 @@ from milabench.config.read import read_suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
-from milabench.plan.model import Plan, plan_text
+from milabench.plan.model import Plan
 from milabench.plan.placeholders import names_for, sizing_notes
 from milabench.plan.prepare import prepare_step
 from milabench.plan.profile import PROFILES
 from milabench.plan.run import plan_run
 from milabench.plan.sizing import Observation, Sizer, SizerOptions
+from milabench.plan.text import plan_text
 
 PROGRAM = Benchmark(script="main.py", voirfile=None, prepare=None)
 FETCHED = Benchmark(

@@ -1,0 +1,47 @@
+"""The plan as text, for a person."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from milabench.plan.model import STEP_DIRS, Plan, Step
+from milabench.plan.step_dir import with_step_dir
+from milabench.redaction import MASK
+
+
+def plan_text(plan: Plan) -> str:
+    """Return each step with its command line, working folder, limits and the variables that are set."""
+    lines = [f"{plan.phase} plan {plan.hash[:12]}: {len(plan.steps)} steps"]
+    for group in plan.groups():
+        lines.append("")
+        if len(group) > 1:
+            lines.append(f"together: {', '.join(step.id for step in group)}")
+        for step in group:
+            lines += _step_lines(step)
+    if plan.skipped:
+        lines += ["", "skipped:", *(f"  {skip.bench}: {skip.why}" for skip in plan.skipped)]
+    return "\n".join(lines) + "\n"
+
+
+def _step_lines(step: Step) -> list[str]:
+    limits = [f"{step.timeout_s:g} s" if step.timeout_s is not None else "no time limit"]
+    if step.max_silence_s is not None:
+        limits.append(f"{step.max_silence_s:g} s of silence")
+    devices = ",".join(map(str, step.devices))
+    # The run has no name yet.
+    runs = step.env.get("MILABENCH_DIR_RUNS", "runs")
+    shown = with_step_dir(step, f"{runs}/RUN/{STEP_DIRS}/{step.stem or step.id}").to_json()
+    env = {**shown["env"], **dict.fromkeys(step.secret_env, MASK)}
+    return [
+        f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",
+        *([f"  in the container {step.container}"] if step.container is not None else []),
+        f"  cd {shlex.quote(shown['cwd'])}",
+        f"  {_shell_line(shown['argv'])}",
+        f"  {' '.join(f'{name}={_shell_line([value])}' for name, value in sorted(env.items()))}",
+    ]
+
+
+def _shell_line(words: Sequence[str]) -> str:
+    """Return words as for a shell, what is masked in them readable."""
+    return " ".join(word if word == MASK else shlex.quote(word) for word in words)
