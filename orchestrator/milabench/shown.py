@@ -41,6 +41,14 @@ def visible_output(text: str, *, colours: bool = True) -> str:
     return "".join(piece * colours if number % 2 else visible(piece) for number, piece in enumerate(pieces))
 
 
+def cut_text(text: str, longest: int, *, at_word: bool = True) -> str:
+    """Return a text with at most so many characters: as many of its words as there is room for, or also a part of one."""
+    if len(text) <= longest:
+        return text
+    kept = text[: longest - 1]
+    return f"{(at_word and kept.rpartition(' ')[0]) or kept}…"
+
+
 def csv_cell(value: Any) -> Any:
     """Return a value for a table that a spreadsheet may open: no text is a formula, and numbers stay numbers."""
     if not isinstance(value, str):

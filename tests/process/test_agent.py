@@ -712,6 +712,17 @@ def test_the_time_of_a_command_begins_after_what_runs_before_it(agent: Any) -> N
     assert inside > before
 
 
+def test_the_limit_of_a_command_begins_after_what_runs_before_it(agent: Any) -> None:
+    said = agent.run("sleep", "3", prerun=["sleep", "3"], timeout_s=5)
+    assert verdict(said) == ended("passed", None, "", 0)
+
+
+def test_what_runs_before_a_command_has_a_limit_of_its_own(agent: Any) -> None:
+    said = agent.run("echo", "never", prerun=["sleep", "600"], timeout_s=0.2)
+    detail = "the command before it (prerun) is still running after 0.2 s"
+    assert verdict(said) == ended("failed", "timeout", detail, -signal.SIGTERM)
+
+
 def test_what_runs_before_a_command_and_fails_is_why_it_did_not_run(agent: Any) -> None:
     said = agent.run("echo", "never", prerun=["sh", "-c", "exit 4"])
     assert verdict(said) == ended("failed", "exit", "the command before it (prerun) exited with code 4", 4)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from milabench import cli
 from milabench.display.live import Live
 from milabench.display.plain import Plain
-from milabench.shown import csv_cell, visible, visible_line, visible_output
+from milabench.shown import csv_cell, cut_text, visible, visible_line, visible_output
 from tests.mutations import TERMINAL
 from tests.recorded_run import SYSTEM, Recorded, data, message, rates, record
 
@@ -202,3 +202,10 @@ def test_a_name_with_a_line_break_makes_no_line_of_its_own(make: Callable[[io.St
     assert not [line for line in lines if line.startswith("0/1 other")]
     assert any(line.endswith("two") for line in lines)
     assert any(line.endswith("lines") for line in lines)
+
+
+def test_a_text_is_cut_at_a_word_or_anywhere() -> None:
+    assert cut_text("one two", 7) == "one two"
+    assert cut_text("one two three", 10) == "one two…"
+    assert cut_text("one two three", 10, at_word=False) == "one two t…"
+    assert cut_text("indivisible", 5) == "indi…"

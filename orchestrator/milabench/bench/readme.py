@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from milabench.devices.regular_file import read_regular
-from milabench.shown import visible_line
+from milabench.shown import cut_text, visible_line
 
 README = "README.md"
 _MOST_BYTES = 2**20
@@ -36,5 +36,4 @@ def first_sentence(folder: Path) -> str:
             prose.append(line)
     plain = re.sub(r"`|\*\*", "", _LINK.sub(r"\1", " ".join(prose)))
     sentence = _SENTENCE.match(plain)
-    shown = visible_line((sentence[0] if sentence else plain).strip().rstrip("."))
-    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN].rpartition(' ')[0]} ..."
+    return cut_text(visible_line((sentence[0] if sentence else plain).strip().rstrip(".")), _MOST_SHOWN)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from milabench.checks.check import Check, StepContext
-from milabench.events.model import Data, StepEvent, Verdict
+from milabench.events.model import Config, Data, StepEvent, Verdict
 from milabench.events.readings import NAN, Span, growth
 from milabench.events.values import finite_number
 
@@ -35,10 +35,11 @@ class ContendedCheck(Check):
     doc = (
         "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
         "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged; none in more than 5 s, or readings that end within it: `sensor-lost`"
+        "judged; none in more than 5 s or in the launch of a timed command, or readings that end within it: `sensor-lost`"
     )
     severities = ("warn",)
     reason = "contended"
+    _is_timed = False  # its number is the time of its launch, which nothing else judges
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(context, settings)
@@ -49,6 +50,8 @@ class ContendedCheck(Check):
     def observe(self, event: StepEvent) -> None:
         """Take a reading of the step's processes and their host into account."""
         super().observe(event)
+        if isinstance(event, Config):
+            self._is_timed = event.data.get("timed") is True
         process = event.data.get("process") if isinstance(event, Data) else None
         host = process.get("host") if isinstance(process, Mapping) else None
         time = finite_number(event.data.get("time")) if isinstance(event, Data) else None
@@ -72,7 +75,7 @@ class ContendedCheck(Check):
         window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        if not count and stop - start > LONGEST_UNREAD_S:
+        if not count and self._should_be_read(stop - start):
             return self.warning("nobody read the processors", {"readings": 0})
         if count < LEAST_READINGS:
             return self.passed({"readings": count})
@@ -100,6 +103,10 @@ class ContendedCheck(Check):
         if is_contended or (used["memory"] or 0.0) > MOST_LACKED:
             return self.warning(_message(numbers), numbers)
         return self.passed(numbers)
+
+    def _should_be_read(self, seconds: float) -> bool:
+        """Return whether a window that nobody read the host in is in doubt: a long one, and any of a timed command."""
+        return self._is_timed or seconds > LONGEST_UNREAD_S
 
     def _per_second(self, name: str, window: Span) -> float | None:
         grown = growth(self._time, self._counters[name], window)

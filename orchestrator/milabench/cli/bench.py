@@ -14,6 +14,7 @@ from milabench.cli.options import (
     collected_as,
     display_option,
     seconds_of,
+    table_width,
     terminal_session,
     wait_option,
 )
@@ -91,5 +92,5 @@ def command(ctx: click.Context, options: CommandOptions, base: Path | None, wait
     options = replace(options, argv=ctx.meta.get("argv", ()))
     path, code = measure_commands(options, base, session, wait=wait)
     if code != INTERRUPTED and path.is_dir():
-        click.echo(render_report(ReportRequest(runs=(str(path),)), "brief", session), nl=False)
+        click.echo(render_report(ReportRequest(runs=(str(path),)), "brief", session, table_width(wide=False)), nl=False)
     return code

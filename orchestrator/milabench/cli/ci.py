@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from milabench.cli import options as shared
 from milabench.cli.compare import margin_option
-from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.workflow.ci_reports import Gates
-from milabench.workflow.options import Extent, ReportRequest, SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
 
 
@@ -43,38 +41,9 @@ from milabench.workflow.run_suite import RunSettings
 @shared.collected_as("settings", RunSettings)
 def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates: Gates, display: str) -> int:
     """Do all steps of a build server's job: doctor, install, prepare, run, report, compare, accept."""
-    from milabench.cli.doctor import findings_text
-    from milabench.workflow.ci_reports import checked_gates, require_one_run, write_reports
-    from milabench.workflow.context import read_context
-    from milabench.workflow.doctor import diagnose_machine
-    from milabench.workflow.install import install
-    from milabench.workflow.prepare import prepare
-    from milabench.workflow.report_runs import render_report
-    from milabench.workflow.run_suite import execute_runs, prepare_runs
+    from milabench.workflow.all_stages import run_job
 
     if extent.ab is not None:
         raise click.UsageError("ci compares one suite with a baseline; `milabench run --ab` measures two")
-    session = shared.terminal_session(display)
-    # What cannot be read is an error now, not after an hour of measuring.
-    gates = checked_gates(gates, options.base)
-    require_one_run(options, extent, session)
-    extent = replace(extent, run_name="ci")
-    click.echo("== milabench doctor: this machine")
-    findings = diagnose_machine(options.base)
-    click.echo(findings_text(findings))
-    if bad := [finding for finding in findings if finding.state == "bad"]:
-        raise EnvironmentFailed("\nerror: ".join(f"{finding.what}: {finding.says}" for finding in bad))
-    click.echo("== milabench install: environments and programs")
-    install(options, session)
-    click.echo("== milabench prepare: data and models")
-    code = prepare(read_context(options, session))
-    if code != DONE:
-        return code
-    click.echo("== milabench run")
-    [(run, code)] = execute_runs(prepare_runs(options, extent, settings, session), session)
-    if code == INTERRUPTED:
-        return code
-    click.echo("== milabench report")
-    request = ReportRequest(runs=(str(run),), base=options.base, reference=gates.reference)
-    click.echo(render_report(request, "brief", session), nl=False)
-    return write_reports(request, gates, code, session)
+    width = shared.table_width(wide=False)
+    return run_job(options, extent, settings, gates, shared.terminal_session(display), click.echo, width)

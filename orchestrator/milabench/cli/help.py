@@ -33,11 +33,8 @@ RARE = frozenset(
 def with_variables(command: click.Command) -> click.Command:
     """Let each option of a command be given as MILABENCH_<OPTION> too; the command line wins."""
     for each in _with_subcommands(command):
+        _name_numbers(each)
         for option in _options(each):
-            if option.metavar is None and isinstance(
-                option.type, click.types.IntParamType | click.types.FloatParamType
-            ):
-                option.metavar = "N"
             if option.envvar is None and not option.is_eager:
                 option.envvar = "MILABENCH_" + long_name(option).lstrip("-").replace("-", "_").upper()
     return command
@@ -48,11 +45,7 @@ def with_help(command: click.Command) -> click.Command:
     for each in _with_subcommands(command):
         if any(option.name == "help_all" for option in _options(each)):
             continue  # a verb that was imported before
-        for option in _options(each):
-            if option.metavar is None and isinstance(
-                option.type, click.types.IntParamType | click.types.FloatParamType
-            ):
-                option.metavar = "N"  # click says INTEGER RANGE
+        _name_numbers(each)
         each.params += [
             _flag(("--no-color",), _without_colour, "Show no colours; the same as NO_COLOR=1."),
             _flag(("--help-all",), _show_all, "Show all options, with their variables."),
@@ -85,6 +78,13 @@ def _with_subcommands(command: click.Command) -> Iterable[click.Command]:
 
 def _options(command: click.Command) -> Iterable[click.Option]:
     return (option for option in command.params if isinstance(option, click.Option))
+
+
+def _name_numbers(command: click.Command) -> None:
+    """Let the help say N for a number, where click says INTEGER RANGE."""
+    for option in _options(command):
+        if option.metavar is None and isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+            option.metavar = "N"
 
 
 def _flag(names: tuple[str, ...], callback: Callable[[click.Context], None], text: str) -> click.Option:

@@ -22,9 +22,12 @@ _NOT_FOR_USE = ("test", "tests", "testing", "doc", "docs", "example", "examples"
 def modules_of(name: str, paths: list[str]) -> list[str]:
     """Return the modules to import for a distribution with these files: that of its own name, else all public ones.
 
-    Empty for one that has none: stubs, data, programs.
+    Of a package without `__init__.py` these are its outermost files of code. Empty for one that has none: stubs, data,
+    programs.
     """
-    packages, modules = set(), set()
+    packages: set[tuple[str, ...]] = set()
+    modules: set[tuple[str, ...]] = set()
+    inner: set[tuple[str, ...]] = set()
     for path in paths:
         *folders, file = path.split("/")
         stem, _, ending = file.partition(".")
@@ -32,6 +35,11 @@ def modules_of(name: str, paths: list[str]) -> list[str]:
             packages.add(tuple(folders))
         elif not folders and (ending == "py" or ending.endswith("so")):
             modules.add((stem,))
+        elif _is_code(folders, stem, ending):
+            inner.add((*folders, stem))
+    if not packages and not modules:
+        depth = min(map(len, inner), default=0)
+        modules = {parts for parts in inner if len(parts) == depth}
     outermost = {parts for parts in packages if not any(parts[:end] in packages for end in range(1, len(parts)))}
     found = {
         ".".join(parts)
@@ -41,6 +49,14 @@ def modules_of(name: str, paths: list[str]) -> list[str]:
     own = {module for module in found if _plain(module) == _plain(name)}
     public = {module for module in found if not module.startswith("_") and module not in _NOT_FOR_USE}
     return sorted(own or public)
+
+
+def _is_code(folders: list[str], stem: str, ending: str) -> bool:
+    """Return whether a file in folders is a module of a namespace package: no program, no library that others link."""
+    if {*folders} & {*_NOT_FOR_USE, "bin", "lib", "lib64"} or stem.startswith("__"):
+        return False
+    is_extension = re.fullmatch(r"((cpython|abi)[\w-]*\.)?so", ending) is not None
+    return ending == "py" or (is_extension and not stem.startswith("lib"))
 
 
 def _plain(name: str) -> str:
@@ -62,11 +78,14 @@ def main() -> None:
     """Import what the argument names."""
     for package in json.loads(sys.argv[1]):
         try:
-            files = importlib.metadata.distribution(package).files or []
+            files = importlib.metadata.distribution(package).files
         except importlib.metadata.PackageNotFoundError:
             _say(package=package, absent=True)
             continue
-        for module in modules_of(package, [str(file) for file in files]):
+        modules = modules_of(package, [str(file) for file in files or []])
+        if not modules:
+            _say(package=package, nothing="it has no module" if files else "it lists no files")
+        for module in modules:
             _say(package=package, module=module)
             try:
                 importlib.import_module(module)

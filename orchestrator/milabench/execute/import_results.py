@@ -5,30 +5,41 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from milabench.execute.import_probe import MARK
 
 ABSENT = "not installed"
-# Where a library of a driver, which no package brings, is missing: on a login node, or where the image is made.
-_NO_DRIVER = re.compile(
-    r"lib(cuda|nvidia-\w+|nvcuvid|hsa-runtime64|amdhip64|hip\w+|roc\w+|rccl|MIOpen|ze_\w+|OpenCL|Synapse\w*|habana\w*|hl_\w+)"
-    r"\.so[.\d]*: (cannot open|.*not found)"
-    r"|found no (nvidia )?driver|no CUDA-capable device|CUDA driver version is insufficient|no HIP GPUs|0 active drivers",
-    re.IGNORECASE,
-)
+# What says that the driver of this kind of device is missing: the libraries that no package brings, and what its users then
+# say. AMD's driver is a part of the kernel: wheels for ROCm bring every library above it.
+_NO_DRIVER = {
+    "cuda": r"lib(cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-encode|nvcuvid)\.so[.\d]*: {absent}"
+    r"|found no (nvidia )?driver|no CUDA-capable device|CUDA driver version is insufficient",
+    "rocm": r"no HIP GPUs",
+    "xpu": r"lib(ze_\w+|OpenCL)\.so[.\d]*: {absent}",
+    "hpu": r"lib(Synapse\w*|hl_\w+|habana\w*)\.so[.\d]*: {absent}",
+}
+_ANY = r"0 active drivers"  # of triton, whose message names no kind
+_ABSENT = "(cannot open|.*not found)"
 
 
-def is_driver_missing(why: str) -> bool:
-    """Return whether an import failed because this machine lacks the driver of an accelerator."""
-    return _NO_DRIVER.search(why) is not None
+def is_driver_missing(why: str, devices: Collection[str]) -> bool:
+    """Return whether an import failed because this machine, with devices of these kinds, lacks the driver of another kind.
+
+    A machine that has such a device has its driver: what fails there does not fit.
+    """
+    absent = [kind for kind in _NO_DRIVER if kind not in devices]
+    patterns = [_NO_DRIVER[kind].replace("{absent}", _ABSENT) for kind in absent] + ([] if devices else [_ANY])
+    return any(re.search(pattern, why, re.IGNORECASE) for pattern in patterns)
 
 
 @dataclass(slots=True)
 class ImportsTried:
-    """What was heard so far; `module` is being imported."""
+    """What was heard so far; `module` is being imported, `untried` says why nothing of a package was."""
 
     module: str = ""
+    untried: dict[str, str] = field(default_factory=dict)
     _package: str = ""
     _failed: dict[str, str] = field(default_factory=dict)
     _is_over: bool = False
@@ -40,6 +51,8 @@ class ImportsTried:
         entry = json.loads(line.removeprefix(MARK))
         if "why" in entry:
             self._failed.setdefault(entry["package"], entry["why"])
+        elif "nothing" in entry:
+            self.untried[entry["package"]] = entry["nothing"]
         elif "absent" in entry:
             self._failed[entry["package"]] = ABSENT
         else:

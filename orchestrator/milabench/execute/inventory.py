@@ -146,18 +146,26 @@ def _read_marker(path: Path) -> dict[str, Any]:
     return marker if isinstance(marker, dict) else {}
 
 
+def marker_environment(python: str = "") -> dict[str, str]:
+    """Return what markers of requirements are evaluated in: this machine, with the running Python or another one ("3.11")."""
+    from packaging.markers import default_environment
+
+    environment = {name: str(value) for name, value in default_environment().items()}
+    minor = ".".join(python.split(".")[:2])
+    if minor and minor != environment["python_version"]:
+        environment |= {"python_version": minor, "python_full_version": f"{minor}.0"}
+    return environment
+
+
 def unmet_requirements(files: Iterable[RequirementFile], installed: Mapping[str, str]) -> dict[str, str]:
     """Return the requirements of the files, and of benchmate, that these packages do not meet, each with what is there instead.
 
     `installed` maps normalised names to versions.
     """
-    from packaging.markers import default_environment
-
     from milabench.plan.requirements import lacking, merge_locks, parse_requirements
 
     required = merge_locks([parse_requirements("benchmate"), *(parse_requirements(file.text) for file in files)])
-    environment = {name: str(value) for name, value in default_environment().items()}
-    unmet = lacking(required, installed, environment)
+    unmet = lacking(required, installed, marker_environment())
     return {pin.line: f"{found} is installed" if found else "not installed" for pin, found in unmet}
 
 

@@ -10,6 +10,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -109,11 +110,10 @@ def uncached(output: str) -> frozenset[tuple[str, str]]:
 
 def files_of(pylock: str, python: str) -> tuple[PackageFile, ...]:
     """Return the file of each package of a pylock.toml that this Python ("3.11") would install here."""
-    version = tuple(int(part) for part in python.split(".")[:2])
-    ranks = {tag: rank for rank, tag in reversed(list(enumerate(_tags(version))))}
     chosen = []
     for package in tomllib.loads(pylock).get("packages", ()):
-        wheels = [(rank, wheel) for wheel in package.get("wheels", ()) if (rank := _rank(wheel, ranks)) is not None]
+        ranked = ((wheel_rank(_name(wheel), python), wheel) for wheel in package.get("wheels", ()))
+        wheels = [(rank, wheel) for rank, wheel in ranked if rank is not None]
         best = min(wheels, key=lambda each: each[0])[1] if wheels else package.get("sdist")
         if best is not None and (url := best.get("url") or best.get("path")):
             known = {"name": package["name"], "version": package.get("version", ""), "url": str(url)}
@@ -121,21 +121,27 @@ def files_of(pylock: str, python: str) -> tuple[PackageFile, ...]:
     return tuple(chosen)
 
 
-def _tags(version: tuple[int, ...]) -> Iterable[Tag]:
-    yield from cpython_tags(version)
-    yield from compatible_tags(version, f"cp{version[0]}{version[1]}")
+def _name(wheel: Mapping[str, object]) -> str:
+    """Return the file name of an entry of a pylock.toml."""
+    place = urlsplit(str(wheel.get("url") or wheel.get("path"))).path
+    return str(wheel.get("name") or unquote(place).rpartition("/")[2])
 
 
-def _rank(wheel: Mapping[str, object], ranks: Mapping[Tag, int]) -> int | None:
-    """Return how well a wheel fits, 0 best; None when it does not."""
-    name = str(
-        wheel.get("name") or unquote(urlsplit(str(wheel.get("url") or wheel.get("path"))).path).rpartition("/")[2]
-    )
+def wheel_rank(name: str, python: str) -> int | None:
+    """Return how well a wheel of this file name fits this Python ("3.11") on this machine, 0 best; None when it does not."""
     try:
         tags = parse_wheel_filename(name)[3]
     except InvalidWheelFilename:
         return None
+    ranks = _ranks(".".join(python.split(".")[:2]))
     return min((ranks[tag] for tag in tags if tag in ranks), default=None)
+
+
+@cache
+def _ranks(python: str) -> Mapping[Tag, int]:
+    version = tuple(int(part) for part in python.split("."))
+    tags = [*cpython_tags(version), *compatible_tags(version, f"cp{version[0]}{version[1]}")]
+    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
 
 
 def measured(file: PackageFile, opener: urllib.request.OpenerDirector | None) -> PackageFile:

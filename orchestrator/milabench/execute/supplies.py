@@ -15,7 +15,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePath
 
@@ -23,6 +23,8 @@ from milabench.bench.api import PyPI
 from milabench.errors import EnvironmentFailed
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
+from milabench.execute.inventory import marker_environment
+from milabench.execute.needs import wheel_rank
 from milabench.execute.package_indexes import Indexes, indexes, uv_env, uv_options
 from milabench.execute.sources import cached_archive, listed_files
 from milabench.plan.requirements import Lock, applies, parse_requirements
@@ -81,11 +83,7 @@ def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mappin
 
 
 def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> list[Release]:
-    from packaging.markers import default_environment
-
-    environment = {name: str(value) for name, value in default_environment().items()}
-    if minor(python) != minor(environment["python_version"]):
-        environment |= {"python_version": minor(python), "python_full_version": f"{minor(python)}.0"}
+    environment = marker_environment(python)
     releases = []
     for pin in lock.pins:
         if not pin.name or pin.version is None:
@@ -181,7 +179,6 @@ def choose_file(listed: Iterable[tuple[str, str]], release: Release) -> tuple[st
     from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
     from packaging.version import InvalidVersion, Version
 
-    ranks = _ranks(minor(release.python))
     version = Version(release.version)
     best: tuple[int, str, str] | None = None
     for name, sha256 in listed:
@@ -189,29 +186,14 @@ def choose_file(listed: Iterable[tuple[str, str]], release: Release) -> tuple[st
             continue
         try:
             if name.endswith(".whl"):
-                _, found, _, tags = parse_wheel_filename(name)
-                rank = min((ranks[tag] for tag in tags if tag in ranks), default=-1)
+                found, rank = parse_wheel_filename(name)[1], wheel_rank(name, release.python)
             else:
-                _, found = parse_sdist_filename(name)
-                rank = len(ranks)
+                found, rank = parse_sdist_filename(name)[1], sys.maxsize
         except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
             continue
-        if found == version and rank >= 0 and (best is None or (rank, name) < best[:2]):
+        if found == version and rank is not None and (best is None or (rank, name) < best[:2]):
             best = rank, name, sha256
     return None if best is None else best[1:]
-
-
-@cache
-def _ranks(python: str) -> dict[object, int]:
-    from packaging.tags import compatible_tags, cpython_tags, platform_tags
-
-    version = tuple(int(part) for part in python.split("."))
-    platforms = list(platform_tags())
-    tags = [
-        *cpython_tags(version, platforms=platforms),
-        *compatible_tags(version, f"cp{''.join(map(str, version))}", platforms),
-    ]
-    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
 
 
 def oldest_glibc(names: Iterable[str]) -> str:

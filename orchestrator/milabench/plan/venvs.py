@@ -31,7 +31,7 @@ class VenvRequest:
 
     `pip` has the names of pip's own configuration: find-links, index-url, extra-index-url, no-index, constraint,
     cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants. `required` are the packages
-    that the benchmark itself asks for.
+    that the benchmark itself asks for; None where nothing says which.
     """
 
     bench: str
@@ -41,7 +41,7 @@ class VenvRequest:
     constraints: RequirementFile | None = None
     pip: Mapping[str, str] = field(default_factory=dict)
     arch: str = ""
-    required: tuple[str, ...] = ()
+    required: tuple[str, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class VenvSpec:
     """One virtual environment, and everything that shapes it.
 
     `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the
-    digest of the instruments' own source. `required` are the packages that each benchmark itself asks for: they are imported
-    when the environment is built, and shape nothing.
+    digest of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
+    imported when the environment is built, and shape nothing.
     """
 
     group: str
@@ -187,7 +187,7 @@ def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform:
         benchmate=benchmate,
         pip=members[0].pip,
         arch=members[0].arch,
-        required={member.bench: member.required for member in members if member.required},
+        required={member.bench: member.required for member in members if member.required is not None},
     )
 
 

@@ -10,6 +10,7 @@ from milabench.events.reasons import REASONS
 from milabench.report import document, model
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks
 from milabench.report.text import document_text
+from milabench.shown import cut_text
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
@@ -66,8 +67,9 @@ def _score(summary: Summary) -> tuple[str, ...]:
     if value is None or score.reference is None:
         return (f"score: {model.score_line(summary)}",)
     interval = "" if score.ci95 is None else f" [{score.ci95[0]:.2f}, {score.ci95[1]:.2f}]"
+    weighted = "weighted" if score.is_weighted else "unweighted"  # geometric, as every mean of ratios here
     return (
-        f"score: {value:.2f}{interval} x reference, geometric mean over {model.coverage(summary)}",
+        f"score: {value:.2f}{interval} x reference, {weighted} mean over {model.coverage(summary)}",
         f"reference: {score.reference}",
     )
 
@@ -97,12 +99,7 @@ def _word(text: str) -> str:
 def _clause(sentence: str, room: int) -> str:
     """Return the clause with which a sentence begins, or as many of its words as there is room for."""
     clause = _CLAUSE.split(sentence, maxsplit=1)[0]
-    return _cut(clause, room)
-
-
-def _cut(text: str, room: int) -> str:
-    """Return as many words of a text as there is room for."""
-    return text if len(text) <= room else f"{text[: room - 1].rpartition(' ')[0] or text[: room - 1]}…"
+    return cut_text(clause, room)
 
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
@@ -111,7 +108,11 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
     benches = model.ordered(summary.benchmarks)
     for bench in benches:
         seen = {check["check"]: check["message"] for check in bench.validations if check["verdict"] != "pass"}
-        words = {reason: seen.pop(reason, _WORDS.get(reason, "")) for reason in bench.reasons} | seen
+        words = {reason: seen.pop(reason, _WORDS.get(reason, "")) for reason in bench.reasons}
+        unsaid = [reason for reason, text in words.items() if not text]
+        if len(unsaid) == 1 and seen:  # it is called otherwise than the check that gave it
+            words[unsaid[0]], seen = "; ".join(seen.values()), {}
+        words |= seen
         for reason, text in words.items():
             marked.setdefault(reason, {})[bench.bench] = text
     measured = sum(bench.perf is not None for bench in benches)
@@ -120,7 +121,7 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
         whose = "all" if len(texts) == measured > 1 else ", ".join(texts)
         text, *others = dict.fromkeys(texts.values())
         line = f"{whose}: {_WORDS.get(reason, text) if others else text}"
-        lines.append((reason, _cut(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
+        lines.append((reason, cut_text(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
     return lines
 
 

@@ -403,7 +403,7 @@ def score_line(summary: Summary) -> str:
     """Return the score in a sentence: value, interval, coverage and reference."""
     score = summary.score
     if summary.ab is not None:
-        return "none (an A/B run compares two suites; see below)"
+        return "none (A and B are compared in pairs, below)"
     covers = coverage(summary)
     if score.reference is None and not score.is_compat:
         return "none without a reference: `milabench report --reference RUN`"
@@ -490,7 +490,8 @@ def pair_table(ab: AB, title: str = "") -> Table:
         remark = "; ".join(filter(None, (pair.why, noise, suspect)))
         rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
     headings = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
-    return Table(title=title, headings=headings, is_text=(True, False, False, True, True, True), rows=tuple(rows))
+    is_text = (True, False, False, True, True, True)
+    return Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("pairs", "remark"))
 
 
 def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int) -> str:

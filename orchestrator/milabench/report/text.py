@@ -8,7 +8,7 @@ from typing import assert_never
 
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
-from milabench.shown import visible_line
+from milabench.shown import cut_text, visible_line
 
 WIDTH = 120
 LONGEST = 40  # characters of a value in a table that does not fit
@@ -39,12 +39,13 @@ def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]
         case Properties():
             return [f"{name:<{_name_width(document)}}{text}" for name, text in block.pairs]
         case Statement():
-            # Names and paths stay whole: they are copied from here.
-            return textwrap.wrap(block.text, min(WIDTH, width or WIDTH), break_long_words=False, break_on_hyphens=False)
+            return _wrapped(block.text, width)
         case Value():
             return [f"{block.name}: {block.text}"]
         case Notes():
-            return [f"{block.name}: {line}" if block.name else line for line in block.lines]
+            if block.name:  # commands stay whole, too
+                return [f"{block.name}: {line}" for line in block.lines]
+            return [part for line in block.lines for part in _wrapped(line, width)]
         case Section():
             return [block.title, *(line for entry in block.entries for line in _entry_lines(entry))]
         case Table():
@@ -52,6 +53,11 @@ def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]
             return [*([block.title] if block.title else []), *table]
         case _:
             assert_never(block)
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    # Names and paths stay whole: they are copied from here.
+    return textwrap.wrap(text, min(WIDTH, width or WIDTH), break_long_words=False, break_on_hyphens=False)
 
 
 def _name_width(document: Document) -> int:
@@ -106,7 +112,10 @@ def _fitted(
     if width is None or not is_too_wide():
         return kept, []
     # The first column says what a row is about, and is copied from here: it is cut at the terminal's edge only.
-    kept = {at: tuple(_cut(cell, LONGEST if at else width) for cell in column) for at, column in kept.items()}
+    kept = {
+        at: tuple(cut_text(cell, LONGEST if at else width, at_word=False) for cell in column)
+        for at, column in kept.items()
+    }
     done = ["long values shortened"] if list(kept.values()) != list(columns) else []
     places = [at for heading in dict.fromkeys(spare) for at, column in kept.items() if at and column[0] == heading]
     left_out = []
@@ -117,10 +126,6 @@ def _fitted(
         names = ", ".join([*left_out[:NAMED], *(["..."] if len(left_out) > NAMED else [])])
         done.append(f"{len(left_out)} column{'s' * (len(left_out) > 1)} left out ({names})")
     return kept, [f"{'; '.join(done)}; --wide shows everything"] if done else []
-
-
-def _cut(cell: str, longest: int) -> str:
-    return cell if len(cell) <= longest else f"{cell[: longest - 1]}…"
 
 
 _RENDERER = DocumentRenderer(write=document_text)

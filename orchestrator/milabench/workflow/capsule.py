@@ -29,7 +29,7 @@ from milabench.version import __version__
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context, read_suite_only, suite_dirs
 from milabench.workflow.files import base_folder
-from milabench.workflow.install import install_locally
+from milabench.workflow.install import install_locally, kinds_of_devices
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import preparation_steps
 from milabench.workflow.suites_used import record_use
@@ -90,6 +90,7 @@ def install_from(
         force=force,
         ignore_space=ignore_space,
         is_sealed=True,
+        devices=kinds_of_devices(context.machine),
         # As a URL: a folder may have a space or a comma in its name.
         pip={"no-index": "true", "find-links": (home / "wheels").as_uri()},
     )

@@ -428,10 +428,10 @@ def _half_written(base: Path) -> Iterator[tuple[Path, Path | None]]:
 
 
 def _unfinished(path: Path, lock: Path | None) -> StoredItem:
-    """Return something that was not finished; kept while somebody may be at it."""
+    """Return something that was not finished; kept while a running command may use it."""
     with contextlib.suppress(OSError):
         if (lock is not None and not _is_free(lock)) or time.time() - path.lstat().st_mtime < SETTLED_S:
-            return StoredItem(kind="leftovers", path=path, kept="a command may be at it", lock=lock)
+            return StoredItem(kind="leftovers", path=path, kept="a running command may use it", lock=lock)
     return StoredItem(kind="leftovers", path=path, lock=lock)
 
 

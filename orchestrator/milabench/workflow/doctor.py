@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,12 @@ def diagnose(options: SuiteOptions, session: Session) -> list[NodeFinding]:
 def diagnose_machine(base: Path | None) -> list[NodeFinding]:
     """Check machine and base, whatever is to run there."""
     return [*check_machine(this_machine().answer()), *check_base(base_folder(base))]
+
+
+def findings_text(findings: Sequence[NodeFinding]) -> str:
+    """Return a line for each finding."""
+    width = max(len(finding.what) for finding in findings)
+    return "\n".join(f"{finding.state:4}  {finding.what.ljust(width)}  {finding.says}" for finding in findings)
 
 
 def check_machine(node: Node) -> Iterator[NodeFinding]:

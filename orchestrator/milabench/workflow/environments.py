@@ -12,7 +12,13 @@ from milabench.bench.api import Source
 from milabench.bench.load import missing_files
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, EnvironmentFailed, MilabenchError, Problem
-from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of, store_folder
+from milabench.execute.inventory import (
+    benchmate_digest,
+    installed_packages,
+    marker_environment,
+    packages_of,
+    store_folder,
+)
 from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
 from milabench.workflow.files import ROOT, display_path
@@ -115,6 +121,7 @@ def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]
 
 def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     """Return what the benchmarks that share an environment with a selected one require of it."""
+    from milabench.plan.requirements import parse_requirements
     from milabench.plan.venvs import VenvRequest
 
     # Not only of the selected ones: which benchmark is installed first must not change the environment that they share.
@@ -147,7 +154,10 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
                 constraints=constraints_for(context, config.install_variant),
                 pip={str(key): str(value) for key, value in config.pip.items()},
                 arch=context.plan_context.facts.arch,
-                required=required_packages(requirements_source(config.definition, config.install_variant)),
+                required=required_packages(
+                    requirements_source(config.definition, config.install_variant),
+                    python=parse_requirements(file.text).header.get("python", ""),
+                ),
             )
         )
     if problems:
@@ -189,10 +199,16 @@ def requirements_source(folder: Path, variant: str) -> Path:
     return own if own.is_file() else folder / "requirements.in"
 
 
-def required_packages(file: Path) -> tuple[str, ...]:
-    """Return the packages that a requirements.in names, and those it includes by `-r`; none where it is not there."""
-    from milabench.plan.requirements import parse_requirements
+def required_packages(file: Path, python: str = "") -> tuple[str, ...] | None:
+    """Return the packages that a requirements.in names, and those it includes by `-r`; None where it is not there.
 
+    Only those whose markers hold on this machine, with the running Python or another one ("3.11").
+    """
+    from milabench.plan.requirements import applies, parse_requirements
+
+    if not file.is_file():
+        return None
+    environment = marker_environment(python)
     wanted: dict[str, None] = {}
     pending, read = [file.resolve()], set()
     while pending:
@@ -201,7 +217,7 @@ def required_packages(file: Path) -> tuple[str, ...]:
             continue
         read.add(current)
         lock = parse_requirements(read_requirements(current).text)
-        wanted |= dict.fromkeys(pin.name for pin in lock.pins if pin.name)
+        wanted |= dict.fromkeys(pin.name for pin in lock.pins if pin.name and applies(pin.line, environment))
         included = (option.split(maxsplit=1) for option in lock.options)
         pending += [
             (current.parent / words[1]).resolve()

@@ -82,6 +82,7 @@ def install(
         force=force,
         update=update,
         ignore_space=ignore_space,
+        devices=kinds_of_devices(context.machine),
     )
     # --force is for the environments: neither a definition nor a program beside the active interpreter is fetched again.
     unforced = replace(how, force=False)
@@ -104,6 +105,11 @@ def install(
     else:
         record_use(context, as_default=as_default)
     install_on_nodes(plan, context, how)
+
+
+def kinds_of_devices(node: Node) -> tuple[str, ...]:
+    """Return the kinds of accelerators that a node has, as far as it was asked or its system file says."""
+    return tuple(dict.fromkeys(device.arch for device in node.devices if device.arch != "cpu"))
 
 
 def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
@@ -238,7 +244,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
             is_same_machine = node.details.get("machine") == platform.machine()
             # A program of this machine's architecture; elsewhere pip does the work.
             own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
-            options = replace(how, benchmate=benchmate, environ={}, uv=None)
+            options = replace(how, benchmate=benchmate, environ={}, uv=None, devices=kinds_of_devices(node))
             await install_remotely(
                 host,
                 files,

@@ -18,7 +18,7 @@ from milabench.config.schema import FILE_KEYS, REDUCTIONS
 from milabench.config.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.redaction import is_secret_name
+from milabench.redaction import is_searchable, is_secret_name, mask, values_in
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import PreparedRuns, RunSettings, execute_runs, prepare_runs
@@ -27,7 +27,10 @@ from milabench.workflow.task_driver import FOREVER_S, by_variables, report_failu
 RUNS: Final = 10
 DIRECTIONS: Final = ("higher", "lower", "none")
 _NAME_CHARACTERS: Final = 40
-_SHELL_WORDS: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"})
+# What a shell reads otherwise than as it stands: anything unquoted, and within "..." what it replaces.
+_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
+_OF_SHELL: Final = re.compile(r"[;|&<>$`*?()\n]")
+_NOT_REPLACED: Final = re.compile(r"[^$`]+")
 _METRIC_NAME: Final = re.compile(r"([A-Za-z_][\w.-]*)=", re.ASCII)
 # What a suite's program gets that a command of the user's should not: it is measured as it runs in the user's shell.
 _PYTHON_DEFAULTS: Final = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -104,6 +107,7 @@ def commands_suite(options: CommandOptions, environ: Mapping[str, str]) -> tuple
     if not cwd.is_dir():
         raise UsageError(f"--cwd {cwd}: is no folder")
     commands = tuple(_words(options))
+    _refuse_secrets(options, commands)
     if not options.shell:
         for words in commands:
             require_program(words[0], cwd, environ)
@@ -114,11 +118,11 @@ def commands_suite(options: CommandOptions, environ: Mapping[str, str]) -> tuple
         "cwd": escaped(str(cwd)),
         "max_duration": options.timeout_s or FOREVER_S,
         "env": suite_environment(options.env, environ),
-        **({"prerun": by_variables(escaped(verbatim(options.prerun)))} if options.prerun else {}),
+        **({"prerun": by_variables(escaped(verbatim(options.prerun)), environ)} if options.prerun else {}),
         **({"metrics": metrics} if (metrics := metrics_in_suite(options)) else {"timed": True}),
     }
     suite = {
-        name: {"command": [by_variables(escaped(verbatim(word))) for word in words], **shared}
+        name: {"command": [by_variables(escaped(verbatim(word)), environ) for word in words], **shared}
         for name, words in zip(names, commands, strict=True)
     }
     return names, suite
@@ -142,11 +146,32 @@ def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
                 words = tuple(shlex.split(line))
             except ValueError as error:
                 raise UsageError(f"{line}: {str(error).lower()}; --shell gives the line to a shell") from None
-            if of_shell := _SHELL_WORDS.intersection(words):
-                raise UsageError(f"{line}: '{min(of_shell)}' needs a shell; add --shell")
+            if of_shell := _shell_sign(line):
+                raise UsageError(f"{line}: {of_shell!r} needs a shell; add --shell, quote it, or give words after --")
         if not words:
             raise UsageError("a command is empty")
         yield words
+
+
+def _refuse_secrets(options: CommandOptions, commands: Sequence[Sequence[str]]) -> None:
+    """Raise UsageError for a secret that words show: they are the suite, and the names of files."""
+    given = (*commands, (options.prerun,), options.names)
+    for words in given:
+        # `--token $TOKEN` shows none.
+        if any(is_searchable(value) and "$" not in value for value in values_in(words)):
+            what = "--prepare" if words == (options.prerun,) else "--name" if words is options.names else words[0]
+            what = what.split()[0] if len(what) > _NAME_CHARACTERS or " " in what else what
+            raise UsageError(
+                f"{mask(what)}: a secret is among the words; give it by --env NAME, where no file holds it (in words: "
+                '--shell and "$NAME")'
+            )
+
+
+def _shell_sign(line: str) -> str:
+    """Return the first character of a line that only a shell acts on: not one that is quoted; empty where there is none."""
+    bare = _QUOTED.sub(lambda quoted: _NOT_REPLACED.sub("", quoted[1] or ""), line.strip())
+    found = _OF_SHELL.search(bare)
+    return found[0] if found else ""
 
 
 def require_program(program: str, cwd: Path, environ: Mapping[str, str]) -> None:
@@ -169,7 +194,8 @@ def names_of_commands(options: CommandOptions, commands: Sequence[Sequence[str]]
     names: list[str] = []
     for number, words in enumerate(commands):
         given = options.names[number] if number < len(options.names) else ""
-        text = given or " ".join((Path(words[0]).name, *words[1:]))
+        # What was passed on by a variable may stand among the words; names are those of files.
+        text = mask(given or " ".join((Path(words[0]).name, *words[1:])))
         name = re.sub(r"[^\w .+-]", "_", text)[:_NAME_CHARACTERS].strip(" .") or "command"
         name = f"command.{name}" if name.startswith("_") or name in FILE_KEYS else name
         if given and name in names:

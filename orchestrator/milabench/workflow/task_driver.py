@@ -139,10 +139,10 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
     return path
 
 
-def by_variables(command: str) -> str:
+def by_variables(command: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return a command in a suite with `${oc.env:NAME}` for the secrets of the environment in it: no file holds them."""
-    for name in secret_names(os.environ):
-        value = os.environ[name]
+    for name in secret_names(environ):
+        value = environ[name]
         if is_searchable(value) and not set("{}$") & set(value):
             command = command.replace(value, f"${{oc.env:{name}}}")
     return command
@@ -154,9 +154,11 @@ def report_failures(path: Path, session: Session) -> None:
         summary = summary_of(open_run(path))
     except RecordError:
         return  # reported when it was written
-    for bench in summary.benchmarks:
-        for failure in bench.failures:
-            session.error(f"{failure.step}: {failure.why}: {failure.detail}; {failure.log}")
+    failures = [failure for bench in summary.benchmarks for failure in bench.failures]
+    # What was cancelled was so because of another, if there is one.
+    for failure in [failure for failure in failures if failure.why != "cancelled"] or failures[:1]:
+        log = f"; {failure.log}" if failure.log else ""
+        session.error(f"{failure.step}: {failure.why}: {failure.detail}{log}")
 
 
 def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, session: Session) -> dict[str, float]:

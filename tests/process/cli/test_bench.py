@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import math
 import os
+import pty
 import signal
+import statistics
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +44,12 @@ def run_of(environ: dict[str, str]) -> Path:
     return run
 
 
+def wall_of(records: Path) -> float:
+    """The seconds of a launch by its records."""
+    seconds: float = json.loads(records.read_text().splitlines()[-1])["data"]["wall_s"]
+    return seconds
+
+
 def summary_of(milabench: Callable[..., Said], run: Path) -> dict[str, Any]:
     """What its report says."""
     summary: dict[str, Any] = json.loads(milabench("report", "--json", str(run)).out)
@@ -55,7 +68,7 @@ def test_the_number_is_the_seconds_of_a_launch_and_is_a_run_like_any_other(
     (result,) = summary["benchmarks"]
     assert (result["units"], result["direction"], result["counts"]["passed"]) == ("s", "lower", 4)
     own = [float(path.read_text().split()[1]) for path in run.glob("*.stdout")]
-    walls = [json.loads(path.read_text().splitlines()[-1])["data"]["wall_s"] for path in run.glob("*.data")]
+    walls = [wall_of(path) for path in run.glob("*.data")]
     # By other clocks: more than the program saw from inside, and all together less than the whole command took.
     assert all(wall > seen for wall, seen in zip(sorted(walls), sorted(own), strict=True))
     assert sum(walls) < lasted
@@ -72,11 +85,17 @@ def test_the_time_does_not_hold_what_runs_before_the_command(
     bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace"
-    said = bench("--runs", "2", "--prepare", f"sleep 1; echo before >> {trace}", "--shell", f"echo launch >> {trace}")
+    clock = f"{sys.executable} -S -c 'import time; print(time.monotonic())' >> {trace}"
+    said = bench("--runs", "2", "--prepare", f"{clock}; sleep 2; {clock}", "--", "true")
     assert said.code == 0, said.err
-    assert trace.read_text().split() == ["before", "launch"] * 2
-    (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
-    assert result["perf"] < 1
+    _, first_end, second_begin, second_end = map(float, trace.read_text().split())
+    run = run_of(environ)
+    first, second = (wall_of(run / f"true.0.R{at}.data") for at in range(2))
+    # A launch lies between the end of what ran before it, and what came next.
+    assert 0 < first < second_begin - first_end
+    assert 0 < second < time.monotonic() - second_end
+    (result,) = summary_of(milabench, run)["benchmarks"]
+    assert min(first, second) <= result["perf"] <= max(first, second)
 
 
 def test_several_commands_take_turns_and_each_is_compared_with_the_first(
@@ -84,17 +103,20 @@ def test_several_commands_take_turns_and_each_is_compared_with_the_first(
 ) -> None:
     trace = tmp_path / "trace"
     lines = [f"echo {name} >> {trace}; sleep {seconds}" for name, seconds in (("a", 0.4), ("b", 0.1), ("c", 0.4))]
-    names = ("--name", "slow", "--name", "quick", "--name", "slow too")
+    names = ("--name", "slow", "--name", "quick", "--name", "slow-too")
     said = bench("--shell", "--runs", "5", *names, *lines)
     assert said.code == 0, said.err
     turns = trace.read_text().split()
     assert [sorted(turns[start : start + 3]) for start in range(0, 15, 3)] == [["a", "b", "c"]] * 5
-    pairs = {pair["bench"]: pair for pair in summary_of(milabench, run_of(environ))["ab"]["pairs"]}
-    assert pairs.keys() == {"quick", "slow too"}
-    assert pairs["quick"]["verdict"] == "FASTER"
-    assert pairs["quick"]["ratio"] > 1.5
-    assert pairs["slow too"]["ratio"] == pytest.approx(1, rel=0.5)
-    assert "FASTER" in said.out
+    run = run_of(environ)
+    pairs = {pair["bench"]: pair for pair in summary_of(milabench, run)["ab"]["pairs"]}
+    assert pairs.keys() == {"quick", "slow-too"}
+    for name, pair in pairs.items():
+        walls = [[wall_of(run / f"{side}.0.R{at}.data") for side in ("slow", name)] for at in range(5)]
+        # Less is better, so above 1 is the other in front.
+        ratio = math.exp(statistics.fmean(math.log(first / other) for first, other in walls))
+        assert pair["ratio"] == pytest.approx(ratio, rel=1e-3)
+        assert pair["verdict"] in said.out
 
 
 def test_metrics_are_found_in_the_output(
@@ -129,6 +151,14 @@ def test_a_command_is_run_as_in_the_shell_that_it_was_given_in(
     ]
 
 
+def test_what_is_quoted_needs_no_shell(bench: Callable[..., Said], environ: dict[str, str]) -> None:
+    line = r"""printf '%s\n' '|' "a;b*" \$HOME 'a $x `y`' """
+    said = bench("--runs", "1", line)
+    assert said.code == 0, said.err
+    (out,) = run_of(environ).glob("*.stdout")
+    assert out.read_text().splitlines() == ["|", "a;b*", "$HOME", "a $x `y`"]
+
+
 def test_no_file_holds_a_secret_that_a_command_is_given(
     bench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -140,6 +170,47 @@ def test_no_file_holds_a_secret_that_a_command_is_given(
     assert out.read_text() == "***\n"
 
 
+def holding(base: Path, secret: str) -> list[Path]:
+    """What is below a folder and has a secret in its name or in what it says."""
+    paths = base.rglob("*") if base.exists() else ()
+    return [path for path in paths if secret in path.name or (path.is_file() and secret.encode() in path.read_bytes())]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--", "echo", "--token=abc123456xyz"),
+        ("--", "echo", "--token", "abc123456xyz"),
+        ("echo https://me:abc123456xyz@host/x",),
+        ("--shell", "MY_TOKEN=abc123456xyz true"),
+        ("--prepare", "echo --token=abc123456xyz", "true"),
+        ("--name", "token=abc123456xyz", "true"),
+    ],
+)
+def test_a_secret_among_the_words_is_refused_and_kept_nowhere(
+    bench: Callable[..., Said], environ: dict[str, str], words: tuple[str, ...]
+) -> None:
+    said = bench("--runs", "1", *words)
+    assert (said.code, said.out) == (2, "")
+    assert "a secret is among the words; give it by --env NAME" in said.err
+    assert "abc123456xyz" not in said.err
+    assert holding(Path(environ["MILABENCH_BASE"]), "abc123456xyz") == []
+
+
+def test_a_secret_that_a_variable_gives_may_be_among_the_words(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
+) -> None:
+    said = bench("--runs", "1", "--env", "MY_TOKEN=abc123456xyz", "--", "echo", "abc123456xyz")
+    assert said.code == 0, said.err
+    said = bench("--runs", "1", "--env", "MY_TOKEN=abc123456xyz", "--shell", 'echo --token "$MY_TOKEN"')
+    assert said.code == 0, said.err
+    base = Path(environ["MILABENCH_BASE"])
+    assert holding(base, "abc123456xyz") == []
+    for run in (base / "runs").iterdir():
+        (result,) = summary_of(milabench, run)["benchmarks"]
+        assert result["perf"] > 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -148,7 +219,13 @@ def test_no_file_holds_a_secret_that_a_command_is_given(
         (("--", "no-such-program", "x"), "no-such-program: no such command on the PATH"),
         (("sleep", "0.1"), "0.1: no such command on the PATH; quote a command with its arguments, or put -- before it"),
         (("./nowhere",), "./nowhere: no such program in"),
-        (("true | cat",), "true | cat: '|' needs a shell; add --shell"),
+        (("true | cat",), "true | cat: '|' needs a shell; add --shell, quote it, or give words after --"),
+        (("echo a;echo b",), "echo a;echo b: ';' needs a shell"),
+        (("echo a>/dev/null",), "'>' needs a shell"),
+        (("cat *.py",), "'*' needs a shell"),
+        (('echo "$HOME"',), "'$' needs a shell"),
+        (("echo 'a' `true`",), "'`' needs a shell"),
+        (("true\ntrue",), "needs a shell"),
         (("echo 'open",), "no closing quotation; --shell gives the line to a shell"),
         ((" ",), "a command is empty"),
         (("--metric", "x(", "true"), "--metric x(: is no regular expression: missing ), unterminated subpattern"),
@@ -190,6 +267,38 @@ def test_the_first_launch_that_fails_ends_it_with_the_reason(
     assert said.code == 1, said.err
     assert message in said.err
     assert len(list(run_of(environ).glob("*.data"))) == 1, "the others were not started"
+    assert [line for line in said.err.splitlines() if line.startswith("error:") and "cancelled" in line] == []
+    assert "; None" not in said.err
+
+
+def test_a_launch_that_nobody_read_the_host_of_is_not_called_undisturbed(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
+) -> None:
+    said = bench("--runs", "2", "--", "true")
+    assert said.code == 0, said.err
+    (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
+    assert (result["validity"], result["reasons"]) == ("suspect", ["sensor-lost"])
+    assert "sensor-lost: true: nobody read the processors" in said.out
+
+
+def test_the_report_fits_the_terminal(environ: dict[str, str]) -> None:
+    argv = [sys.executable, "-m", "milabench", "bench", "--display", "none", "--runs", "1", "true", f"echo {'x' * 28}"]
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    with started(argv, env=environ, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=end) as process:
+        os.close(end)
+        shown = ""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while piece := os.read(terminal, 4096).decode():
+                shown += piece
+        assert process.wait() == 0
+    os.close(terminal)
+    lines = [line.rstrip() for line in shown.splitlines()]
+    start = next(number for number, line in enumerate(lines) if line.startswith("score:"))
+    assert lines[start] == "score: none (A and B are compared in pairs, below)"
+    assert any(line.startswith("B/A: geometric mean over pairs") for line in lines)
+    # Commands are kept whole: they are copied.
+    assert [line for line in lines if len(line) > 80 and not line.startswith(("next:", "  "))] == []
 
 
 def test_a_warm_up_that_fails_measures_nothing_and_keeps_its_log(

@@ -99,7 +99,7 @@ class Place:
         constraints: str = "",
         python: str = "",
         pip: Mapping[str, str] | None = None,
-        required: tuple[str, ...] = (),
+        required: tuple[str, ...] | None = (),
     ) -> VenvSpec:
         """The environment of one benchmark with this requirement file, of which it imports the `required` packages."""
         request = VenvRequest(

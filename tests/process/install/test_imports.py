@@ -22,9 +22,11 @@ if tool.__version__ != "1":
 DRIVER = 'raise ImportError("libcuda.so.1: cannot open shared object file: No such file or directory")\n'
 
 
-def installed(place: Place, *pins: str, required: tuple[str, ...], variant: str = "cpu") -> Installed:
+def installed(
+    place: Place, *pins: str, required: tuple[str, ...] | None, variant: str = "cpu", devices: tuple[str, ...] = ()
+) -> Installed:
     spec = place.spec(place.lock(*pins), required=required, variant=variant)
-    (outcome,) = place.install(spec)
+    (outcome,) = place.install(spec, devices=devices)
     assert is_linked(place.dirs, spec) == (not outcome.why), outcome
     return outcome
 
@@ -48,10 +50,19 @@ def test_only_what_the_benchmark_names_is_imported(place: Place) -> None:
     assert not installed(place, "broken==1", "user==1", required=("user",)).why
 
 
-def test_what_has_nothing_to_import_is_passed_over(place: Place) -> None:
+def test_what_has_nothing_to_import_is_a_note(place: Place) -> None:
     data = {"7data-stubs/__init__.pyi": "", "tests/__init__.py": "raise RuntimeError('for its authors')\n"}
     wheel(place.wheels, "7data", "1", more=data, content="raise RuntimeError('no name of a module')\n")
-    assert not installed(place, "7data==1", required=("7data",)).why
+    outcome = installed(place, "7data==1", required=("7data",))
+    assert not outcome.why
+    assert outcome.notes == ("7data was not imported: it has no module",)
+
+
+def test_a_benchmark_that_does_not_say_what_it_requires_is_a_note(place: Place) -> None:
+    outcome = installed(place, "tool==1", required=None)
+    assert not outcome.why
+    assert outcome.notes == ("nothing was imported for b: without a requirements.in nobody says what to try",)
+    assert not installed(place, "tool==1", required=()).notes
 
 
 def test_a_crash_is_told_with_its_signal(place: Place) -> None:
@@ -73,6 +84,12 @@ def test_a_driver_that_is_not_here_fails_no_environment_for_an_accelerator(place
         "kernels could not be tried without an accelerator's driver: ImportError: libcuda"
     )
     assert "libcuda.so.1" in installed(place, "kernels==1", required=("kernels",)).why
+
+
+def test_on_a_machine_with_such_a_device_a_missing_driver_fails_the_environment(place: Place) -> None:
+    wheel(place.wheels, "kernels", "1", content=DRIVER)
+    outcome = installed(place, "kernels==1", required=("kernels",), variant="cuda", devices=("cuda",))
+    assert "kernels, which b requires, cannot be imported: ImportError: libcuda.so.1" in outcome.why
 
 
 def test_a_requirement_that_the_lock_lacks_is_a_note(place: Place) -> None:
@@ -103,6 +120,11 @@ def test_install_ends_with_exit_code_4_and_run_refuses(
 def test_what_a_requirement_file_includes_is_required_too(tmp_path: Path) -> None:
     (tmp_path / "a.in").write_text("-r sub/b.in\njax[cuda12]==0.10.2\n--index-url https://host/simple\n-r missing.in\n")
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "b.in").write_text("-r ../a.in\nNumPy>=2 ; python_version > '3'\n")
+    (tmp_path / "sub" / "b.in").write_text(
+        "-r ../a.in\nNumPy>=2 ; python_version > '3'\npywin32 ; sys_platform == 'win32'\n"
+    )
     assert required_packages(tmp_path / "a.in") == ("jax", "numpy")
-    assert required_packages(tmp_path / "none.in") == ()
+    assert required_packages(tmp_path / "none.in") is None
+    (tmp_path / "later.in").write_text("later ; python_version >= '3.99'\n")
+    assert required_packages(tmp_path / "later.in") == ()
+    assert required_packages(tmp_path / "later.in", "3.99") == ("later",)

@@ -84,7 +84,7 @@ def test_an_ab_run_has_no_score_and_its_reports_name_the_suites(tmp_path: Path) 
     found = summary(tmp_path, *side("A", 9, 9, 9), *side("B", 5, 5, 5))
     assert found.to_json()["score"]["value"] is None
     for page in (text.render([found]), markdown.render([found])):
-        assert "A/B run compares two suites" in page
+        assert "A and B are compared in pairs, below" in page
         assert "a.yaml" in page
         assert "SLOWER" in page
 

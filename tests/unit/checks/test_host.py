@@ -9,7 +9,7 @@ import pytest
 
 from milabench.checks.check import StepContext
 from milabench.checks.host import ContendedCheck
-from milabench.events.model import Data, Event, Verdict
+from milabench.events.model import Config, Data, Event, Verdict
 
 START, STOP = 1000.3, 1030.6  # between two readings, as always
 
@@ -130,6 +130,15 @@ def test_a_long_window_without_a_reading_is_not_taken_for_a_quiet_host() -> None
     assert (said.verdict, said.message, said.numbers) == ("warn", "nobody read the processors", {"readings": 0})
     assert ContendedCheck(StepContext(step="s")).reason_for(said) == "sensor-lost"
     assert judged(stop=START + 4).verdict == "pass"
+
+
+@pytest.mark.parametrize(("timed", "verdict"), [(True, "warn"), (False, "pass")])
+def test_a_timed_launch_that_nobody_read_the_host_of_is_not_taken_for_undisturbed(timed: bool, verdict: str) -> None:
+    check = ContendedCheck(StepContext(step="s"))
+    check.observe(Config(step="s", data={"timed": timed}))
+    said = check.verdict()
+    assert (said.verdict, said.numbers) == (verdict, {"readings": 0})
+    assert check.reason_for(said) == ("sensor-lost" if timed else None)
 
 
 @pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])

@@ -85,6 +85,9 @@ def test_an_unknown_size_is_never_nothing() -> None:
         ("protobuf", ["google/protobuf/__init__.py", "google/_upb/_message.abi3.so"], ["google.protobuf"]),
         ("jax-cuda12-plugin", ["jax_plugins/xla_cuda12/__init__.py"], ["jax_plugins.xla_cuda12"]),
         ("simple", ["_simple.abi3.so", "simple.cpython-311-x86_64-linux-gnu.so"], ["simple"]),
+        ("x", ["x/_core.so", "x/a.py", "x/__main__.py", "x/sub/b.py"], ["x._core", "x.a"]),
+        ("plugin", ["space/plugin/core.cpython-311-x86_64-linux-gnu.so"], ["space.plugin.core"]),
+        ("nvidia-cublas", ["nvidia/cu13/lib/libcublas.so.13", "nvidia/cu13/lib/x.so", "nvidia/libnvblas.so"], []),
         ("types-requests", ["requests-stubs/__init__.pyi"], []),
         ("a-program", ["../../../bin/a-program", "a_program-1.dist-info/METADATA"], []),
     ],
@@ -93,17 +96,38 @@ def test_what_is_imported_of_a_distribution(name: str, paths: list[str], modules
     assert modules_of(name, paths) == modules
 
 
+CANNOT = "cannot open shared object file: No such file or directory"
+
+
 @pytest.mark.parametrize(
-    ("why", "is_missing"),
+    ("why", "kind"),
     [
-        ("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory", True),
-        ("ImportError: librocblas.so.4: cannot open shared object file: No such file or directory", True),
-        ("OSError: libze_loader.so.1: cannot open shared object file: No such file or directory", True),
-        ("RuntimeError: Found no NVIDIA driver on your system.", True),
-        ("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory", False),
-        ("ImportError: libopenblas.so: cannot open shared object file: No such file or directory", False),
-        ("RuntimeError: operator torchvision::nms does not exist", False),
+        (f"ImportError: libcuda.so.1: {CANNOT}", "cuda"),
+        (f"ImportError: libnvidia-ml.so.1: {CANNOT}", "cuda"),
+        ("RuntimeError: Found no NVIDIA driver on your system.", "cuda"),
+        ("RuntimeError: CUDA driver version is insufficient for CUDA runtime version", "cuda"),
+        ("RuntimeError: No HIP GPUs are available", "rocm"),
+        (f"OSError: libze_loader.so.1: {CANNOT}", "xpu"),
+        (f"ImportError: libSynapse.so: {CANNOT}", "hpu"),
     ],
 )
-def test_only_what_a_driver_brings_may_be_missing_where_there_is_none(why: str, is_missing: bool) -> None:
-    assert is_driver_missing(why) == is_missing
+def test_a_driver_is_missing_only_where_there_is_no_such_device(why: str, kind: str) -> None:
+    assert is_driver_missing(why, ())
+    assert is_driver_missing(why, {"cuda", "rocm", "xpu", "hpu"} - {kind})
+    assert not is_driver_missing(why, (kind,))
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        f"ImportError: libcudart.so.12: {CANNOT}",
+        f"ImportError: libnvidia-nvshmem.so.3: {CANNOT}",
+        f"ImportError: librocblas.so.4: {CANNOT}",
+        f"ImportError: libamdhip64.so.6: {CANNOT}",
+        f"ImportError: libMIOpen.so.1: {CANNOT}",
+        f"ImportError: libopenblas.so: {CANNOT}",
+        "RuntimeError: operator torchvision::nms does not exist",
+    ],
+)
+def test_what_a_wheel_brings_is_no_driver(why: str) -> None:
+    assert not is_driver_missing(why, ())

@@ -226,6 +226,8 @@ class RunningStep:
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._fail_to_start(error, command)
             return False
+        self._last_heartbeat = time.monotonic()
+        self._set_limits()  # those of what ran before it are over
         self.host.groups.watch(self.group)
         return True
 
@@ -253,12 +255,12 @@ class RunningStep:
             self._timers.start("timeout", float(timeout), lambda: self._time_out(float(timeout)))
         if self._request.get("max_silence_s") is not None:
             self._timers.start("silence", float(self._request["max_silence_s"]), self._check_silence)
-        if self.service is not None:
+        if self.service is not None and not self._next:
             self._timers.start("ready", self.service.timeout_s, self._time_out_not_ready)
             self.service.wait()
 
     def _time_out(self, seconds: float) -> None:
-        detail = "still running after %g s" % seconds
+        detail = "%sstill running after %g s" % ("the command before it (prerun) is " if self._next else "", seconds)
         stragglers = self.host.groups.stragglers(self)
         if stragglers:
             detail += ", waiting at the start barrier for " + ", ".join(stragglers)

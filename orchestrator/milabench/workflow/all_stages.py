@@ -1,0 +1,80 @@
+"""Does all stages of a suite in one command, from install to report: a first look, and a build server's job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
+from milabench.workflow.ci_reports import Gates, checked_gates, require_one_run, write_reports
+from milabench.workflow.context import read_context
+from milabench.workflow.doctor import diagnose_machine, findings_text
+from milabench.workflow.install import install
+from milabench.workflow.options import Extent, ReportRequest, Session, SuiteOptions
+from milabench.workflow.prepare import prepare
+from milabench.workflow.report_runs import render_report
+from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+
+Say = Callable[[str], object]
+"""What is called with the text of each stage, for standard output."""
+
+
+def first_look(options: SuiteOptions, session: Session, say: Say, width: int | None = None) -> int:
+    """Install, prepare, run and report a suite; return the highest exit code of its runs, or that of preparing.
+
+    `width` is that of the terminal for the report, None for one of any width.
+    """
+    about = ": a first look; `milabench run --profile default` measures valid numbers"
+    runs, code = _measure(options, Extent(run_name="quickstart"), RunSettings(), session, say, about=about)
+    if runs:
+        _report(ReportRequest(runs=runs), session, say, width)
+    return code
+
+
+def run_job(
+    options: SuiteOptions,
+    extent: Extent,
+    settings: RunSettings,
+    gates: Gates,
+    session: Session,
+    say: Say,
+    width: int | None = None,
+) -> int:
+    """Do a build server's job, and return the exit code that decides.
+
+    Raises UsageError and ConfigError for what can be known before, EnvironmentFailed for a machine that is not fit.
+    """
+    # What cannot be read is an error now, not after an hour of measuring.
+    gates = checked_gates(gates, options.base)
+    require_one_run(options, extent, session)
+    say("== milabench doctor: this machine")
+    findings = diagnose_machine(options.base)
+    say(findings_text(findings))
+    if bad := [finding for finding in findings if finding.state == "bad"]:
+        raise EnvironmentFailed("\nerror: ".join(f"{finding.what}: {finding.says}" for finding in bad))
+    runs, code = _measure(options, replace(extent, run_name="ci"), settings, session, say)
+    if not runs or code == INTERRUPTED:
+        return code
+    request = ReportRequest(runs=runs, base=options.base, reference=gates.reference)
+    _report(request, session, say, width)
+    return write_reports(request, gates, code, session)
+
+
+def _measure(
+    options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session, say: Say, *, about: str = ""
+) -> tuple[tuple[str, ...], int]:
+    """Install, prepare and run; return the runs, none where preparing did not end well, and the highest exit code."""
+    say("== milabench install: environments and programs")
+    install(options, session)
+    say("== milabench prepare: data and models")
+    code = prepare(read_context(options, session))
+    if code != DONE:
+        return (), code
+    say(f"== milabench run{about}")
+    finished = execute_runs(prepare_runs(options, extent, settings, session), session)
+    return tuple(str(run) for run, _ in finished), max(code for _, code in finished)
+
+
+def _report(request: ReportRequest, session: Session, say: Say, width: int | None) -> None:
+    say("== milabench report")
+    say(render_report(request, "brief", session, width).removesuffix("\n"))
