@@ -21,6 +21,9 @@ _PICTURES = 0x2400  # the signs that Unicode has for control characters
 # What a spreadsheet takes for a formula where a cell begins with it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
+# Where suites lie in an installed wheel; the name alone chooses one of them.
+_OF_A_WHEEL = re.compile(r"/(?:.*/)?milabench/shipped/config/([^/.]+)\.yaml")
+
 
 def visible(text: str) -> str:
     """Return the text with a sign, of width one, for each character that is not one to be read; line breaks and tabs stay."""
@@ -67,3 +70,9 @@ def _sign(match: re.Match[str]) -> str:
     if code == 0x7F:
         return "\u2421"
     return chr(_PICTURES + code) if code < 0x20 else "\ufffd"
+
+
+def suite_word(config: str) -> str:
+    """Return what to type for a suite: the name of one that a wheel brought, whose path is long, else its path as it is."""
+    name = _OF_A_WHEEL.fullmatch(config)
+    return name[1] if name else config

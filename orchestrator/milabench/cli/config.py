@@ -65,7 +65,7 @@ def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
 
     session = terminal_session()
     count = check_files(files, options, session)
-    session.info(f"{count} files are valid")
+    session.info("1 file is valid" if count == 1 else f"{count} files are valid")
 
 
 @command.command("schema", short_help="Print the JSON Schema of a format, for editors")

@@ -51,15 +51,18 @@ class Destination:
         click.echo(f"written to {self.output}", err=True)
 
 
-def format_options(function: Verb) -> Verb:
-    """Give a verb the options on format and file; its function receives them as one `destination: Destination`."""
+def format_options(function: Verb, default: str = "text") -> Verb:
+    """Give a verb the options on format and file; its function receives them as one `destination: Destination`.
+
+    `default` is what its help says that it prints where none is given.
+    """
     options = (
         click.option(
             "-f",
             "--format",
             "form",
             type=click.Choice(tuple(FORMATS)),
-            help="Format. Default: from the output file's ending, else text.",
+            help=f"Format. Default: from the output file's ending, else {default}.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
         file_option("-o", "--output", help="Write to a file instead of the terminal."),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from milabench.errors import RecordError, UsageError
+from milabench.errors import UsageError
 from milabench.history import STORE
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION_PART, text))
     # Every character must belong to a part, or `1h30` would be an hour.
     if re.sub(_DURATION_PART, "", text).strip() or seconds <= 0:
-        raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h or 1h30m", ctx, param)
+        raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h, 90d or 1h30m", ctx, param)
     return seconds
 
 
@@ -156,14 +156,16 @@ def file_option(*names: str, help: str, required: bool = False, metavar: str | N
     return click.option(*names, type=kind, required=required, metavar=metavar, help=help)
 
 
+_LAST_USED = "the last used in the base, else config/standard.yaml"
+
+
+def _config_option(default: str) -> Decorator:
+    kind = click.Path(path_type=Path)
+    text = f"Suite file, or name of a shipped suite. Default: {default}."
+    return click.option("-c", "--config", "config_file", type=kind, help=text)
+
+
 _SUITE = (
-    click.option(
-        "-c",
-        "--config",
-        "config_file",
-        type=click.Path(path_type=Path),
-        help="Suite file, or name of a shipped suite. Default: the last used in the base, else config/standard.yaml.",
-    ),
     click.option(
         "--system", "system_file", type=click.Path(path_type=Path), help="System file: nodes, accelerators, folders."
     ),
@@ -251,13 +253,13 @@ def suite_options(
     reach: bool = False,
     ask: bool = False,
     nodes: bool = False,
-    own_default: bool = False,
+    own_default: str = "",
 ) -> Decorator:
     """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
 
     `reach` is for a verb that does something on nodes, which are queried first; `ask` for one that may query them, `nodes`
-    for one that is about them. `own_default`: without --config the verb means a suite of its own, not the one last used in
-    the base.
+    for one that is about them. `own_default`: the suite that the verb means without --config, where it is not the one last
+    used in the base.
     """
     from milabench.devices.registry import ARCHS
     from milabench.workflow.options import SuiteOptions
@@ -268,7 +270,14 @@ def suite_options(
         envvar="MILABENCH_GPU_ARCH",
         help="Kind of accelerator. Default: from the system file, else detected.",
     )
-    wanted = (*_SUITE, arch, *(_SELECTION if selection else ()), *((current_env_option,) if environment else ()))
+    config = _config_option(own_default or _LAST_USED)
+    wanted = (
+        config,
+        *_SUITE,
+        arch,
+        *(_SELECTION if selection else ()),
+        *((current_env_option,) if environment else ()),
+    )
     wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
     return lambda function: gathered(
         function if own_default else _last_chosen(function), "options", SuiteOptions, wanted, ask_nodes=reach
@@ -284,10 +293,7 @@ def _last_chosen(function: Verb) -> Verb:
         if options.config_file is None and not values.get("ab") and not values.get("capsule"):
             from milabench.workflow.suites_used import with_last_chosen
 
-            try:
-                options, line = with_last_chosen(options)
-            except RecordError as error:
-                line = f"warning: {error}"
+            options, line = with_last_chosen(options)
             if line:
                 click.echo(line, err=True)
         return function(options=options, **values)

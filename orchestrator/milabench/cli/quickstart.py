@@ -10,13 +10,15 @@ import click
 from milabench.cli.options import display_option, suite_options, table_width, terminal_session
 from milabench.workflow.options import SuiteOptions
 
+SUITE = "quickstart"
+
 
 @click.command("quickstart")
-@suite_options(environment=True, reach=True, own_default=True)
+@suite_options(environment=True, reach=True, own_default=SUITE)
 @display_option
 def command(options: SuiteOptions, display: str) -> int:
-    """Install, prepare, run and report a small suite: a first look in a few minutes. Default suite: quickstart."""
+    """Install, prepare, run and report a small suite: a first look in a few minutes."""
     from milabench.workflow.all_stages import first_look
 
-    options = replace(options, config_file=options.config_file or Path("quickstart"))
+    options = replace(options, config_file=options.config_file or Path(SUITE))
     return first_look(options, terminal_session(display), click.echo, table_width(wide=False))

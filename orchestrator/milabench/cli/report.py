@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from milabench.workflow.options import ReportRequest
 @click.command("report")
 @options.runs_argument()
 @options.base_option
-@format_options
+@functools.partial(format_options, default="brief")
 @click.option(
     "--full", is_flag=True, help="Show windows, validations and further metrics too; the same as --format text."
 )

@@ -143,3 +143,6 @@ def verbs(traceback: bool) -> None:
 
 
 with_help(verbs)
+for each in verbs.params:
+    if each.name == "help_all" and isinstance(each, click.Option):
+        each.hidden = True  # without a command there are no more options than `--help` shows

@@ -52,7 +52,7 @@ class Display:
         return False
 
     def tick(self) -> None:
-        """Redraw what came too soon to be shown; called when nothing has happened for a while."""
+        """Show what came too soon to be shown, and that time passes; called about once a second, also when nothing happens."""
 
     def close(self) -> None:
         """End the display."""
@@ -94,13 +94,18 @@ def shortened(number: float) -> str:
     return f"{number:.1f}" if size >= 1000 else f"{number:.2f}" if size >= 10 else f"{number:.4f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 step`, `2 steps`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def progress_text(last: Mapping[str, Any]) -> str:
     """Return `20/60`, or `75 steps` once past the wanted count; empty when unknown."""
     match last.get("progress"):
         case [int(made), int(wanted)] if made < wanted:
             return f"{made}/{wanted}"
         case [int(made), *_]:
-            return f"{made} steps"
+            return counted(made, "step")
         case _:
             return ""
 

@@ -1,4 +1,6 @@
-"""Progress as a table on a terminal that is redrawn on change, at most once a second, and never by a thread of its own.
+"""Progress as a table on a terminal that is redrawn on change, at most once a second, and else every two, for its times.
+
+Never by a thread of its own: who executes calls `tick`.
 
 It may share the machine with a measurement: a redraw is cheap because the rows are laid out here, as one text, and not
 by rich's tables (34 ms for 64 rows).
@@ -23,6 +25,7 @@ from milabench.shown import visible_line
 
 ROWS = 30
 REDRAW_S = 1.0
+STILL_S = 2.0  # a table with times in it that stands longer looks as if the program hung
 
 
 @dataclass(slots=True)
@@ -34,10 +37,10 @@ class _Row:
 
 
 class Live(Display):
-    """Shows the steps that run, and above them, once, each that has ended. Nothing is drawn while nothing changes.
+    """Shows the steps that run, and above them, once, each that has ended.
 
     `size` is columns and lines; the terminal's where None. `tick` may be called at any time, to bring to the screen a
-    change that came too soon after another one.
+    change that came too soon after another one, and the time that has passed.
     """
 
     def __init__(
@@ -123,9 +126,12 @@ class Live(Display):
         return self._is_open
 
     def tick(self) -> None:
-        """Redraw if something changed since the last time and a second has passed."""
-        if self._is_stale and self._clock() - self._drawn >= REDRAW_S:
-            self._draw()
+        """Redraw a second after the last time if something changed since, after two for the elapsed times."""
+        with self._drawing:
+            has_times = self._is_open and bool(self._tally.planned or self._running)
+            wait_s = REDRAW_S if self._is_stale else STILL_S
+            if (self._is_stale or has_times) and self._clock() - self._drawn >= wait_s:
+                self._draw()
 
     def close(self) -> None:
         """Leave what ended, and the tally, on the screen."""
@@ -148,7 +154,8 @@ class Live(Display):
         self._is_stale = False
         self._drawn = self._clock()
         ended, self._ended = self._ended, []
-        self._live.update(self._table(), refresh=not ended)
+        # Refreshed before the lines are printed, too: rich draws below them what it showed last.
+        self._live.update(self._table(), refresh=True)
         if ended:
             self._console.print(Text("\n").join(ended), overflow="fold")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-from milabench.display.base import STYLES, Display, Tally, ending_of, lines_of, progress_text, rate_text
+from milabench.display.base import STYLES, Display, Tally, counted, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
 from milabench.shown import visible_line
 
@@ -18,7 +18,8 @@ _CODES = {"bold red": "1;31", "red": "31", "yellow": "33"}
 class Plain(Display):
     """Writes lines such as `[   12.3s] 3/9 digits.D0: passed, 812.40 images/s, 9.1 s` to a text stream.
 
-    `every_s`: no progress line of a step follows another of it sooner. `is_verbose` shows the steps' own output too,
+    `every_s`: no progress line of a step follows another of it sooner; where none comes for as long, a line says so.
+    `is_verbose` shows the steps' own output too,
     `colours` what did not pass in its colour.
     """
 
@@ -42,12 +43,15 @@ class Plain(Display):
         self._last_printed: dict[str, float] = {}
         self._last: dict[str, Mapping[str, Any]] = {}
         self._activities_shown = self._began
+        self._is_prepare = False
+        self._said = self._began
 
     def on_plan(self, plan: Plan) -> None:
         """Print how much there is to do."""
         self._tally.planned = len(plan.steps)
+        self._is_prepare = plan.phase == "prepare"
         benches = len({step.bench for step in plan.steps})
-        self._say(f"{plan.phase}: {len(plan.steps)} steps of {benches} benchmarks")
+        self._say(f"{plan.phase}: {counted(len(plan.steps), 'step')} of {counted(benches, 'benchmark')}")
         for skipped in plan.skipped:
             self._say(f"{skipped.bench}: skipped: {skipped.why}", "skipped")
 
@@ -98,6 +102,19 @@ class Plain(Display):
             self._stream.write("".join(f"  {visible_line(row)}\n" for row in rows))
             self._stream.flush()
 
+    def tick(self) -> None:
+        """Print what still runs where nothing was printed for a while: one line, however many steps these are."""
+        now = self._clock()
+        if not self._started or now - self._said < self._every_s:
+            return
+        (first, began), *others = self._started.items()
+        names = first + (f" and {len(others)} more" if others else "")
+        doing = f"preparing, {now - began:.0f} s"
+        if not self._is_prepare:
+            what = "no new observation" if first in self._last_printed else "no observation yet"
+            doing = f"started {now - began:.0f} s ago, {what}"
+        self._say(f"{self._tally.done} {names}: {doing}")
+
     def close(self) -> None:
         """Print the tally."""
         if self._tally.planned:
@@ -105,6 +122,7 @@ class Plain(Display):
                 self._say(str(self._tally))
 
     def _say(self, text: str, outcome: str = "") -> None:
+        self._said = self._clock()
         line = visible_line(text)
         if self._has_colours and outcome in STYLES:
             line = f"\x1b[{_CODES[STYLES[outcome]]}m{line}\x1b[0m"

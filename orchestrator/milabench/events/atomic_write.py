@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+_DRAFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -42,6 +45,14 @@ def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what writers that were killed left in a folder; only for who is the only writer there."""
+    for path in folder.glob(".*.tmp"):
+        if _DRAFT.fullmatch(path.name):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def write_output(path: Path, content: bytes) -> None:

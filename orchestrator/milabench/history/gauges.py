@@ -142,7 +142,8 @@ def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
         scaled = None if value is None else value * unit.scale
         yield _gauge(of, unit.suffix, unit.code, f"{text}, reported in {bench.units or 'no unit'}.", labels, scaled)
     peak = None if bench.memory_peak_mib is None else bench.memory_peak_mib * _MIB
-    yield _gauge("milabench.memory.peak", "bytes", "By", "Highest device memory in use.", labels, peak)
+    text = "Highest memory in use: of a device where that is known, else of the processes."
+    yield _gauge("milabench.memory.peak", "bytes", "By", text, labels, peak)
     yield _gauge("milabench.energy", "joules", "J", "Energy of the devices.", labels, bench.energy_j)
     yield _gauge("milabench.first_step", "seconds", "s", "Time to the first step.", labels, bench.first_step_s)
 

@@ -19,6 +19,7 @@ from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateRes
 from milabench.analysis.throughput import Throughput
 from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
+from milabench.shown import suite_word
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
 _SELECTING = ("--select", "--exclude", "--run-name")
@@ -518,7 +519,9 @@ def _options(options: Mapping[str, Any]) -> list[str]:
         if key == "config_file" and words:
             continue  # the suites are those of the two sides
         if options.get(key) is not None:
-            words += [f"--{key.removesuffix('_file').replace('_', '-')}", str(options[key])]
+            value = str(options[key])
+            flag = f"--{key.removesuffix('_file').replace('_', '-')}"
+            words += [flag, suite_word(value) if key == "config_file" else value]
     overrides = options.get("overrides")
     for override in overrides if isinstance(overrides, list) else ():
         words += ["--override", str(override)]

@@ -25,7 +25,7 @@ def first_look(options: SuiteOptions, session: Session, say: Say, width: int | N
     `width` is that of the terminal for the report, None for one of any width.
     """
     about = ": a first look; `milabench run --profile default` measures valid numbers"
-    runs, code = _measure(options, Extent(), RunSettings(), session, say, about=about)
+    runs, code = _measure(options, Extent(run_name="quickstart"), RunSettings(), session, say, about=about)
     if runs:
         _report(ReportRequest(runs=runs), session, say, width)
     return code

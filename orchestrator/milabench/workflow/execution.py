@@ -63,6 +63,7 @@ class RunDescription:
 
 OnProgress = Callable[[Progress], object]
 NO_RETRIES = RetryPolicy()
+TICK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,7 @@ def continue_plan(
         )
 
         def work() -> Coroutine[Any, Any, ExecutionResult]:
-            return _execute(plan, nodes, writer, Fanout(sinks, warn=session.warn), settings)
+            return _execute(plan, nodes, writer, Fanout(sinks, warn=session.warn), settings, display)
 
         result = session.hosts.run(work, handles_signals=True) if hosts else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
@@ -229,7 +230,12 @@ def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str,
 
 
 async def _execute(
-    plan: Plan, nodes: Mapping[str, AgentNode], writer: RunWriter, progress: OnProgress, settings: ExecutionSettings
+    plan: Plan,
+    nodes: Mapping[str, AgentNode],
+    writer: RunWriter,
+    progress: OnProgress,
+    settings: ExecutionSettings,
+    display: Display,
 ) -> ExecutionResult:
     """Start the agents, execute, and end the agents whatever happened.
 
@@ -246,6 +252,7 @@ async def _execute(
             await node.open()
 
     with interrupts().noticed_by(lambda: loop.call_soon_threadsafe(give_up)):
+        ticking = asyncio.create_task(_tick(display))
         try:
             opening = asyncio.gather(*map(start, nodes.values()))
             await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
@@ -254,7 +261,16 @@ async def _execute(
             await opening
             return await execute(plan, nodes, writer, progress, settings)
         finally:
+            ticking.cancel()
             await asyncio.gather(*(node.close() for node in nodes.values()))
+
+
+async def _tick(display: Display) -> None:
+    """Let a display show that time passes, until we are cancelled or its terminal is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            await asyncio.sleep(TICK_S)
+            display.tick()
 
 
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:

@@ -21,6 +21,7 @@ from milabench.plan.method import nodes_of
 from milabench.plan.model import Plan
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
 from milabench.plan.run import describe_system
+from milabench.shown import suite_word
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext
 from milabench.workflow.files import display_path
@@ -145,7 +146,7 @@ def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
 def command_line(verb: str, options: SuiteOptions) -> str:
     """Return the command line of `verb` for the same suite, base and selection."""
     given = {
-        "--config": options.config_file,
+        "--config": options.config_file and suite_word(str(options.config_file)),
         "--system": options.system_file,
         "--base": options.base,
         "--max-jobs": options.max_jobs,

@@ -56,7 +56,8 @@ def resume_run(
         sweep_run(run, session)
         if run.files and len(passed) == len(run.files) and not is_undecided(run):
             _complete(run, session)
-            session.info(f"resume: {run.name} is finished: all of its {len(passed)} steps have passed")
+            what = "its step has passed" if len(passed) == 1 else f"all of its {len(passed)} steps have passed"
+            session.info(f"resume: {run.name} is finished: {what}")
             return DONE
         work = remaining_work(run, passed, session, force=force)
         session.info(

@@ -22,8 +22,9 @@ from milabench.analysis.rescoring import machine_text
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Tracing
 from milabench.devices.regular_file import read_regular
+from milabench.display.base import counted
 from milabench.errors import NothingSelected, RecordError, UsageError
-from milabench.events.atomic_write import replace_file
+from milabench.events.atomic_write import remove_drafts, replace_file
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.history.trend import Trend, trends
@@ -33,6 +34,7 @@ from milabench.report.model import result_text
 from milabench.version import __version__
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import ReportRequest, Session
+from milabench.workflow.report_inputs import NO_REFERENCE, find_reference
 from milabench.workflow.report_runs import beside_references
 from milabench.workflow.run_lookup import RunHandle, all_runs, run_handle
 from milabench.workflow.summaries import ANALYSIS, resolve_runs, stat_digest, summary_of
@@ -47,11 +49,15 @@ _MOST_NAME = 80  # characters of a name that a file's name has of it
 def write_site(request: ReportRequest, folder: Path, session: Session) -> None:
     """Write the site of some runs, by default of all runs of the base, into a folder that is new, empty or a site.
 
-    Raises UsageError for another folder, NothingSelected, and RecordError where it cannot be written.
+    Raises UsageError for another folder, NothingSelected, and RecordError where it cannot be written or the reference cannot
+    be read; the folder is then as it was.
     """
     handles = _handles(request)
+    if request.reference not in (None, NO_REFERENCE):
+        find_reference(base_folder(request.base), str(request.reference))  # a bad one is no fault of the runs
     with _held(folder):
         old = _pages_of(folder)
+        remove_drafts(folder)  # nobody else writes here
         files = {handle.run.path: _file("run", handle.run.name) for handle in handles}
         # First of all: what was interrupted must still be known as a site, and as whose files these are.
         _write_state(folder, {**dict.fromkeys(files.values(), ""), **old})
@@ -86,7 +92,7 @@ def write_site(request: ReportRequest, folder: Path, session: Session) -> None:
             with contextlib.suppress(OSError):  # a page that nothing leads to any more
                 (folder / file).unlink()
         _write_state(folder, pages)
-    session.info(f"written to {folder / site.INDEX}: {len(runs)} runs, of which {rendered} pages are new")
+    session.info(f"written to {folder / site.INDEX}: {counted(len(runs), 'run')}, {counted(rendered, 'new page')}")
 
 
 def _summary(run: Run, request: ReportRequest, session: Session) -> Summary:

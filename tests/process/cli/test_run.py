@@ -19,6 +19,7 @@ from tests.commands import OF_A_BUSY_HOST, ROOT, Said
 from tests.processes import CEILING_S, until
 
 from .conftest import HERE
+from .written import suite
 
 
 def marked(base: str) -> list[int]:
@@ -166,3 +167,17 @@ def test_a_second_run_at_once_is_refused_and_told_who_measures(
     assert "is held by run" in said.err
     assert "--wait" in said.err
     assert len(list(Path(environ["MILABENCH_BASE"], "runs").glob("run.*"))) == 1
+
+
+def test_the_run_of_a_quickstart_is_named_after_it(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    said = milabench("quickstart", *suite(tmp_path, fine="echo fine"))
+    assert said.code == 0, said.err
+    (run,) = (path.name for path in Path(environ["MILABENCH_BASE"], "runs").iterdir())
+    assert run.startswith("quickstart.")
+
+
+def test_a_run_has_a_name(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    said = milabench("run", *suite(tmp_path, fine="echo fine"), "--run-name", "")
+    assert (said.code, "--run-name is empty" in said.err) == (2, True)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
+from tests.processes import until
 
 from .written import suite
 
@@ -104,6 +106,62 @@ def test_a_query_for_machines_is_the_same_on_a_terminal(
 def test_a_query_in_two_formats_is_refused(milabench: Callable[..., Said]) -> None:
     said = milabench("db", "query", "SELECT 1", "--csv", "--format", "json")
     assert (said.code, said.err) == (2, "error: csv and json are different formats; give one\n")
+
+
+def seen_until(pattern: str, go: Path, environ: dict[str, str], *argv: str) -> None:
+    """Run a command that waits for the file `go` on a terminal, and make that only when what it shows has the pattern."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    known = {name: text for name, text in environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "milabench", *argv],
+        env={**known, "TERM": "xterm-256color"},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = bytearray()
+
+    def is_seen() -> bool:
+        while select.select([ours], [], [], 0)[0]:
+            try:
+                shown.extend(os.read(ours, 65536))
+            except OSError:  # what reading from a terminal says when its last process has ended
+                break
+        return re.search(pattern, shown.decode("utf-8", "replace"), re.S) is not None
+
+    try:
+        until(is_seen, f"what matches {pattern}")
+        go.touch()
+        until(lambda: is_seen() and process.poll() is not None, "the end of the command")
+        assert process.returncode == 0, shown.decode()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_the_table_names_what_runs_and_lets_time_pass_while_nothing_happens(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    slow = f"while ! test -e {go}; do sleep 0.05; done"
+    argv = suite(tmp_path, short="true", slow=slow)
+    elapsed = r"[01]/2 done[^\n]*  \[\d+ s\][^\n]*\n[^\n]*slow\S* +[2-9] s"
+    seen_until(elapsed, go, environ, "run", *argv)
+
+
+def test_the_table_names_what_is_prepared(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    assert milabench("new", "mine", "--into", str(tmp_path)).code == 0
+    script, go = tmp_path / "mine" / "prepare.py", tmp_path / "go"
+    wait = f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.05)\n"
+    script.write_text(wait + script.read_text())
+    argv = ("--use-current-env", "--config", str(tmp_path / "mine" / "suite.yaml"))
+    seen_until(r"0/1 done  \[\d+ s\][^\n]*\n[^\n]*mine +[2-9] s", go, environ, "prepare", *argv)
 
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")

@@ -98,3 +98,15 @@ def test_help_of_an_unknown_verb_names_the_nearest() -> None:
 @pytest.mark.parametrize("name", [name for name, command in every() if isinstance(command, click.Group)])
 def test_the_line_of_a_command_in_a_group_is_whole(name: str) -> None:
     assert "..." not in shown(name, "--help").partition("Commands:")[2]
+
+
+def test_help_says_the_default_that_there_is() -> None:
+    text = " ".join(shown("report", "--help").split())
+    assert "from the output file's ending, else brief." in text and "else text." not in text
+    assert "else text." in " ".join(shown("compare", "--help").split())
+    text = " ".join(shown("quickstart", "--help").split())
+    assert "shipped suite. Default: quickstart." in text and "standard" not in text
+
+
+def test_the_program_has_no_more_options_than_its_help_shows() -> None:
+    assert re.search(r"^ +--help-all", shown("--help"), re.M) is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,7 @@ def a_run(display: Display, clock: Clock) -> None:
 
 
 EXPECTED = """\
-[    0.0s] run: 2 steps of 1 benchmarks
+[    0.0s] run: 2 steps of 1 benchmark
 [    0.0s] llama: skipped: not fetched
 [    0.0s] 0/2 digits.D0: started
 [    1.0s] 0/2 digits.D0: first observation, 1/60, 800.00 images/s warm-up
@@ -116,10 +117,60 @@ def test_the_live_view_is_redrawn_at_most_once_a_second() -> None:
     display.tick()
     assert "49.00" in stream.getvalue()[drawn:]
     drawn = stream.tell()
-    clock.now += 10
+    clock.now += 1
     display.tick()
     assert stream.tell() == drawn  # nothing changed
+    clock.now += 9
+    display.tick()
+    assert re.search(r"\[12 s\].*digits.D0 +11 s", stream.getvalue()[drawn:], re.S)  # but time went on
     display.close()
+
+
+def test_what_ended_is_not_shown_as_running_while_the_next_step_says_nothing() -> None:
+    stream, clock = Terminal(), Clock()
+    display = Live(stream, clock=clock, size=(80, 24))
+    display.on_plan(plan())
+    display.on_start("digits.D0")
+    clock.now += 2
+    display.on_end("digits.D0", "passed", "")
+    below = stream.getvalue().rpartition("digits.D0")[2]
+    assert "passed" in below and "1/2 done" in below and "0/2 done" not in below
+    display.on_start("digits.D1")
+    drawn = stream.tell()
+    clock.now += 1
+    display.tick()
+    table = stream.getvalue()[drawn:]
+    assert "digits.D1" in table and "digits.D0" not in table
+    display.close()
+
+
+def test_plain_lines_say_every_ten_seconds_what_runs_where_nothing_is_observed() -> None:
+    stream, clock = io.StringIO(), Clock()
+    display = Plain(stream, clock=clock)
+    display.on_plan(plan())
+    display.on_start("digits.D0")
+    for _ in range(25):
+        clock.now += 1
+        display.tick()
+    display.on_progress("digits.D0", {"progress": [1, 60]})
+    display.on_start("digits.D1")
+    for _ in range(11):
+        clock.now += 1
+        display.tick()
+    lines = [line.partition("] ")[2] for line in stream.getvalue().splitlines()[3:]]
+    assert lines == [
+        "0/2 digits.D0: started 10 s ago, no observation yet",
+        "0/2 digits.D0: started 20 s ago, no observation yet",
+        "0/2 digits.D0: first observation, 1/60",
+        "0/2 digits.D1: started",
+        "0/2 digits.D0 and 1 more: started 35 s ago, no new observation",
+    ]
+    preparation = Plain(stream, clock=clock)
+    preparation.on_plan(Plan(phase="prepare", steps=(step(),)))
+    preparation.on_start("digits")
+    clock.now += 10
+    preparation.tick()
+    assert stream.getvalue().endswith("] 0/1 digits: preparing, 10 s\n")
 
 
 @pytest.mark.parametrize(("lines", "rows"), [(24, 21), (80, ROWS)])
@@ -194,7 +245,7 @@ def test_activities_are_the_table_of_a_terminal_and_messages_stand_above_them() 
     display.on_activities(["torch: installing, 4 s"])
     display.close()
     shown = stream.getvalue()
-    assert shown.index("installing, 3 s") < shown.index("flax: ready") < shown.index("installing, 4 s")
+    assert shown.index("installing, 3 s") < shown.index("flax: ready") < shown.rindex("installing, 4 s")
     assert "0/0 done" not in shown
     assert not display.is_redrawn
     display.on_activities(["torch: too late"])

@@ -106,6 +106,9 @@ def test_the_json_report_of_a_run_is_its_summary_and_names_its_schema(summary: S
 
 def test_the_line_that_reruns_a_benchmark_keeps_the_options_and_selects_it_alone(summary: Summary) -> None:
     assert model.rerun_line(summary, "ppo") == "milabench run --config 'my suite.yaml' --repeat 3 --select ppo"
+    wheel = "/home/joe/my env/lib/python3.12/site-packages/milabench/shipped/config/quickstart.yaml"
+    shipped = replace(summary, options={**summary.options, "config_file": wheel})
+    assert model.rerun_line(shipped, "ppo") == "milabench run --config quickstart --select ppo"
 
 
 def placed(*spans: tuple[float, float], **more: Any) -> tuple[Event, ...]:

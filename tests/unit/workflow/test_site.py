@@ -54,7 +54,7 @@ def test_every_run_has_a_page_and_every_benchmark_a_history(tmp_path: Path, writ
     for number, name in enumerate(("a", "b", "c")):
         made(tmp_path, name, 100.0 + number)
     said = write()
-    assert "3 runs, of which 3 pages are new" in said.stderr
+    assert "3 runs, 3 new pages" in said.stderr
     found = pages(tmp_path / SITE)
     index = found["index.html"]
     assert set(links(index)) == found.keys() - {"index.html"} and len(found) == 5
@@ -121,7 +121,7 @@ def test_pages_of_runs_that_are_gone_go_and_others_are_not_made_again(tmp_path: 
     page = folder / f"run-{kept.path.name}.html"
     before = page.stat().st_ino
     shutil.rmtree(gone.path)
-    assert "0 pages are new" in write().stderr
+    assert "0 new pages" in write().stderr
     assert page.stat().st_ino == before
     assert sorted(pages(folder)) == ["history-digits.html", "index.html", page.name]
 
@@ -216,6 +216,29 @@ def test_other_outputs_contradict_a_site(tmp_path: Path, write: Write, more: tup
     made(tmp_path, "a")
     with pytest.raises(UsageError, match="--site"):
         write(*more)
+
+
+def test_a_bad_reference_leaves_the_site_as_it_was(tmp_path: Path, write: Write) -> None:
+    made(tmp_path, "a")
+    write()
+    before = {path.name: path.read_bytes() for path in (tmp_path / SITE).iterdir()}
+    (tmp_path / "broken.json").write_text("{")
+    for bad in (tmp_path / "none.json", tmp_path / "broken.json"):
+        with pytest.raises((RecordError, NothingSelected), match=bad.stem):
+            write("--reference", bad)
+    assert {path.name: path.read_bytes() for path in (tmp_path / SITE).iterdir()} == before
+    with pytest.raises((RecordError, NothingSelected)):
+        write("--reference", tmp_path / "none.json", folder=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path, write: Write) -> None:
+    made(tmp_path, "a")
+    write()
+    draft, others = tmp_path / SITE / ".0123456789abcdef.tmp", tmp_path / SITE / ".mine.tmp"
+    draft.write_text("half"), others.write_text("mine")
+    write()
+    assert (draft.exists(), others.read_text()) == (False, "mine")
 
 
 def test_a_base_without_runs_makes_no_site(tmp_path: Path, write: Write) -> None:
