@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,11 @@ from milabench.workflow.task_driver import FOREVER_S, by_variables, report_failu
 
 RUNS: Final = 10
 DIRECTIONS: Final = ("higher", "lower", "none")
+# What plan/ and the agent fill in at the start of a launch.
+_PLACEHOLDER = re.compile(
+    r"(?:^|[=:])(@(?:attempt|config|container|folder|marker|path|port|run|sink|user|userns))$|(@\{step_dir\})",
+    re.DOTALL,
+)
 _NAME_CHARACTERS: Final = 40
 # What a shell reads otherwise than as it stands: anything unquoted, and within "..." what it replaces.
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
@@ -108,6 +113,7 @@ def commands_suite(options: CommandOptions, environ: Mapping[str, str]) -> tuple
         raise UsageError(f"--cwd {cwd}: is no folder")
     commands = tuple(_words(options))
     _refuse_secrets(options, commands)
+    _refuse_placeholders([*(word for words in commands for word in words), options.prerun, str(cwd), *options.env])
     if not options.shell:
         for words in commands:
             require_program(words[0], cwd, environ)
@@ -164,6 +170,15 @@ def _refuse_secrets(options: CommandOptions, commands: Sequence[Sequence[str]]) 
             raise UsageError(
                 f"{mask(what)}: a secret is among the words; give it by --env NAME, where no file holds it (in words: "
                 '--shell and "$NAME")'
+            )
+
+
+def _refuse_placeholders(words: Iterable[str]) -> None:
+    """Raise UsageError for a word that a launch would replace: what is measured is what was typed."""
+    for word in words:
+        if found := _PLACEHOLDER.search(word):
+            raise UsageError(
+                f"{word}: a launch replaces {found[1] or found[2]} by a value of its own; give another spelling, or a variable by --env"
             )
 
 

@@ -227,6 +227,8 @@ def test_a_secret_that_a_variable_gives_may_be_among_the_words(
         (("echo 'a' `true`",), "'`' needs a shell"),
         (("true\ntrue",), "needs a shell"),
         (("echo 'open",), "no closing quotation; --shell gives the line to a shell"),
+        (("echo --out=@run",), "--out=@run: a launch replaces @run by a value of its own"),
+        (("--", "echo", "@{step_dir}/a"), "a launch replaces @{step_dir} by a value of its own"),
         ((" ",), "a command is empty"),
         (("--metric", "x(", "true"), "--metric x(: is no regular expression: missing ), unterminated subpattern"),
         (("--metric", "(a)(b)", "true"), "has 2 groups; keep one, around the number"),
