@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from milabench.errors import RecordError, UsageError
+from milabench.errors import UsageError
 from milabench.history import STORE
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION_PART, text))
     # Every character must belong to a part, or `1h30` would be an hour.
     if re.sub(_DURATION_PART, "", text).strip() or seconds <= 0:
-        raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h or 1h30m", ctx, param)
+        raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h, 90d or 1h30m", ctx, param)
     return seconds
 
 
@@ -293,10 +293,7 @@ def _last_chosen(function: Verb) -> Verb:
         if options.config_file is None and not values.get("ab") and not values.get("capsule"):
             from milabench.workflow.suites_used import with_last_chosen
 
-            try:
-                options, line = with_last_chosen(options)
-            except RecordError as error:
-                line = f"warning: {error}"
+            options, line = with_last_chosen(options)
             if line:
                 click.echo(line, err=True)
         return function(options=options, **values)

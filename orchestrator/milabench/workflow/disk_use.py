@@ -33,7 +33,7 @@ from milabench.workflow.environments import BENCHMATE
 from milabench.workflow.files import base_folder, display_path
 from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import RunHandle, all_runs
-from milabench.workflow.suites_used import UsedSuite, forget_suites, read_suites
+from milabench.workflow.suites_used import UsedSuite, forget_suites, is_gone, read_suites
 
 KINDS = ("environments", "programs", "data", "images", "caches", "runs", "leftovers", "other")
 REMOVED = ".removed"
@@ -218,9 +218,22 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
         *_runs(folder, roots, runs, policy),
         *_leftovers(folder),
     ]
+    outside = _links_outside({item.path.parent for item in items}, folder)
+    items = [item for item in items if item.path.parent not in outside]
     items += _others(folder, items)
-    note = f"{_UNKNOWN}; `milabench install --config SUITE` records it" if known is None else ""
-    return Survey(base=folder, items=tuple(items), note=note, forgotten=forgotten)
+    notes = [f"{_UNKNOWN}; `milabench install --config SUITE` records it"] if known is None else []
+    notes += [f"{link} leads out of the base: what is there is left as it is" for link in sorted(set(outside.values()))]
+    return Survey(base=folder, items=tuple(items), note="; ".join(notes), forgotten=forgotten)
+
+
+def _links_outside(folders: Iterable[Path], base: Path) -> dict[Path, Path]:
+    """Return those of the folders that a link moves out of the base, where other bases may use them, each with that link."""
+    outside = {}
+    for folder in folders:
+        if not folder.resolve().is_relative_to(base):
+            above = [path for path in (folder, *folder.parents) if path.is_relative_to(base) and path.is_symlink()]
+            outside[folder] = above[-1] if above else folder
+    return outside
 
 
 def _existing(base: Path | None) -> Path:
@@ -239,7 +252,8 @@ def _named(name: str, known: Sequence[UsedSuite], base: Path) -> list[UsedSuite]
     uses = [suite for suite in known if suite.config in (name, path) or str(suite.path) == path]
     if not uses:
         names = ", ".join(dict.fromkeys(suite.config for suite in known)) or "none"
-        raise UsageError(f"--forget {name}: no such suite was used in {display_path(base)}; used: {names}")
+        hint = "your own are named by their paths"
+        raise UsageError(f"--forget {name}: no such suite was used in {display_path(base)}; {hint}; used: {names}")
     return uses
 
 
@@ -281,7 +295,7 @@ def _last_of_unrecorded(runs: Sequence[RunHandle], recorded: Collection[str]) ->
     last: dict[str, RunHandle] = {}
     for handle in runs:  # oldest first
         file = str(as_mapping(handle.run.manifest.get("options")).get("config_file"))
-        if file not in recorded and os.path.isfile(file):  # noqa: PTH113  of another user, it may not be looked at
+        if file not in recorded and not is_gone(Path(file)):
             last[file] = handle
     return list(last.values())
 
@@ -358,7 +372,8 @@ def _caches(base: Path, roots: _Roots, environments: Sequence[StoredItem]) -> It
                 if capsule.name.startswith("."):
                     continue
                 suites = (f"the suite {suite}" for suite in roots.suites if suite.path.is_relative_to(capsule))
-                has_python = any(f"{capsule}/" in text for text in pythons)
+                # Without the base, which may have been moved since.
+                has_python = any(f"/{capsule.relative_to(base)}/" in text for text in pythons)
                 kept = next(suites, "an environment uses its interpreter" if has_python else "")
                 yield StoredItem(kind="caches", path=capsule, kept=kept)
         elif entry.name != _CAPSULE_DRAFT:

@@ -6,9 +6,11 @@ One file in the base, `suites.json`; nothing breaks without it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.devices.regular_file import MIB, open_descriptor, read_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, UsageError
 from milabench.events.atomic_write import replace_file
 from milabench.redaction import mask_argument
 from milabench.workflow.files import base_folder, display_path, shipped_suite, suite_file
@@ -68,20 +70,31 @@ class UsedSuite:
     @property
     def exists(self) -> bool:
         """Whether it can be used again: its files are there."""
-        # Not Path.is_file: what may not be looked at, such as a file of another user, raises there.
-        return all(os.path.isfile(file) for file in (self.path, self.system) if file is not None)  # noqa: PTH113
+        return not is_gone(self.path) and (self.system is None or not is_gone(Path(self.system)))
 
     def __str__(self) -> str:
         config = display_path(self.path) if os.sep in self.config else self.config
         return config if self.system is None else f"{config} with {display_path(Path(self.system))}"
 
 
+def is_gone(file: Path) -> bool:
+    """Return whether there is no such file; one that may not be looked at, such as that of another user, is there."""
+    try:
+        return not stat.S_ISREG(file.stat().st_mode)
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+    except ValueError:  # no path
+        return True
+
+
 def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
     """Return the suites that were used in a base; None where no record says so. Raises RecordError for an unreadable one."""
     path = base / SUITES
     try:
-        entries = json.loads(read_regular(path, _MAX_BYTES))["suites"]
-        return tuple(_suite_of(entry) for entry in entries)
+        record = json.loads(read_regular(path, _MAX_BYTES))
+        if int(record["schema"]) > SCHEMA:
+            raise RecordError(f"{path}: was written by a newer version of milabench; use that one in this base")
+        return tuple(_suite_of(entry, base) for entry in record["suites"])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -92,45 +105,54 @@ def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
         ) from None
 
 
-def _suite_of(entry: Mapping[str, Any]) -> UsedSuite:
+def _suite_of(entry: Mapping[str, Any], base: Path) -> UsedSuite:
     """Return an entry of the file. Raises AttributeError, KeyError, TypeError and ValueError."""
     return UsedSuite(
-        config=str(entry["config"]),
-        system=None if entry.get("system") is None else str(entry["system"]),
+        config=_found(str(entry["config"]), base),
+        system=None if entry.get("system") is None else _found(str(entry["system"]), base),
         arch=None if entry.get("arch") is None else str(entry["arch"]),
         overrides=tuple(map(str, entry["overrides"])),
         environments={group: str(folder) for group, folder in entry["environments"].items()},
         programs={bench: tuple(map(str, folders)) for bench, folders in entry["programs"].items()},
-        images={bench: str(file) for bench, file in entry["images"].items()},
+        images={bench: _found(str(file), base) for bench, file in entry["images"].items()},
         data=tuple(map(str, entry["data"])),
-        reference=str(entry["reference"]),
+        reference=_found(str(entry["reference"]), base),
         used=float(entry["used"]),
         chosen=float(entry["chosen"]),
     )
 
 
 def last_chosen(base: Path) -> UsedSuite | None:
-    """Return the suite that was last chosen in a base, of those that are still there. Raises RecordError."""
-    chosen = [suite for suite in read_suites(base) or () if suite.chosen and suite.exists]
+    """Return the suite that was last chosen in a base, also where its files are gone. Raises RecordError."""
+    chosen = [suite for suite in read_suites(base) or () if suite.chosen]
     return max(chosen, key=lambda suite: suite.chosen, default=None)
 
 
 def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
     """Return the options with the suite that was last chosen in the base, and the line that says so.
 
-    As they are, with an empty line, where they name a suite, or that is the default anyway. Raises RecordError.
+    As they are, with an empty line, where they name a suite, or that is the default anyway. Raises UsageError where a file
+    of that suite is gone, and RecordError where it cannot be known: another suite in its place would be a surprise.
     """
     if options.config_file is not None:
         return options, ""
-    suite = last_chosen(base_folder(options.base))
+    where = display_path(base_folder(options.base))
+    try:
+        suite = last_chosen(base_folder(options.base))
+    except RecordError as error:
+        raise RecordError(f"{error}; --config names a suite without it") from None
     if suite is None:
         return options, ""
     if options.system_file is not None:
         suite = replace(suite, system=None)
+    if is_gone(suite.path):
+        raise UsageError(f"the suite last used in {where}, {display_path(suite.path)}, is gone; --config chooses one")
+    if suite.system is not None and is_gone(Path(suite.system)):
+        gone = f"the system file {display_path(Path(suite.system))} of the suite last used in {where}, {suite.path}, is gone"
+        raise UsageError(f"{gone}; --system or --config chooses another")
     is_default = suite.system is None and suite.path == suite_file(None)
     system = options.system_file if suite.system is None else Path(suite.system)
     given = replace(options, config_file=suite.path, system_file=system)
-    where = display_path(base_folder(options.base))
     return given, "" if is_default else f"suite: {suite}, the last used in {where}; --config chooses another"
 
 
@@ -152,18 +174,21 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
                 return
             groups = {bench.install_group for bench in context.suite.benchmarks.values()}
             suites = _updated(known, use, groups, as_default=as_default)
-            replace_file(base / SUITES, _text_of(suites))
+            replace_file(base / SUITES, _text_of(suites, base))
     except OSError as error:
         context.session.warn(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}")
 
 
 def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
-    """Remove suites from the record. Raises RecordError."""
+    """Remove suites from the record, of the one that was last chosen only what it refers to. Raises RecordError."""
     keys = {suite.key for suite in forgotten}
     try:
         with _locked(base):
             kept = [suite for suite in read_suites(base) or () if suite.key not in keys]
-            replace_file(base / SUITES, _text_of(kept))
+            # Else a command without --config would mean another one, and not say so.
+            if (last := last_chosen(base)) is not None and last.key in keys:
+                kept.append(replace(last, environments={}, programs={}, images={}, data=(), reference=""))
+            replace_file(base / SUITES, _text_of(kept, base))
     except OSError as error:
         raise RecordError(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}") from None
 
@@ -234,8 +259,28 @@ def _images(context: CommandContext) -> Iterator[tuple[str, str]]:
             yield bench.config.name, file
 
 
-def _text_of(suites: Sequence[UsedSuite]) -> bytes:
-    return json.dumps({"schema": SCHEMA, "suites": [asdict(suite) for suite in suites]}, indent=1).encode() + b"\n"
+def _text_of(suites: Sequence[UsedSuite], base: Path) -> bytes:
+    entries = [
+        {
+            **asdict(suite),
+            "config": _stored(suite.config, base),
+            "system": None if suite.system is None else _stored(suite.system, base),
+            "images": {bench: _stored(file, base) for bench, file in suite.images.items()},
+            "reference": _stored(suite.reference, base),
+        }
+        for suite in suites
+    ]
+    return json.dumps({"schema": SCHEMA, "suites": entries}, indent=1).encode() + b"\n"
+
+
+def _stored(path: str, base: Path) -> str:
+    """Return a path below the base as `./path`, so that a base can be moved; what is no such path, as it is."""
+    return f"./{Path(path).relative_to(base)}" if Path(path).is_relative_to(base) else path
+
+
+def _found(path: str, base: Path) -> str:
+    """Return what `_stored` has made of a path."""
+    return str(base / path) if path.startswith("./") else path
 
 
 @contextlib.contextmanager

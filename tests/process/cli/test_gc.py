@@ -120,7 +120,48 @@ def test_a_suite_that_is_gone_or_forgotten_refers_to_nothing(milabench: Callable
     assert unused(milabench("gc", "--json", "--base", str(base))) == forgotten
     assert {"venv/.store/torch-0123456789abcdef", "code/used-1", "data/a"} <= set(forgotten)
     said = milabench("gc", "--forget", "nope", "--base", str(base))
-    assert (said.code, said.err) == (2, f"error: --forget nope: no such suite was used in {base}; used: {suite}\n")
+    hint = "your own are named by their paths"
+    assert (said.code, said.err) == (
+        2,
+        f"error: --forget nope: no such suite was used in {base}; {hint}; used: {suite}\n",
+    )
+
+
+def test_what_links_lead_to_outside_of_the_base_stays(
+    milabench: Callable[..., Said], base: Path, tmp_path: Path
+) -> None:
+    write_run(base, "run.old", ended=1.0)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for name in ("data", "runs", "code"):
+        (base / name).rename(shared / name)
+        (base / name).symlink_to(shared / name)
+    # A link that stays below the base is none of these.
+    (base / "venv" / ".store").rename(base / "disk")
+    (base / "venv" / ".store").symlink_to(base / "disk")
+    before = content(shared)
+    said = milabench("gc", "--remove", "--keep", "0", "--base", str(base))
+    assert (said.code, content(shared)) == (0, before)
+    links = [base / name for name in ("code", "data", "runs")]
+    note = "; ".join(f"{link} leads out of the base: what is there is left as it is" for link in links)
+    assert said.err.splitlines()[0] == f"note: {note}"
+    assert sorted(path.name for path in (base / "disk").iterdir() if path.is_dir()) == ["torch-0123456789abcdef"]
+    listed = json.loads(milabench("gc", "--json", "--base", str(base)).out)["items"]
+    assert {item["kind"] for item in listed if item["path"] in map(str, links)} == {"other"}
+
+
+def test_a_base_that_was_moved_keeps_what_its_own_suites_refer_to(milabench: Callable[..., Said], pair: Pair) -> None:
+    within = pair.base / "cache" / "capsules" / "one"
+    within.mkdir(parents=True)
+    for name in ("a", "a.yaml"):
+        (pair.folder / name).rename(within / name)
+    assert milabench("install", "--config", str(within / "a.yaml")).code == 0
+    before = unused(milabench("gc", "--json"))
+    assert not [path for path in before if path.startswith(("venv", "cache"))]
+    moved = pair.base.rename(pair.folder / "base two")
+    assert unused(milabench("gc", "--json", "--base", str(moved))) == before
+    said = milabench("list", "--base", str(moved), cwd=pair.folder)
+    assert (said.code, said.err.split(",")[0]) == (0, "suite: base two/cache/capsules/one/a.yaml"), said.err
 
 
 def test_a_base_of_an_older_version_keeps_everything_until_a_suite_is_recorded(
@@ -387,6 +428,21 @@ os.setgid(65534)
 os.setuid(65534)
 print(*collect_garbage(Path(sys.argv[1]), Policy(), Session(CollectingReporter()))[1].failures, sep="\\n")
 """
+
+
+def test_a_suite_that_may_not_be_looked_at_is_not_gone(of_nobody: Path) -> None:
+    private = of_nobody.parent / "private"
+    private.mkdir(mode=0o700)
+    (private / "suite.yaml").write_text("{}")
+    record = of_nobody / "suites.json"
+    record.write_text(json.dumps({"schema": 1, "suites": [{**USED, "config": str(private / "suite.yaml")}]}))
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, of_nobody], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+    assert (of_nobody / "venv/.store/torch-0123456789abcdef").exists()
+    assert (of_nobody / "data/a").exists()
+    assert not (of_nobody / "data/gone").exists()
 
 
 def test_what_holds_files_of_another_user_is_left_whole_with_one_line(of_nobody: Path) -> None:

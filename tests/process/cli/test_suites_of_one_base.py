@@ -131,16 +131,57 @@ def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callab
     assert milabench("list", cwd=pair.folder).err.startswith("suite: b.yaml, the last used")
     assert milabench("list", MILABENCH_CONFIG=str(pair.folder / "a.yaml")).err == ""
     assert milabench("run").code == 0
-    # One that is gone is no default; a record that is damaged only costs the default.
+
+
+def test_another_suite_than_the_last_used_is_never_meant_silently(milabench: Callable[..., Said], pair: Pair) -> None:
+    system = pair.folder / "system.yaml"
+    system.write_text("system: {arch: cpu}\n")
+    assert milabench("install", *pair.config("a")).code == 0
+    assert milabench("install", *pair.config("b"), "--system", str(system)).code == 0
+    system.unlink()
+    said = milabench("list", cwd=pair.folder)
+    assert (said.code, said.err) == (
+        2,
+        f"error: the system file system.yaml of the suite last used in base, {pair.folder / 'b.yaml'}, is gone; "
+        "--system or --config chooses another\n",
+    )
     (pair.folder / "b.yaml").rename(pair.folder / "moved.yaml")
-    assert milabench("list", cwd=pair.folder).err.startswith("suite: a.yaml, the last used")
+    for command in (["install"], ["prepare"], ["run"], ["plan", "run"], ["list"], ["dev", "b"]):
+        said = milabench(*command, cwd=pair.folder)
+        assert (said.code, said.err) == (
+            2,
+            "error: the suite last used in base, b.yaml, is gone; --config chooses one\n",
+        ), command
+    assert milabench("list", *pair.config("a")).code == 0
+    # Nor after its environment was removed, twice.
+    for _ in range(2):
+        assert milabench("gc", "--remove").code == 0
+        assert milabench("list", cwd=pair.folder).err.startswith("error: the suite last used in base, b.yaml, is gone")
     record = pair.base / "suites.json"
     record.write_text(record.read_text()[:-40])
-    damaged = milabench("list", cwd=pair.folder)
-    assert (damaged.code, damaged.err) == (
-        0,
-        f"warning: {record}: is not what milabench wrote; remove it, and `milabench install` writes it again\n",
+    said = milabench("run", cwd=pair.folder)
+    assert (said.code, said.err) == (
+        6,
+        f"error: {record}: is not what milabench wrote; remove it, and `milabench install` writes it again; "
+        "--config names a suite without it\n",
     )
+    assert milabench("list", *pair.config("a")).code == 0
+
+
+def test_a_record_of_a_newer_version_is_left_as_it_is(milabench: Callable[..., Said], pair: Pair) -> None:
+    assert milabench("install", *pair.config("a")).code == 0
+    record = pair.base / "suites.json"
+    newer = json.dumps({"schema": 2, "suites": []})
+    record.write_text(newer)
+    why = f"{record}: was written by a newer version of milabench; use that one in this base"
+    for command in (["gc"], ["gc", "--remove"]):
+        said = milabench(*command)
+        assert (said.code, said.err) == (6, f"error: {why}\n")
+    assert milabench("list").code == 6
+    said = milabench("install", *pair.config("a"))
+    assert (said.code, f"warning: {why}" in said.err) == (0, True), said.err
+    assert record.read_text() == newer
+    assert list((pair.base / "venv" / ".store").glob("shared-*/"))
 
 
 def test_the_default_keeps_its_system_file_and_no_secret_is_recorded(
