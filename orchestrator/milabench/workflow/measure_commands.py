@@ -178,7 +178,8 @@ def _refuse_placeholders(words: Iterable[str]) -> None:
     for word in words:
         if found := _PLACEHOLDER.search(word):
             raise UsageError(
-                f"{word}: a launch replaces {found[1] or found[2]} by a value of its own; give another spelling, or a variable by --env"
+                f"{word}: a launch replaces {found[1] or found[2]} by a value of its own; spell it otherwise, or hide it in "
+                "a script"
             )
 
 
