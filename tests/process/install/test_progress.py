@@ -55,7 +55,7 @@ def test_a_program_says_how_much_of_it_has_come(place: Place) -> None:
         program = PyPI("tool", "1", file=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
         options = place.options(pip={"index-url": index.url})
         outcome = pool.submit(fetch_sources, [program], place.dirs, options, place.said.append, activities)
-        row_like(activities, r"tool-1: fetching, \d+ [kM]B of \d+ [kM]B, \d+ s")
+        row_like(activities, r"tool-1: fetching, \d+ [kM]?B of \d+ [kM]?B, \d+ s")
         index.go.set()
         assert outcome.result()[0].is_new
     assert activities.rows() == ()
