@@ -21,7 +21,17 @@ from milabench.workflow.schemas import SCHEMAS, schema_file, schema_text
 REFERENCE = Path(__file__).resolve().parent / "reference"
 # Options that most commands share; the page lists them once.
 EVERYWHERE = ("--no-color", "--help-all", "--help")
-SHARED = ("--config", "--system", "--base", "--override", "--max-jobs", "--arch", "--select", "--exclude", *EVERYWHERE)
+SHARED = (
+    "--config",
+    "--system",
+    "--base",
+    "--override",
+    "--max-benchmarks",
+    "--arch",
+    "--select",
+    "--exclude",
+    *EVERYWHERE,
+)
 SAME_EVERYWHERE = """\
 ## The same everywhere
 

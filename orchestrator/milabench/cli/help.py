@@ -17,7 +17,7 @@ MOST_SHOWN = 10  # options of a verb that `--help` shows whole
 RARE = frozenset(
     (
         # which suite, on what
-        *("--system", "--max-jobs", "--arch", "--exclude", "--use-current-env", "--display"),
+        *("--system", "--max-benchmarks", "--arch", "--exclude", "--use-current-env", "--display"),
         *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
         # how a run is made
         *("--precision", "--budget", "--ab", "--seed", "--wait", "--max-retries", "--maxfail", "--sizer-save"),

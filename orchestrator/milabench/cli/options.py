@@ -174,7 +174,7 @@ _SUITE = (
         "-s", "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replace a value of the suite."
     ),
     click.option(
-        "--max-jobs",
+        "--max-benchmarks",
         type=click.IntRange(1),
         metavar="N",
         help="Maximum number of benchmarks of a suite, with those of its matrices. Default: 20000.",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from milabench.config.matrix import MAX_JOBS, expand, is_matrix
+from milabench.config.matrix import MAX_BENCHMARKS, expand, is_matrix
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import FILE_KEYS
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, located, plain, settled
@@ -19,7 +19,7 @@ from milabench.redaction import mask_argument
 
 EVERY: Final = "*"
 MAX_VALUES: Final = 1_000_000
-"""How many values the benchmarks of a suite may stand for; in proportion more with more than MAX_JOBS of them."""
+"""How many values the benchmarks of a suite may stand for; in proportion more with more than MAX_BENCHMARKS of them."""
 _REPLACED_IN_A_VALUE: Final = 16  # what a value replaced is kept too, and takes a sixteenth of the memory
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
 _KEYS: Final = re.compile(rf"(?:{_KEY.pattern})(?:\.(?:{_KEY.pattern}))*\Z")
@@ -85,7 +85,7 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
 
 
 def fold(
-    roots: Sequence[Located], overrides: Sequence[Override], problems: Problems, max_jobs: int = MAX_JOBS
+    roots: Sequence[Located], overrides: Sequence[Override], problems: Problems, max_benchmarks: int = MAX_BENCHMARKS
 ) -> Folded:
     """Merge the files' roots in order, apply overrides, expand matrices, resolve inheritance. Problems are noted."""
     total: Located | None = None
@@ -105,7 +105,7 @@ def fold(
             )
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
-    benchmarks, templates = _Inheritance(entries, named, problems, max_jobs).resolved()
+    benchmarks, templates = _Inheritance(entries, named, problems, max_benchmarks).resolved()
     return Folded(
         system=_settled_or_none(file_keys["system"]),
         multirun=_settled_or_none(file_keys["multirun"]),
@@ -142,12 +142,12 @@ class _Inheritance:
     """Resolves names to full descriptions; a parent is resolved once, whatever the number of its children."""
 
     def __init__(
-        self, entries: dict[str, Located], overrides: list[Override], problems: Problems, max_jobs: int
+        self, entries: dict[str, Located], overrides: list[Override], problems: Problems, max_benchmarks: int
     ) -> None:
         self.problems = problems
         self.overrides = overrides
-        self.max_jobs = max_jobs
-        self.limit = max(MAX_VALUES, max_jobs * MAX_VALUES // MAX_JOBS)
+        self.max_benchmarks = max_benchmarks
+        self.limit = max(MAX_VALUES, max_benchmarks * MAX_VALUES // MAX_BENCHMARKS)
         self.room = self.limit
         self.pre: dict[str, Located] = {}
         """What the overrides of each name say, merged; reaches the children of that name."""
@@ -198,7 +198,7 @@ class _Inheritance:
             # The overrides of a matrix are part of it from here on: its name is gone once its jobs have theirs.
             self.pre.pop(name, None)
             with self.problems.taking():
-                for job_name, job in expand(name, described, self.max_jobs):
+                for job_name, job in expand(name, described, self.max_benchmarks):
                     self._add(expanded, job_name, job)
         return expanded
 
@@ -212,9 +212,9 @@ class _Inheritance:
             self.problems.note(node.mark, name, f"a job cannot be named {name!r}")
             return
         expanded[name] = node
-        if len(expanded) > self.max_jobs:
-            what = f"the suite has more benchmarks than the limit of {self.max_jobs}"
-            self.problems.note(node.mark, name, what, "allow more with --max-jobs N")
+        if len(expanded) > self.max_benchmarks:
+            what = f"the suite has more benchmarks than the limit of {self.max_benchmarks}"
+            self.problems.note(node.mark, name, what, "allow more with --max-benchmarks N")
             self.problems.raise_any()
         self._take_room(name, node)
 
@@ -227,7 +227,7 @@ class _Inheritance:
         self.room -= 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
         if self.room < 0:
             what = f"with it, the benchmarks stand for more than {self.limit} values, inherited ones included"
-            self.problems.note(node.mark, name, what, "split the suite, or allow more with --max-jobs N")
+            self.problems.note(node.mark, name, what, "split the suite, or allow more with --max-benchmarks N")
             self.problems.raise_any()
 
     def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:

@@ -13,7 +13,7 @@ from milabench.config.source_map import DYNAMIC, Located, Mark, mapping_at, plai
 from milabench.config.template import Field, FieldError, parts, text_of, value_of
 from milabench.errors import ConfigError, Problem
 
-MAX_JOBS: Final = 20_000
+MAX_BENCHMARKS: Final = 20_000
 """How many benchmarks a suite may have, those of its matrices included."""
 MAX_RUNS: Final = 1_000
 """How many runs a multirun may stand for."""
@@ -25,7 +25,7 @@ def is_matrix(node: Located) -> bool:
     return type(value) is dict and "matrix" in value and "job" in value and value["job"].value is not None
 
 
-def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple[str, Located]]:
+def expand(name: str, node: Located, max_benchmarks: int = MAX_BENCHMARKS) -> Iterator[tuple[str, Located]]:
     """Yield the jobs of one matrix: each one's name and description, the last key of the matrix varying fastest.
 
     The strings below `job` have the values put in for their fields; other fields are left for planning. Keys beside
@@ -33,7 +33,7 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
     """
     own = settled(node).value
     matrix, job = own["matrix"], own["job"]
-    axes = _axes(name, matrix, max_jobs)
+    axes = _axes(name, matrix, max_benchmarks)
     if type(job.value) is not dict:
         raise _wrong(job.mark, f"{name}.job", "expected a mapping", "write the keys of a benchmark below it")
     template = {key: child for key, child in own.items() if key not in ("matrix", "job")} | job.value
@@ -116,7 +116,7 @@ def _nested(options: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]:
+def _axes(name: str, matrix: Located, max_benchmarks: int) -> dict[str, list[Located]]:
     if type(matrix.value) is not dict or not matrix.value:
         raise _wrong(matrix.mark, f"{name}.matrix", "expected a mapping from name to values")
     axes: dict[str, list[Located]] = {}
@@ -125,9 +125,9 @@ def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]
         if not axes[key]:
             raise _wrong(values.mark, f"{name}.matrix.{key}", "an empty list gives no job", "give a value")
     jobs = math.prod(len(values) for values in axes.values())
-    if jobs > max_jobs:
-        what = f"{jobs} jobs are more than the limit of {max_jobs}"
-        raise _wrong(matrix.mark, f"{name}.matrix", what, f"allow them with --max-jobs {jobs}")
+    if jobs > max_benchmarks:
+        what = f"{jobs} benchmarks are more than the limit of {max_benchmarks}"
+        raise _wrong(matrix.mark, f"{name}.matrix", what, f"allow them with --max-benchmarks {jobs}")
     return axes
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milabench.config.layers import Override, fold, parse_override
-from milabench.config.matrix import MAX_JOBS
+from milabench.config.matrix import MAX_BENCHMARKS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
 from milabench.config.schema import Suite
@@ -37,7 +37,7 @@ def read_suite(
     *,
     detected_arch: str = "cpu",
     declared: Declared | None = None,
-    max_jobs: int = MAX_JOBS,
+    max_benchmarks: int = MAX_BENCHMARKS,
     settings: Mapping[str, str] | None = None,
 ) -> Suite:
     """Return the suite that these files, this system file and these overrides make together; later files win.
@@ -64,7 +64,7 @@ def read_suite(
     learn(values_in([*map(plain, roots), *(plain(override.tree(0)) for override in parsed)]))
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.
     problems.raise_any()
-    folded = fold(roots, parsed, problems, max_jobs)
+    folded = fold(roots, parsed, problems, max_benchmarks)
     return parse_suite(
         folded,
         problems,

@@ -25,7 +25,17 @@ from milabench.shown import suite_word
 _SELECTING = ("--select", "--exclude", "--run-name")
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
-_RERUN_OPTIONS = ("config_file", "system_file", "base", "max_jobs", "arch", "profile", "repeat", "precision", "budget")
+_RERUN_OPTIONS = (
+    "config_file",
+    "system_file",
+    "base",
+    "max_benchmarks",
+    "arch",
+    "profile",
+    "repeat",
+    "precision",
+    "budget",
+)
 _METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
 
 

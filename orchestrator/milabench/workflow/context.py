@@ -165,7 +165,7 @@ def read_whole_suite(
     options: SuiteOptions, *, detected_arch: str = "cpu", settings: Mapping[str, str] | None = None
 ) -> Suite:
     """Return the suite. Raises ConfigError with everything that is wrong in it."""
-    from milabench.config.matrix import MAX_JOBS
+    from milabench.config.matrix import MAX_BENCHMARKS
     from milabench.config.read import read_suite
 
     # The command line wins over the system file.
@@ -177,7 +177,7 @@ def read_whole_suite(
         env=options.environ,
         detected_arch=detected_arch,
         declared=declared_options,
-        max_jobs=options.max_jobs or MAX_JOBS,
+        max_benchmarks=options.max_benchmarks or MAX_BENCHMARKS,
         settings=settings,
     )
 

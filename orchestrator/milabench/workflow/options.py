@@ -28,7 +28,7 @@ class SuiteOptions:
     system_file: Path | None = None
     base: Path | None = None
     overrides: tuple[str, ...] = ()
-    max_jobs: int | None = None
+    max_benchmarks: int | None = None
     arch: str | None = None
     select: str | None = None
     exclude: str | None = None

@@ -149,7 +149,7 @@ def command_line(verb: str, options: SuiteOptions) -> str:
         "--config": options.config_file and suite_word(str(options.config_file)),
         "--system": options.system_file,
         "--base": options.base,
-        "--max-jobs": options.max_jobs,
+        "--max-benchmarks": options.max_benchmarks,
         "--arch": options.arch,
         "--select": options.select,
         "--exclude": options.exclude,

@@ -115,7 +115,7 @@ def test_check_tells_every_problem_of_every_file_at_once(milabench: Milabench) -
         ("missing_parent.yaml", "2:15: a.inherits: no benchmark or template named '_resnet50'"),
         ("placeholder.yaml", "4:13: a.argv.--data: the placeholder {milabench_dta} cannot be resolved"),
         ("expression.yaml", "4:7: a.requires_capabilities.0: in the expression"),
-        ("matrix_too_large.yaml", "3:5: a.matrix: 110000 jobs are more than the limit of 20000"),
+        ("matrix_too_large.yaml", "3:5: a.matrix: 110000 benchmarks are more than the limit of 20000"),
         ("not_utf8.yaml", "2:18: not UTF-8"),
         ("aliases.yaml", "6:21: _f.k.2: aliases expand to more than"),
         ("merge_keys.yaml", "1:14: _a.<<: << takes a mapping"),
@@ -155,10 +155,10 @@ def test_check_passes_what_is_in_order(milabench: Milabench) -> None:
 def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text("m: {matrix: {x: [1, 2, 3]}, job: {name: 'm{x}', definition: x}}")
-    said = milabench("list", "--config", str(suite), "--max-jobs", "2")
+    said = milabench("list", "--config", str(suite), "--max-benchmarks", "2")
     assert said.code == 2
-    assert "allow them with --max-jobs 3" in said.err
-    assert milabench("list", "--config", str(suite), "--max-jobs", "3").code == 0
+    assert "allow them with --max-benchmarks 3" in said.err
+    assert milabench("list", "--config", str(suite), "--max-benchmarks", "3").code == 0
 
 
 def test_the_schema_in_the_documentation_is_current(milabench: Milabench) -> None:

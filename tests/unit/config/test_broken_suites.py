@@ -25,7 +25,7 @@ EXPECTED = {
     "include_cycle_2.yaml": ["include_cycle.yaml:1:10: include: the includes form a cycle"],
     "inherit_cycle.yaml": ["3:16: _c.inherits: the inheritance forms a cycle: _a -> _b -> _c -> _a"],
     "interpolation.yaml": ["3:8: a.url: ", "4:10: a.group: ", "6:17: a.docker_image: "],
-    "matrix_too_large.yaml": ["3:5: a.matrix: 110000 jobs are more than the limit of 20000"],
+    "matrix_too_large.yaml": ["3:5: a.matrix: 110000 benchmarks are more than the limit of 20000"],
     "merge_keys.yaml": ["1:14: _a.<<: << takes a mapping", "2:24: a.<<: << takes a mapping"],
     "missing_include.yaml": ["1:10: include: the included file cannot be read (no such file or directory)"],
     "missing_parent.yaml": ["2:15: a.inherits: no benchmark or template named '_resnet50'; did you mean '_resnet18'?"],

@@ -149,9 +149,9 @@ def test_commands_need_nothing_to_be_installed_or_prepared(context_of: ReadConte
 
 
 def test_the_command_to_give_is_for_the_same_suite() -> None:
-    options = SuiteOptions(config_file=Path("my suite.yaml"), select="a or b", overrides=("a.b=1",), max_jobs=5)
+    options = SuiteOptions(config_file=Path("my suite.yaml"), select="a or b", overrides=("a.b=1",), max_benchmarks=5)
     assert command_line("install", options) == (
-        "milabench install --config 'my suite.yaml' --max-jobs 5 --select 'a or b' --override a.b=1"
+        "milabench install --config 'my suite.yaml' --max-benchmarks 5 --select 'a or b' --override a.b=1"
     )
 
 
