@@ -305,10 +305,37 @@ class CostKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmConfig:
+    """What is asked of Slurm, as its own options write it; empty or None where Slurm, or the site, decides."""
+
+    partition: str = key("Partition, or several by commas.", default="")
+    account: str = key("Account that is charged.", default="")
+    qos: str = key("Quality of service.", default="")
+    time: str = key("Time limit of a job: minutes, or `days-hours:minutes:seconds`.", default="")
+    constraint: str = key("Features that the nodes must have.", default="")
+    gpus_per_node: str = key("Devices of each node: a number, or `type:number`.", default="")
+    nodes: Annotated[int, Whole(at_least=1, at_most=100_000)] | None = key("Nodes of the allocation.", default=None)
+    exclusive: bool = key("Whether nobody else may be on the nodes meanwhile.", default=True)
+    reservation: str = key("Reservation to run in.", default="")
+    nodelist: str = key("Nodes that must be in it, such as `n[1-4]`.", default="")
+    exclude: str = key("Nodes that must not.", default="")
+    install_partition: str = key(
+        "Partition with a network, where install and prepare run; where they are typed by default.", default=""
+    )
+    extra: tuple[str, ...] = key("More options of sbatch, such as `--switches=1`.", default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemConfig:
     """What the system file says. The main node comes first in `nodes`; `raw` is the whole mapping, for placeholders."""
 
     arch: Arch | None = key("Kind of accelerator; detected when absent.", default=None)
+    engine: Literal["local", "slurm"] | None = key(
+        "What places the steps: `slurm` asks Slurm for nodes. By default the nodes of an allocation that milabench is started"
+        " in, else those that are listed here, else this machine.",
+        default=None,
+    )
+    slurm: SlurmConfig = key("What is asked of Slurm.", default=SlurmConfig())
     gpu: GpuConfig = key("Devices; wins over what is detected, for plans made elsewhere.", default=GpuConfig())
     cpu_count: PositiveWhole | None = key("Processors of each node, for plans made elsewhere.", default=None)
     nodes: tuple[NodeConfig, ...] = key("The machines.", default=())

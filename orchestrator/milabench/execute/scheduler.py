@@ -1,0 +1,81 @@
+"""What a batch scheduler is to milabench: four verbs on batches of jobs. Nothing here knows which scheduler it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+JobPhase = Literal["pending", "running", "ended", "absent", "unknown"]
+"""Where a job is: `absent`, when the scheduler answered and does not know it; `unknown`, when it gave no usable answer."""
+
+JobResult = Literal[
+    "", "completed", "failed", "cancelled", "time-limit", "preempted", "node-failed", "out-of-memory", "not-started"
+]
+"""How a job ended; empty while it has not. `not-started`: the scheduler gave it up before its first process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """A job to submit: the text of its batch script, and the file that the scheduler may keep it in.
+
+    `name` is unique among the jobs of a run: by it a job is found again whose submission was not heard of. `after` are
+    jobs that must have ended before, however they ended. With `tasks` it is an array of so many, of which at most `at_once`
+    run together.
+    """
+
+    name: str
+    script: str
+    path: Path
+    after: tuple[str, ...] = ()
+    tasks: int = 0
+    at_once: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHandle:
+    """A submitted job: the scheduler's id (of an array's task `123_4`), and the name that it was given."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """What the scheduler says of a job now.
+
+    `state` and `reason` are its own words, `nodes` the names of the nodes that it has or had, `witness` who said so
+    (`squeue`, `sacct`, `scontrol`). `exit_code` is that of its script, None where unknown.
+    """
+
+    phase: JobPhase
+    result: JobResult = ""
+    state: str = ""
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    exit_code: int | None = None
+    witness: str = ""
+
+
+class Scheduler(Protocol):
+    """A batch scheduler. Each method blocks for as long as its commands take, which is bounded."""
+
+    def submit(self, jobs: Sequence[JobRequest]) -> list[JobHandle]:
+        """Submit jobs in order and return their handles; those of an array one for each task.
+
+        Raises UsageError with the scheduler's own reason for a job that it refuses, Unreachable when it does not answer;
+        jobs before it stay submitted, and `adopt` finds them.
+        """
+
+    def observe(self, handles: Sequence[JobHandle]) -> Mapping[str, JobState]:
+        """Return the state of each job, by id: one question for all of them. Raises nothing: what is not known is `unknown`."""
+
+    def cancel(self, handles: Sequence[JobHandle]) -> None:
+        """End jobs; those that have ended are left. Raises Unreachable when the scheduler does not answer."""
+
+    def adopt(self, marker: str) -> list[JobHandle]:
+        """Return the jobs of a run that the scheduler knows, by the run's marker, ended ones too where it remembers them.
+
+        Raises Unreachable when the scheduler does not answer.
+        """
