@@ -306,7 +306,7 @@ class CostKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConfig:
-    """What is asked of Slurm, as its own options write it; empty or None where Slurm, or the site, decides."""
+    """The options of Slurm, as it writes them; empty or None where Slurm, or the site, decides."""
 
     partition: str = key("Partition, or several by commas.", default="")
     account: str = key("Account that is charged.", default="")
@@ -335,7 +335,7 @@ class SystemConfig:
         " in, else those that are listed here, else this machine.",
         default=None,
     )
-    slurm: SlurmConfig = key("What is asked of Slurm.", default=SlurmConfig())
+    slurm: SlurmConfig = key("Options of Slurm.", default=SlurmConfig())
     gpu: GpuConfig = key("Devices; wins over what is detected, for plans made elsewhere.", default=GpuConfig())
     cpu_count: PositiveWhole | None = key("Processors of each node, for plans made elsewhere.", default=None)
     nodes: tuple[NodeConfig, ...] = key("The machines.", default=())

@@ -21,7 +21,10 @@ class SuiteOptions:
     """Which suite and system, below which base, which benchmarks of it, in which environments; None: the default.
 
     `ask_nodes`: query the other nodes for their facts instead of trusting the system file. `environ` are the variables that
-    suite and system file may use.
+    suite and system file may use. `engine` and `slurm_args` (`key=value`) replace `system.engine` and keys of `system.slurm`;
+    `distribute`: a benchmark of one node runs on every node. Under Slurm, `allocate` asks for nodes where we are in no
+    allocation, instead of planning for nodes as they are stated; `bound_nodes` are pairs of a stated node and the one of
+    our allocation that stands for it.
     """
 
     config_file: Path | None = None
@@ -36,6 +39,11 @@ class SuiteOptions:
     ask_nodes: bool = False
     accept_new_host_keys: bool = False
     ignore_node_checks: bool = False
+    engine: str | None = None
+    slurm_args: tuple[str, ...] = ()
+    distribute: bool = False
+    allocate: bool = False
+    bound_nodes: tuple[tuple[str, str], ...] = ()
     # Not shown: it may hold tokens, and a traceback shows the options.
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
