@@ -63,7 +63,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     this_machine()  # answers while the modules that read the suite are imported
     from milabench.checks.registry import parse_checks
-    from milabench.workflow.planning import expand_requests
+    from milabench.workflow.planning import expand_requests, require_submittable
     from milabench.workflow.suites_used import record_use
 
     now = int(time.time())
@@ -72,6 +72,8 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
+    if settings.submit is not None:
+        require_submittable(requests, settings.submit)
     plans = tuple(prepare_request(request, settings) for request in requests)
     # Of an A/B run, the first suite becomes the default; the runs of a multirun differ by their overrides alone.
     sides = {side.suite_file: side for request in requests for side in reversed(request.sides)}
