@@ -386,6 +386,7 @@ class Suite:
 
 
 SYSTEM: Final = record_of(SystemConfig)
+SLURM: Final = record_of(SlurmConfig)
 MULTIRUN: Final = record_of(MultirunConfig)
 PROFILE: Final = Choice(words=PROFILES)
 BENCHMARK: Final = Record({**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys}, BenchmarkConfig)
