@@ -196,16 +196,22 @@ def merge_journals(
 
     Each journal keeps its own order, also where a clock jumped back; an entry without a time keeps its place. How an attempt
     ended is known best by the job in which it ran: an orchestrator that gave a job up, which then wrote an end after all, is
-    not believed.
+    not believed. But why a step was stopped the job may not know: then the orchestrator does.
     """
     shares = [list(entries) for entries in of_shares]
     if not shares:
         return tuple(own)
-    ended = {_attempt_of(entry) for entries in shares for entry in entries if entry.get("state") == "ended"}
+    ended = {_attempt_of(entry) for entries in shares for entry in entries if _is_own_end(entry)}
     ours = [entry for entry in own if entry.get("state") != "ended" or _attempt_of(entry) not in ended]
     timed = (_timed(number, entries) for number, entries in enumerate([ours, *shares]))
     stamped = sorted((item for entries in timed for item in entries), key=lambda item: item[:2])
     return tuple(entry for _, _, entry in stamped)
+
+
+def _is_own_end(entry: Mapping[str, Any]) -> bool:
+    """Return whether a job says that an attempt came to an end of its own, rather than was stopped."""
+    was_stopped = entry.get("outcome") == "cancelled" or entry.get("why") in ("signal", "lost-node")
+    return entry.get("state") == "ended" and not was_stopped
 
 
 def _attempt_of(entry: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -107,11 +107,26 @@ def test_a_second_job_of_a_share_keeps_where_the_first_one_measured(tmp_path: Pa
     assert [node["name"] for node in again.manifest["system"]["nodes"]] == ["n1", "n9"]
 
 
-def test_the_job_itself_knows_best_how_its_step_ended() -> None:
-    given_up = {"t": 5.0, "step": "a", "attempt": 1, "state": "ended", "outcome": "failed", "why": "job-lost"}
-    late = {"t": 4.0, "step": "a", "attempt": 1, "state": "ended", "outcome": "passed", "share": "s1"}
+@pytest.mark.parametrize(
+    ("own_end", "why"),
+    [
+        ({"outcome": "passed"}, None),
+        ({"outcome": "failed", "why": "exit"}, "exit"),
+        # It was stopped: why, the scheduler says.
+        ({"outcome": "cancelled"}, "time-limit"),
+        ({"outcome": "failed", "why": "signal"}, "time-limit"),
+    ],
+)
+def test_the_job_itself_knows_best_how_its_step_ended_but_not_why_it_was_stopped(
+    own_end: dict[str, Any], why: str | None
+) -> None:
+    entry = {"step": "a", "attempt": 1, "state": "ended"}
+    given_up = {**entry, "t": 5.0, "outcome": "failed", "why": "time-limit"}
     other = {**given_up, "step": "b"}
-    assert merge_journals([given_up, other], [[late]]) == (late, other)
+    merged = merge_journals([given_up, other], [[{**entry, "t": 4.0, "share": "s1", **own_end}]])
+    tried = attempts(merged)
+    assert tried["a"][-1].entry.get("why") == why
+    assert tried["b"][-1].why == "time-limit"
 
 
 TIMES = st.lists(st.floats(0, 100) | st.none(), max_size=8)
