@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
+from milabench.redaction import mask_argument
 from milabench.workflow.files import ROOT, base_folder, suite_file
 from milabench.workflow.options import Extent, SuiteOptions
 
@@ -68,6 +71,40 @@ def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
         for prefix, group in _OPTION_VARIABLES.items()
         if name.startswith(prefix) and name not in _OWN_OPTIONS
     }
+
+
+_SLURM_KEY = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+def slurm_overrides(options: SuiteOptions) -> dict[str, str]:
+    """Return the overrides that --engine and each --slurm-arg stand for, by option. Raises UsageError for one that is malformed.
+
+    `time=1:00:00` sets a key of `system.slurm`, however its words are joined; any other option of sbatch is added to `extra`.
+    """
+    from milabench.config.kinds import Text
+    from milabench.config.schema import SLURM
+
+    overrides = {} if options.engine is None else {"--engine": f"system.engine={options.engine}"}
+    extra: list[str] = []
+    for word in options.slurm_args:
+        name, equals, value = word.partition("=")
+        name = name.strip().removeprefix("--")
+        key = name.replace("-", "_")
+        if not equals or not _SLURM_KEY.fullmatch(name):
+            raise UsageError(
+                f"--slurm-arg '{mask_argument(word)}': not an option of Slurm; write it as key=value, such as time=1:00:00"
+            )
+        if key == "extra":
+            extra.append(value)
+        elif key not in SLURM.keys:
+            extra.append(f"--{name}={value}")
+        else:
+            # As typed: YAML would read 010 or 1:00 in ways of its own.
+            is_text = isinstance(SLURM.keys[key].kind, Text)
+            overrides[f"--slurm-arg {word!r}"] = f"system.slurm.{key}={json.dumps(value) if is_text else value}"
+    if extra:
+        overrides["--slurm-arg"] = f"system.slurm.extra={json.dumps({'append': extra})}"
+    return overrides
 
 
 def read_context(
@@ -205,7 +242,7 @@ def read_whole_suite(
         detected_arch=detected_arch,
         declared=declared_options,
         max_benchmarks=options.max_benchmarks or MAX_BENCHMARKS,
-        settings=settings,
+        settings={**(settings or {}), **slurm_overrides(options)},
     )
 
 

@@ -20,6 +20,7 @@ from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities
 from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.install_session import InstallOptions, Report, raise_failures
 from milabench.execute.inventory import (
     installed_packages,
     is_complete,
@@ -32,14 +33,8 @@ from milabench.execute.locks import hold_base
 from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sources import fetch_sources, find_release
-from milabench.execute.venv import (
-    InstallOptions,
-    Report,
-    benchmate_requirements,
-    install_venvs,
-    link_to,
-    raise_failures,
-)
+from milabench.execute.venv import install_venvs, link_to
+from milabench.execute.venv_build import benchmate_requirements
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.pin import PinInput, pin_specs

@@ -70,6 +70,17 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """How a run is made as jobs of a scheduler: at most `max_jobs` of them at a time, None: as many as it lets run.
+
+    `array`: each replicate of a benchmark is a task of a job array, instead of all of them in one job.
+    """
+
+    max_jobs: int | None = None
+    array: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRequest:
     """A search for the largest batch size of a benchmark, between `least` and `most`; `save` is added what was observed."""
 

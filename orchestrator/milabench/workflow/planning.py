@@ -18,7 +18,7 @@ from milabench.plan.run import plan_run
 from milabench.redaction import mask_settings, secret_names
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import environment_records
-from milabench.workflow.options import Extent, Session, SuiteOptions
+from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.workflow.execution import RunDescription
@@ -82,6 +82,24 @@ def expand_requests(
     # The budget is for the whole command: several runs share it.
     share = None if extent.budget_s is None else extent.budget_s / len(requests)
     return tuple(with_target(request, replace(extent, budget_s=share), is_part=is_part) for request in requests)
+
+
+def require_submittable(requests: Sequence[Request], submission: Submission) -> None:
+    """Raise UsageError for requests that cannot be made by jobs of a scheduler."""
+    for request in requests:
+        context = request.context
+        if context.system.engine != "slurm":
+            raise UsageError(
+                "--submit and --distribute make jobs of Slurm; add --engine slurm, or engine: slurm to the system file"
+            )
+        if request.is_ab and submission.array:
+            raise UsageError("--ab measures the two sides of a pair on the same nodes; leave out --array")
+        if request.is_ab and context.options.distribute:
+            raise UsageError("--ab measures two suites in turn in one place; leave out --distribute")
+        if request.target is not None and request.target.precision is not None:
+            raise UsageError(
+                "how often a benchmark runs has to be known before its jobs are submitted; give --repeat, not a precision"
+            )
 
 
 def _override(suite: Suite, key: str, value: object) -> str:

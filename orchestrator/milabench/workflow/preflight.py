@@ -154,9 +154,11 @@ def command_line(verb: str, options: SuiteOptions) -> str:
         "--arch": options.arch,
         "--select": options.select,
         "--exclude": options.exclude,
+        "--engine": options.engine,
     }
     words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
     words += [word for override in options.overrides for word in ("--override", override)]
+    words += [word for argument in options.slurm_args for word in ("--slurm-arg", argument)]
     return shlex.join(["milabench", verb, *words, *(["--use-current-env"] if options.use_current_env else [])])
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.options import Extent, Submission, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
@@ -32,7 +32,7 @@ class RunSettings:
     `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
     refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `as_default`: from now on
-    commands without --config mean this suite.
+    commands without --config mean this suite. `submit`: the run is made as jobs of the scheduler, None: by this process.
     """
 
     failed: str | None = None
@@ -40,6 +40,7 @@ class RunSettings:
     save_sizes: Path | None = None
     no_prepare: bool = False
     as_default: bool = True
+    submit: Submission | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
@@ -62,7 +63,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     this_machine()  # answers while the modules that read the suite are imported
     from milabench.checks.registry import parse_checks
-    from milabench.workflow.planning import expand_requests
+    from milabench.workflow.planning import expand_requests, require_submittable
     from milabench.workflow.suites_used import record_use
 
     now = int(time.time())
@@ -71,6 +72,8 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
+    if settings.submit is not None:
+        require_submittable(requests, settings.submit)
     plans = tuple(prepare_request(request, settings) for request in requests)
     # Of an A/B run, the first suite becomes the default; the runs of a multirun differ by their overrides alone.
     sides = {side.suite_file: side for request in requests for side in reversed(request.sides)}
