@@ -26,6 +26,13 @@ Why = Literal[
     "out-of-memory",
     "no-space",
     "environment",
+    # Of a step whose job ended before it did; `out-of-memory`, too.
+    "time-limit",
+    "preempted",
+    "node-failed",
+    "job-cancelled",
+    "job-failed",
+    "job-lost",
 ]
 
 
