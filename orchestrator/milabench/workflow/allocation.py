@@ -79,6 +79,15 @@ def require_arch(system: SystemConfig) -> None:
         )
 
 
+def as_node_of(allocation: Allocation, machine: Node) -> Node:
+    """Return this machine as one of the nodes of an allocation, at the address at which the others meet it."""
+    if len(allocation.nodes) == 1:
+        return machine
+    from milabench.workflow.node_query import reachable
+
+    return reachable(replace(machine, name=allocation.here))
+
+
 def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, Node]) -> str:
     """Return the kind of devices of the first node that reported, or is this machine; of this machine where none has."""
     first = allocation.nodes[0].name
@@ -88,7 +97,7 @@ def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAllocation:
-    """The nodes that the last orchestrator of a run used, as its journal says; it had asked for them itself (`marker`), or not."""
+    """The nodes that the last orchestrator of a run used, by its journal; it had asked for them itself (`marker`), or not."""
 
     run: Path
     job: str
