@@ -14,7 +14,7 @@ from pathlib import Path
 from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.execute.scheduler import JobHandle, JobResult, JobState
+from milabench.execute.scheduler import JobHandle, JobResult, JobState, Scheduler
 from milabench.execute.ssh import Address, last_line
 
 END_S = 5.0  # for srun to end the step that it is asked to end
@@ -137,9 +137,14 @@ async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
 
 def state_of_job(job: str) -> JobState:
     """Return what Slurm says of a job now."""
+    return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, JobState(phase="unknown"))
+
+
+def scheduler_here() -> Scheduler:
+    """Return the Slurm of this machine."""
     from milabench.execute.slurm.scheduler import SlurmScheduler
 
-    return SlurmScheduler(os.environ).observe([JobHandle(id=job, name="")])[job]
+    return SlurmScheduler(srun_environment(os.environ))
 
 
 def job_text(job: str, state: JobState) -> str:
