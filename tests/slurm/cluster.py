@@ -24,10 +24,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.processes import is_gone
+from tests.ssh.hosts import Host, Hosts, in_namespaces
 
 SEARCHED = "/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", "/usr/bin:/bin")
 READY_S = 60.0  # on a busy machine; a second on an idle one
@@ -45,7 +46,11 @@ def why_no_slurm(*, accounting: bool = False) -> str | None:
     """Why no cluster can be brought up here; None when one can."""
     needed = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
     if accounting:
-        needed |= {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server"}
+        needed |= {
+            "slurmdbd": "slurmdbd",
+            "mariadbd": "mariadb-server-core",
+            "my_print_defaults": "mariadb-client-core",
+        }
     missing = [package for tool, package in needed.items() if shutil.which(tool, path=SEARCHED) is None]
     return f"not installed: apt-get install {' '.join(dict.fromkeys(missing))}" if missing else None
 
@@ -302,7 +307,7 @@ class Cluster:
             "SelectTypeParameters=CR_Core_Memory",
             "DefMemPerCPU=100",
             "SchedulerType=sched/backfill",
-            "SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0",
+            "SchedulerParameters=bf_interval=1,sched_interval=2",
             "PreemptType=preempt/partition_prio",
             "PreemptMode=CANCEL",
             "EnforcePartLimits=ALL",
@@ -386,6 +391,34 @@ def cluster(settings: Settings = Settings(), *, folder: Path | None = None) -> I
     finally:
         it.down()
         shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def on_hosts(count: int, settings: Settings = Settings()) -> Iterator[tuple[Cluster, Hosts]]:
+    """A cluster whose nodes have a network address and processes of their own, and the hosts that they are; for root.
+
+    `tests.ssh.hosts` has what cuts a host's network or switches it off; `boot` starts its slurmd again.
+    """
+    with in_namespaces(count) as hosts:
+        made = Path(tempfile.mkdtemp(prefix="mb-slurm-"))
+        it = Cluster(made, replace(settings, addresses={host.name: host.ip for host in hosts.hosts}))
+        try:
+            it.up()
+            for host in hosts.hosts:
+                boot(it, hosts, host)
+            it.wait()
+            yield it, hosts
+        finally:
+            it.down()
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def boot(it: Cluster, hosts: Hosts, host: Host) -> None:
+    """Start the slurmd of a host, on it."""
+    slurmd = shutil.which("slurmd", path=SEARCHED)
+    known = ("-F", "none", "-i", str(hosts.key), "-o", f"UserKnownHostsFile={hosts.known_hosts}")
+    command = f"{slurmd} -N {host.name} -f {it.conf}"
+    subprocess.run(["ssh", *known, "-n", f"root@{host.ip}", command], check=True, capture_output=True)
 
 
 def _free_ports(count: int) -> list[int]:
