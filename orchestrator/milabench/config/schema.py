@@ -75,7 +75,7 @@ class PlanConfig:
         "Number of processes, for the method `njobs`.", default=1
     )
     launcher: str | None = key(
-        "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks` or `mpirun`; `torchrun` by default"
+        "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks`, `mpirun` or `srun`; `torchrun` by default"
         " for `multigpu` and `multinode`, else `none`. Other keys of `plan` are its options.",
         default=None,
     )

@@ -18,14 +18,15 @@ Why = Literal[
     "probe",
     "invalid",
     "lost-node",
+    "out-of-memory",
+    "no-space",
+    "environment",
+    # Of a step whose job ended before it did; `out-of-memory`, too.
     "time-limit",
     "preempted",
     "node-failed",
     "job-cancelled",
     "job-lost",
-    "out-of-memory",
-    "no-space",
-    "environment",
 ]
 
 

@@ -18,6 +18,7 @@ from milabench.workflow.options import Extent, SuiteOptions
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
+    from milabench.facts.slurm import Allocation
     from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
     from milabench.workflow.options import Session
 
@@ -28,7 +29,8 @@ ALL_DEFAULTS = Extent()
 class CommandContext:
     """The suite as read, the selected benchmarks with their folders, everything else that a plan depends on, and this machine.
 
-    `session` reports messages and reaches the other machines.
+    `session` reports messages and reaches the other machines. `allocation` are the nodes that Slurm gave, or will give to a
+    job, where it is Slurm that places the steps.
     """
 
     session: Session
@@ -38,6 +40,7 @@ class CommandContext:
     benches: tuple[ResolvedBenchmark, ...]
     plan_context: PlanContext
     machine: Node
+    allocation: Allocation | None = None
 
     @property
     def dirs(self) -> Dirs:
@@ -118,7 +121,8 @@ def read_context(
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.profile import PROFILES
-    from milabench.plan.system import system_facts
+    from milabench.plan.system import allocated_facts, system_facts
+    from milabench.workflow.allocation import allocation_for, arch_of_nodes
     from milabench.workflow.environments import environment_folders
     from milabench.workflow.scaling_files import read_sizer
 
@@ -132,12 +136,23 @@ def read_context(
     profile = extent.profile or suite.profile
     if profile not in PROFILES:
         raise ConfigError(f"profile: unknown profile '{profile}'; known: {', '.join(PROFILES)}")
+    allocation = allocation_for(suite.system, options, session)
     remote: dict[str, Node] = {}
-    if options.ask_nodes and suite.system.nodes:
+    if options.ask_nodes and (suite.system.nodes if allocation is None else allocation.job):
         from milabench.workflow.node_query import ask_nodes
 
-        remote = ask_nodes(suite.system, machine, options, session)
-    facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
+        remote = ask_nodes(suite.system, machine, options, session, allocation)
+    if allocation is None:
+        facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
+    else:
+        arch = suite.system.arch or arch_of_nodes(allocation, machine, remote)
+        if arch != detected and suite.system.arch is None:
+            session.warn(
+                f"the nodes have devices of kind {arch}, this machine {detected}: --arch {arch} makes all commands agree"
+            )
+            suite = read_suite_only(options, detected_arch=arch)
+            selected = selected_benchmarks(suite, options)
+        facts = allocated_facts(suite.system, machine, arch, allocation, remote)
     plan_context = PlanContext(
         facts=facts,
         system=suite.system,
@@ -163,8 +178,20 @@ def read_context(
         benches=benches,
         plan_context=plan_context,
         machine=machine,
+        allocation=allocation,
     )
     return replace(context, plan_context=replace(plan_context, environments=environment_folders(context)))
+
+
+def on_this_machine(context: CommandContext) -> CommandContext:
+    """Return the context of what is made on this machine for all nodes of Slurm, in the base that they share."""
+    if context.allocation is None:
+        return context
+    from milabench.plan.system import system_facts
+
+    system = replace(context.system, nodes=())
+    facts = system_facts(system, context.machine, context.plan_context.facts.arch)
+    return replace(context, plan_context=replace(context.plan_context, facts=facts, system=system), allocation=None)
 
 
 def read_single_context(

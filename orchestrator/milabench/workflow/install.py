@@ -40,7 +40,7 @@ from milabench.plan.context import dirs_at
 from milabench.plan.pin import PinInput, pin_specs
 from milabench.plan.venvs import InstallPlan
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import CommandContext, on_this_machine, read_context
 from milabench.workflow.files import require_file
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import require_current_locks
@@ -68,7 +68,7 @@ def install(
     Raises EnvironmentFailed with a line for each thing that failed, or whose lock is stale unless `frozen`, ConfigError
     and Unreachable.
     """
-    context = read_context(options, session)
+    context = on_this_machine(read_context(options, session))
     require_healthy(context)
     how = InstallOptions(
         benchmate=str(environments.BENCHMATE),
@@ -83,7 +83,7 @@ def install(
     unforced = replace(how, force=False)
     if any(bench.declared is None for bench in context.benches):
         fetch_definitions(context, unforced)
-        context = read_context(options, session)
+        context = on_this_machine(read_context(options, session))
     install_images(context, refetch=force or update)
     if options.use_current_env:
         check_active_environment(context, unforced)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
+    from milabench.execute.allocation import HeldAllocation
     from milabench.execute.remote_host import HostPool
 
 Level = Literal["info", "note", "warning", "error"]
@@ -180,6 +181,8 @@ class Session:
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
+        self.allocation: HeldAllocation | None = None
+        """The nodes of Slurm that the command uses."""
         self._hosts: HostPool | None = None
         self._warnings: set[str] = set()
 
@@ -211,6 +214,15 @@ class Session:
             self.reporter.report("warning", text)
 
     def close(self) -> None:
+        """End the connections, of which a later use opens new ones, and give back the nodes that were asked for."""
+        try:
+            self.disconnect()
+        finally:
+            if self.allocation is not None:
+                self.allocation.release()
+                self.allocation = None
+
+    def disconnect(self) -> None:
         """End the connections; a later use of a machine opens a new one."""
         if self._hosts is not None:
             self._hosts.close()
