@@ -39,6 +39,7 @@ DEVICES = (
     "/dev/random",
     "/dev/urandom",
 )  # Slurm believes in character devices only
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 CONTROLLER, DATABASE, ACCOUNTING = "slurmctld", "mariadbd", "slurmdbd"
 
 
@@ -53,6 +54,11 @@ def why_no_slurm(*, accounting: bool = False) -> str | None:
         }
     missing = [package for tool, package in needed.items() if shutil.which(tool, path=SEARCHED) is None]
     return f"not installed: apt-get install {' '.join(dict.fromkeys(missing))}" if missing else None
+
+
+def why_no_slow_node() -> str | None:
+    """Why no node can be slowed down here; None when one can."""
+    return None if os.access(CPU_GROUPS, os.W_OK) else f"control groups of processors cannot be made below {CPU_GROUPS}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +164,13 @@ class Cluster:
         self.stop(node)
         self._end(self.job_processes(node))
 
+    def slow(self, node: str, processors: float) -> None:
+        """Give a node, with all its jobs from now on, only so much of a processor; see `why_no_slow_node`."""
+        group = CPU_GROUPS / f"{self.folder.name}-{node}"
+        group.mkdir()
+        (group / "cpu.cfs_quota_us").write_text(str(round(processors * 100_000)))
+        (group / "cgroup.procs").write_text((self.folder / "pids" / node).read_text())
+
     def hook(self, kind: str, node: str, script: str) -> None:
         """Make a script the `prolog` or the `epilog` of one node; an empty one takes it away."""
         path = self.folder / f"{kind}.d" / node
@@ -260,8 +273,9 @@ class Cluster:
         for name in sorted(names, key=(DATABASE, ACCOUNTING).__contains__):
             self.stop(name)
         self._end(self.job_processes())
-        for name in self.nodes if self.settings.proctrack == "cgroup" else ():
-            for group in Path("/sys/fs/cgroup").glob(f"*/slurm_{name}"):
+        groups = [f"slurm_{name}" for name in self.nodes if self.settings.proctrack == "cgroup"]
+        for name in (*groups, f"{self.folder.name}-*"):
+            for group in CPU_GROUPS.parent.glob(f"*/{name}"):
                 for path in sorted([group, *group.rglob("*/")], reverse=True):
                     with contextlib.suppress(OSError):
                         path.rmdir()
