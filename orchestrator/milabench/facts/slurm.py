@@ -76,7 +76,9 @@ def _nodes_of(environ: Mapping[str, str], suffix: str, job: str) -> Iterator[All
 def _whole_number(environ: Mapping[str, str], variable: str) -> int:
     text = environ.get(variable, "") or "0"
     if not text.isascii() or not text.isdigit() or int(text) > MAX_NAMES:
-        raise ConfigError(f"{variable}={text}: is not a number of components; --engine local runs on this machine alone")
+        raise ConfigError(
+            f"{variable}={text}: is not a number of components; --engine local runs on this machine alone"
+        )
     return int(text)
 
 
