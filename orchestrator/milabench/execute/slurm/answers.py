@@ -1,4 +1,4 @@
-"""What Slurm's commands answer, read into one kind of row; pure. What cannot be read is said to be so, never left out."""
+"""What Slurm's commands answer, read into one kind of row; pure. An answer that cannot be read whole says so."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def read_squeue(text: str) -> Rows:
         cells = line.split(SEPARATOR)
         if len(cells) == 7 and _ID.fullmatch(cells[0]):
             id_, raw, state, nodes, name, comment, reason = cells
-            said = _state(state, reason=reason, nodes=nodes, witness="squeue")
-            rows.append(JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=said))
+            status = _state(state, reason=reason, nodes=nodes, witness="squeue")
+            rows.append(JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=status))
         elif line.strip() and not line.startswith("CLUSTER: "):
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -79,8 +79,8 @@ def read_sacct(text: str) -> Rows:
         cells = line.split(SEPARATOR)
         if len(cells) == 6 and _ID.fullmatch(cells[0]):
             id_, raw, state, nodes, name, code = cells
-            said = _state(state, nodes=nodes, exit_code=code, witness="sacct")
-            rows.append(JobRow(id=id_, raw=raw, name=name, state=said))
+            status = _state(state, nodes=nodes, exit_code=code, witness="sacct")
+            rows.append(JobRow(id=id_, raw=raw, name=name, state=status))
         elif line.strip() and "_[" not in cells[0]:  # tasks that have not begun are one row, of which squeue knows more
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -96,14 +96,14 @@ def read_scontrol(text: str) -> Rows:
             array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
             het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
             id_ = f"{array}_{task}" if array and task.isdigit() else f"{het}+{offset}" if het and offset else raw
-            said = _state(
+            status = _state(
                 fields["JobState"],
                 reason=fields.get("Reason", ""),
                 nodes=fields.get("NodeList", ""),
                 exit_code=fields.get("ExitCode", ""),
                 witness="scontrol",
             )
-            rows.append(JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=said))
+            rows.append(JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=status))
         elif line.strip():
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -122,7 +122,7 @@ def _json_rows(job: Mapping[str, Any]) -> Iterator[JobRow]:
     words = [word for word in (state if isinstance(state, list) else [state]) if isinstance(word, str)]
     if raw is None or not words:
         return
-    said = _state(
+    status = _state(
         "+".join(words),
         reason=_text(job, "state_reason"),
         nodes=_text(job, "nodes"),
@@ -139,7 +139,7 @@ def _json_rows(job: Mapping[str, Any]) -> Iterator[JobRow]:
     elif het:
         ids = [f"{het}+{offset or 0}"]
     for id_ in ids:
-        yield JobRow(id=id_, raw=str(raw), name=_text(job, "name"), comment=_text(job, "comment"), state=said)
+        yield JobRow(id=id_, raw=str(raw), name=_text(job, "name"), comment=_text(job, "comment"), state=status)
 
 
 def _exit_code(value: Any) -> str:
