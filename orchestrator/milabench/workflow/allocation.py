@@ -162,6 +162,6 @@ def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
         nodes = state.nodes or recorded.nodes
         base = run.path.parent.parent
         session.allocation = claim_again(base, allocation_with(recorded.job, nodes), recorded.marker)
-        session.info(f"resume: {recorded} still holds them")
+        session.info(f"resume: Slurm's job {recorded.job} still holds {', '.join(recorded.nodes)}")
     elif not force:
         session.wanted_nodes = recorded.nodes
