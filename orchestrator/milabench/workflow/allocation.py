@@ -136,7 +136,7 @@ def held_text(allocation: RecordedAllocation) -> str:
     """Return what to know about the nodes of a run without an orchestrator; nothing once they are given back."""
     if not held_jobs([allocation]):
         return ""
-    return "; they are still held, and given back soon, or by `milabench cancel`"
+    return f"; they are still held, and given back soon, or by `milabench cancel {allocation.run.name}`"
 
 
 def give_back(allocation: RecordedAllocation) -> None:
