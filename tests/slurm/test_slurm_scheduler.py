@@ -458,3 +458,29 @@ def test_ids_of_arrays_and_heterogeneous_jobs_are_read_from_json(job: dict[str, 
     rows = read_squeue_json(json.dumps({"jobs": [job | {"job_state": ["PENDING"], "name": "x"}]}))
     assert rows is not None
     assert [row.id for row in rows.rows] == ids
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (768, 3),  # 22.05
+        (9, 137),
+        ({"status": "ERROR", "return_code": 3}, 3),  # 23.02
+        ({"status": "SIGNALED", "return_code": 0, "signal": {"signal_id": 9, "name": "KILL"}}, 137),
+        ({"return_code": {"set": True, "number": 3}, "signal": {"id": {"set": False, "number": 0}, "name": ""}}, 3),
+        ({"return_code": {"set": True, "number": 0}, "signal": {"id": {"set": True, "number": 15}}}, 143),
+        ({"return_code": {"set": True, "number": 0}}, 0),
+        ("odd", None),
+    ],
+)
+def test_an_exit_code_is_read_from_the_json_of_every_release(code: object, expected: int | None) -> None:
+    rows = read_squeue_json(json.dumps({"jobs": [{"job_id": 7, "job_state": "FAILED", "exit_code": code}]}))
+    assert rows is not None
+    assert [row.state.exit_code for row in rows.rows] == [expected]
+
+
+def test_a_job_that_a_signal_ended_has_no_exit_code_of_success(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
+    [handle] = running(fake, scheduler)
+    fake.set(handle.id, state="FAILED", exit="0:9")
+    fake.forget(handle.id, "squeue")
+    assert state(scheduler, handle).exit_code == 137
