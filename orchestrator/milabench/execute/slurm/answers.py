@@ -19,6 +19,7 @@ MAX_TASKS = 100_000
 
 _ID = re.compile(r"[0-9]+(_[0-9]+|\+[0-9]+)?")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
+_CODES = re.compile(r"([0-9]+):([0-9]+)")
 _NOTHING = ("", "(null)", "None", "None assigned", "N/A")
 
 
@@ -143,11 +144,12 @@ def _json_rows(job: Mapping[str, Any]) -> Iterator[JobRow]:
 
 
 def _exit_code(value: Any) -> str:
+    """Return an exit code and a signal as text has them, `3:0`."""
     if isinstance(value, dict):
-        value = _number(value.get("return_code"))
-    elif isinstance(value, int):
-        value >>= 8  # 22.05: as wait(2) has it
-    return "" if value is None else str(value)
+        ended_by = value.get("signal")
+        number = _number(ended_by.get("id", ended_by.get("signal_id"))) if isinstance(ended_by, dict) else None
+        return f"{_number(value.get('return_code')) or 0}:{number or 0}"
+    return f"{value >> 8}:{value & 0x7F}" if isinstance(value, int) else ""  # 22.05: as wait(2) has it
 
 
 def _number(value: Any) -> int | None:
@@ -174,14 +176,16 @@ def _tasks(text: str) -> Iterator[int]:
 
 def _state(text: str, *, reason: str = "", nodes: str = "", exit_code: str = "", witness: str) -> JobState:
     phase, result = read_state(text)
-    code = exit_code.partition(":")[0]
+    codes = _CODES.fullmatch(exit_code) if phase == "ended" else None
     return JobState(
         phase=phase,
         result=result,
         state=text,
         reason=_word(reason),
         nodes=_nodes(_word(nodes)),
-        exit_code=int(code) if phase == "ended" and code.isdecimal() else None,
+        exit_code=(int(codes[1]) or (128 + int(codes[2]) if int(codes[2]) else 0))
+        if codes
+        else None,  # as a shell says it
         witness=witness,
     )
 
