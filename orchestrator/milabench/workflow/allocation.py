@@ -78,6 +78,15 @@ def require_arch(system: SystemConfig) -> None:
         )
 
 
+def as_node_of(allocation: Allocation, machine: Node) -> Node:
+    """Return this machine as one of the nodes of an allocation, at the address at which the others meet it."""
+    if len(allocation.nodes) == 1:
+        return machine
+    from milabench.workflow.node_query import reachable
+
+    return reachable(replace(machine, name=allocation.here))
+
+
 def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, Node]) -> str:
     """Return the kind of devices of the first node that reported, or is this machine; of this machine where none has."""
     first = allocation.nodes[0].name

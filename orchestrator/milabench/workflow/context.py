@@ -122,7 +122,7 @@ def read_context(
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.profile import PROFILES
     from milabench.plan.system import allocated_facts, system_facts
-    from milabench.workflow.allocation import allocation_for, arch_of_nodes
+    from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
     from milabench.workflow.environments import environment_folders
     from milabench.workflow.scaling_files import read_sizer
 
@@ -152,7 +152,7 @@ def read_context(
             )
             suite = read_suite_only(options, detected_arch=arch)
             selected = selected_benchmarks(suite, options)
-        facts = allocated_facts(suite.system, machine, arch, allocation, remote)
+        facts = allocated_facts(suite.system, as_node_of(allocation, machine), arch, allocation, remote)
     plan_context = PlanContext(
         facts=facts,
         system=suite.system,
