@@ -8,7 +8,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
@@ -110,7 +110,7 @@ class HeldAllocation:
             self.lease.stop()
             with contextlib.suppress(MilabenchError):
                 scheduler_here().cancel([JobHandle(id=self.nodes.job, name=job_name(self.marker, SHARE))])
-            shutil.rmtree(self.lease.folder, ignore_errors=True)
+            _remove(self.lease.folder)
             self.lease = None
 
 
@@ -144,11 +144,32 @@ def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object])
         lease.stop()
         with contextlib.suppress(MilabenchError):
             scheduler.cancel([handle] if handle is not None else scheduler.adopt(marker))
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         raise
-    job = handle.id
-    allocation = Allocation(job=job, nodes=tuple(AllocatedNode(name=name, job=job) for name in names))
+    return HeldAllocation(allocation_with(handle.id, names), marker, lease)
+
+
+def allocation_with(job: str, names: Sequence[str]) -> Allocation:
+    """Return the allocation of a job with these nodes."""
+    return Allocation(job=job, nodes=tuple(AllocatedNode(name=name, job=job) for name in names))
+
+
+def claim_again(base: Path, allocation: Allocation, marker: str) -> HeldAllocation:
+    """Return the nodes that an orchestrator claimed which is dead, claimed by us before its lease ends."""
+    lease = Lease(allocation_folder(base, marker))
+    lease.start()
     return HeldAllocation(allocation, marker, lease)
+
+
+def forget_allocation(base: Path, marker: str) -> None:
+    """Remove what is no longer needed once its job has ended."""
+    _remove(allocation_folder(base, marker))
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # that of all allocations, when it was the last
+        folder.parent.rmdir()
 
 
 def _make(folder: Path) -> None:
@@ -190,4 +211,5 @@ def wait_for_nodes(scheduler: Scheduler, handle: JobHandle, say: Callable[[str],
 def _pending_text(job: str, state: JobState) -> str:
     if state.phase == "unknown":
         return f"slurm: no answer about job {job}; asking again"
-    return f"slurm: job {job} waits: {state.reason or state.state or 'no reason given'}; Ctrl-C cancels it"
+    reason = state.reason if state.reason not in ("", "None") else "Slurm has not looked at it yet"
+    return f"slurm: job {job} waits: {reason}; Ctrl-C cancels it"

@@ -183,6 +183,8 @@ class Session:
         self.reporter = reporter
         self.allocation: HeldAllocation | None = None
         """The nodes of Slurm that the command uses."""
+        self.wanted_nodes: tuple[str, ...] = ()
+        """Those that it is to ask for, where not any will do."""
         self._hosts: HostPool | None = None
         self._warnings: set[str] = set()
 

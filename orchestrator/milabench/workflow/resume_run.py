@@ -15,6 +15,7 @@ from milabench.execute.detach import DetachHandover
 from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
+from milabench.workflow.allocation import claim_recorded
 from milabench.workflow.estimate import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
 from milabench.workflow.options import Session
@@ -53,6 +54,7 @@ def resume_run(
         if run.phase != "run":
             raise UsageError(f"{path}: is not a run but a {run.phase}; `milabench {run.phase}` continues it")
         passed = passed_steps(run)
+        claim_recorded(run, session, force=force)
         sweep_run(run, session)
         if run.files and len(passed) == len(run.files) and not is_undecided(run):
             _complete(run, session)

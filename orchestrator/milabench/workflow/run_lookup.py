@@ -12,6 +12,7 @@ from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import Run, find_run, latest_run, open_run
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of
+from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
 
 
@@ -34,6 +35,11 @@ class RunHandle:
     def state_text(self) -> str:
         """The state for a person."""
         return "incomplete" if self.state == "cut off" else self.state
+
+    @property
+    def allocation(self) -> RecordedAllocation | None:
+        """The nodes of Slurm that its last orchestrator used."""
+        return recorded_allocation(self.run)
 
     @property
     def kills_for_memory(self) -> int:
