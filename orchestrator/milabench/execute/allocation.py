@@ -124,7 +124,8 @@ def holder_script(slurm: SlurmOptions, base: Path, marker: str) -> str:
     lease = Lease(allocation_folder(base, marker))
     step_s = max(1, min(5, int(lease_s() / 4)))
     command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path), str(int(lease_s())), str(step_s)]
-    return batch_script(slurm, marker=marker, share=SHARE, command=command, output=lease.folder / "holder.out")
+    # Slurm would fail a job whose output cannot be opened on its node: whether the base is shared is asked, and said, later.
+    return batch_script(slurm, marker=marker, share=SHARE, command=command, output=Path("/dev/null"))
 
 
 def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object]) -> HeldAllocation:
