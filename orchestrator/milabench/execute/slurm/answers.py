@@ -1,4 +1,4 @@
-"""What Slurm's commands answer, read into one kind of row; pure. What cannot be read is said to be so, never left out."""
+"""What Slurm's commands answer, read into one kind of row; pure. An answer that cannot be read whole says so."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ MAX_TASKS = 100_000
 
 _ID = re.compile(r"[0-9]+(_[0-9]+|\+[0-9]+)?")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
+_CODES = re.compile(r"([0-9]+):([0-9]+)")
 _NOTHING = ("", "(null)", "None", "None assigned", "N/A")
 
 
@@ -48,8 +49,8 @@ def read_squeue(text: str) -> Rows:
         cells = line.split(SEPARATOR)
         if len(cells) == 7 and _ID.fullmatch(cells[0]):
             id_, raw, state, nodes, name, comment, reason = cells
-            said = _state(state, reason=reason, nodes=nodes, witness="squeue")
-            rows.append(JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=said))
+            status = _state(state, reason=reason, nodes=nodes, witness="squeue")
+            rows.append(JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=status))
         elif line.strip() and not line.startswith("CLUSTER: "):
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -79,8 +80,8 @@ def read_sacct(text: str) -> Rows:
         cells = line.split(SEPARATOR)
         if len(cells) == 6 and _ID.fullmatch(cells[0]):
             id_, raw, state, nodes, name, code = cells
-            said = _state(state, nodes=nodes, exit_code=code, witness="sacct")
-            rows.append(JobRow(id=id_, raw=raw, name=name, state=said))
+            status = _state(state, nodes=nodes, exit_code=code, witness="sacct")
+            rows.append(JobRow(id=id_, raw=raw, name=name, state=status))
         elif line.strip() and "_[" not in cells[0]:  # tasks that have not begun are one row, of which squeue knows more
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -96,14 +97,14 @@ def read_scontrol(text: str) -> Rows:
             array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
             het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
             id_ = f"{array}_{task}" if array and task.isdigit() else f"{het}+{offset}" if het and offset else raw
-            said = _state(
+            status = _state(
                 fields["JobState"],
                 reason=fields.get("Reason", ""),
                 nodes=fields.get("NodeList", ""),
                 exit_code=fields.get("ExitCode", ""),
                 witness="scontrol",
             )
-            rows.append(JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=said))
+            rows.append(JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=status))
         elif line.strip():
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -122,7 +123,7 @@ def _json_rows(job: Mapping[str, Any]) -> Iterator[JobRow]:
     words = [word for word in (state if isinstance(state, list) else [state]) if isinstance(word, str)]
     if raw is None or not words:
         return
-    said = _state(
+    status = _state(
         "+".join(words),
         reason=_text(job, "state_reason"),
         nodes=_text(job, "nodes"),
@@ -139,15 +140,16 @@ def _json_rows(job: Mapping[str, Any]) -> Iterator[JobRow]:
     elif het:
         ids = [f"{het}+{offset or 0}"]
     for id_ in ids:
-        yield JobRow(id=id_, raw=str(raw), name=_text(job, "name"), comment=_text(job, "comment"), state=said)
+        yield JobRow(id=id_, raw=str(raw), name=_text(job, "name"), comment=_text(job, "comment"), state=status)
 
 
 def _exit_code(value: Any) -> str:
+    """Return an exit code and a signal as text has them, `3:0`."""
     if isinstance(value, dict):
-        value = _number(value.get("return_code"))
-    elif isinstance(value, int):
-        value >>= 8  # 22.05: as wait(2) has it
-    return "" if value is None else str(value)
+        ended_by = value.get("signal")
+        number = _number(ended_by.get("id", ended_by.get("signal_id"))) if isinstance(ended_by, dict) else None
+        return f"{_number(value.get('return_code')) or 0}:{number or 0}"
+    return f"{value >> 8}:{value & 0x7F}" if isinstance(value, int) else ""  # 22.05: as wait(2) has it
 
 
 def _number(value: Any) -> int | None:
@@ -174,14 +176,16 @@ def _tasks(text: str) -> Iterator[int]:
 
 def _state(text: str, *, reason: str = "", nodes: str = "", exit_code: str = "", witness: str) -> JobState:
     phase, result = read_state(text)
-    code = exit_code.partition(":")[0]
+    codes = _CODES.fullmatch(exit_code) if phase == "ended" else None
     return JobState(
         phase=phase,
         result=result,
         state=text,
         reason=_word(reason),
         nodes=_nodes(_word(nodes)),
-        exit_code=int(code) if phase == "ended" and code.isdecimal() else None,
+        exit_code=(int(codes[1]) or (128 + int(codes[2]) if int(codes[2]) else 0))
+        if codes
+        else None,  # as a shell says it
         witness=witness,
     )
 

@@ -136,8 +136,8 @@ class SlurmScheduler:
             witnesses.remove(self._ask_scontrol)  # it asks the same controller
         for ask in witnesses:
             open_ = [handle for handle in handles if states[handle.id].phase in ("absent", "unknown")]
-            for handle, said in ask(cluster, open_) if open_ else ():
-                states[handle.id] = _weighed(states[handle.id], said)
+            for handle, answer in ask(cluster, open_) if open_ else ():
+                states[handle.id] = _weighed(states[handle.id], answer)
         return states
 
     def _ask_sacct(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
@@ -147,8 +147,8 @@ class SlurmScheduler:
             return
         states = _states_in(past, handles) if past is not None else {}
         for handle in handles:
-            said = states.get(handle.id) or _unknown("sacct did not answer", "sacct")
-            yield handle, said if said.phase in ("ended", "absent") else replace(said, phase="unknown", result="")
+            state = states.get(handle.id) or _unknown("sacct did not answer", "sacct")
+            yield handle, state if state.phase in ("ended", "absent") else replace(state, phase="unknown", result="")
 
     def _squeue(self, cluster: str) -> Rows:
         """Ask for all jobs of the user. Raises Unreachable."""
@@ -246,11 +246,11 @@ def _states_in(answer: Rows, handles: Iterable[JobHandle]) -> dict[str, JobState
     return {handle.id: row.state if _is_of(row := found[handle.id], handle) else silent for handle in handles}
 
 
-def _weighed(before: JobState, said: JobState) -> JobState:
+def _weighed(before: JobState, now: JobState) -> JobState:
     """Return what is known after a further witness: a job is absent only where none of them is silent."""
-    if said.phase == "unknown" and not said.state and before.phase == "unknown":
+    if now.phase == "unknown" and not now.state and before.phase == "unknown":
         return before
-    return before if said.phase == "absent" and before.phase == "unknown" else said
+    return before if now.phase == "absent" and before.phase == "unknown" else now
 
 
 def _is_of(row: JobRow | None, handle: JobHandle) -> TypeGuard[JobRow]:
