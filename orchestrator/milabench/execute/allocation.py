@@ -131,7 +131,8 @@ def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object])
     step_s = max(1, min(5, int(lease_s() / 4)))
     command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path), str(int(lease_s())), str(step_s)]
     folder = lease.folder
-    script = batch_script(slurm, marker=marker, share=SHARE, command=command, output=folder / "holder.out")
+    # Slurm would fail a job whose output cannot be opened on its node: whether the base is shared is asked, and said, later.
+    script = batch_script(slurm, marker=marker, share=SHARE, command=command, output=Path("/dev/null"))
     name = job_name(marker, SHARE)
     handle: JobHandle | None = None
     try:

@@ -95,8 +95,13 @@ class SrunConnection:
 
 def srun_command(address: Address) -> tuple[str, ...]:
     """Return the command that starts another one on a node of a job, beside its steps: it takes nothing from them."""
+    job, _, cluster = address.job.partition(";")
+    job, _, component = job.partition("+")
     return (
-        *("srun", f"--jobid={address.job}", f"--nodelist={address.host}", "--overlap", "--nodes=1", "--ntasks=1"),
+        "srun",
+        *((f"--clusters={cluster}",) if cluster else ()),
+        *((f"--het-group={component}",) if component else ()),
+        *(f"--jobid={job}", f"--nodelist={address.host}", "--overlap", "--nodes=1", "--ntasks=1"),
         *("--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/", "--quiet", "--job-name=milabench"),
     )
 

@@ -136,7 +136,7 @@ def held_text(allocation: RecordedAllocation) -> str:
     """Return what to know about the nodes of a run without an orchestrator; nothing once they are given back."""
     if not held_jobs([allocation]):
         return ""
-    return "; they are still held, and given back soon, or by `milabench cancel`"
+    return f"; they are still held, and given back soon, or by `milabench cancel {allocation.run.name}`"
 
 
 def give_back(allocation: RecordedAllocation) -> None:
@@ -162,6 +162,6 @@ def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
         nodes = state.nodes or recorded.nodes
         base = run.path.parent.parent
         session.allocation = claim_again(base, allocation_with(recorded.job, nodes), recorded.marker)
-        session.info(f"resume: {recorded} still holds them")
+        session.info(f"resume: Slurm's job {recorded.job} still holds {', '.join(recorded.nodes)}")
     elif not force:
         session.wanted_nodes = recorded.nodes
