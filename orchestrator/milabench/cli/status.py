@@ -50,6 +50,7 @@ def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NO
         "path": str(handle.run.path),
         "orchestrator": None if handle.holder is None else handle.holder.to_json(),
         **({"shares": shares} if shares else {}),
+        "allocation": None if handle.allocation is None else handle.allocation.to_json(),
         "running": [
             {"step": tried.step, "attempt": tried.number, "pid": tried.entry.get("pid"), "seconds": now - tried.began}
             for tried in handle.running
@@ -62,6 +63,7 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     """Return the status as text for a person; `live` is what the scheduler says of its jobs now, by share, where it was asked."""
     from milabench.execute.detach import LOG
     from milabench.report.labels import duration
+    from milabench.workflow.allocation import held_text
     from milabench.workflow.run_lookup import ACTIVE
 
     path, status, holder = handle.run.path, handle.status, handle.holder
@@ -71,6 +73,8 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
         lines.append(
             f"memory   since it began, the kernel killed {times} for lack of memory, perhaps its orchestrator too"
         )
+    if handle.allocation is not None:
+        lines.append(f"nodes    {handle.allocation}{'' if holder is not None else held_text(handle.allocation)}")
     done = sum(tried is not None and tried.outcome is not None for tried in status.steps.values())
     counts = ", ".join(
         f"{count} {'not done' if outcome == 'missing' else outcome}" for outcome, count in status.counts.items()

@@ -13,6 +13,8 @@ from milabench.events.attempts import Attempt, attempts
 from milabench.events.model import End, Event, Start
 from milabench.events.rundir import Run
 
+LOST = ("lost-node", "time-limit", "preempted", "node-failed", "job-cancelled", "job-lost")
+"""Of these ends the agent cannot tell."""
 CLOCKS_DIFFER_S = 1.0  # the journal may say a little later that a step has begun
 
 
@@ -44,7 +46,7 @@ def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event
             ahead_s = cast("float", event.t) - cast("float", began)
             if abs(ahead_s) < CLOCKS_DIFFER_S:
                 ahead_s = 0.0
-        elif isinstance(event, End) and event.why == "lost-node" and event.return_code is None:
+        elif isinstance(event, End) and event.return_code is None and event.why in LOST:
             ahead_s = 0.0
         yield replace(event, t=event.t - ahead_s) if ahead_s and event.t is not None else event
 

@@ -15,6 +15,7 @@ from milabench.errors import Unreachable
 from milabench.execute.agent.unpack import digest_of
 from milabench.execute.agent_client import RUN_MARKER
 from milabench.execute.openssh import OpensshChannel, OpensshConnection
+from milabench.execute.srun import SrunChannel, SrunConnection
 from milabench.execute.ssh import SshChannel, SshConnection
 from milabench.facts.probe import AGENT
 
@@ -23,9 +24,9 @@ OLDEST_ZIP = (1980, 1, 1, 0, 0, 0)  # the format knows no earlier time
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr/bin/python3")
 
 
-Channel = SshChannel | OpensshChannel
+Channel = SshChannel | OpensshChannel | SrunChannel
 """One command that runs on another machine."""
-HostConnection = SshConnection | OpensshConnection
+HostConnection = SshConnection | OpensshConnection | SrunConnection
 """A connection to another machine, over which any number of commands run."""
 
 

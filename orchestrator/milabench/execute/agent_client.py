@@ -39,6 +39,14 @@ class LostError(Exception):
     """The agent is gone; the text says how."""
 
 
+Explain = Callable[[str], Awaitable[tuple[str, Why]]]
+"""What is called with how an agent was lost; it returns that for a person, with what a scheduler knows of it, and as a word."""
+
+
+async def _no_more_is_known(how: str) -> tuple[str, Why]:
+    return how, "lost-node"
+
+
 class Sweep(Protocol):
     """Kills what a lost agent left, and describes the result on one line; see `sweep_text`."""
 
@@ -204,7 +212,7 @@ class AgentNode:
     """Runs steps on one node, by its agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
     `name` is the node's in the plan. A lost link is reopened for the next step. `own_values` are the names of values that the
-    agent knows better than a request.
+    agent knows better than a request. `explain` asks a scheduler that may have ended the agent.
     """
 
     def __init__(
@@ -213,8 +221,10 @@ class AgentNode:
         open_link: Callable[[], Awaitable[AgentLink]],
         sweep: Sweep,
         own_values: Collection[str] = (),
+        explain: Explain | None = None,
     ) -> None:
         self.name = name
+        self._explain = explain
         self._own_values = own_values
         self._open_link = open_link
         self._sweep = sweep
@@ -251,7 +261,14 @@ class AgentNode:
             if link is None and self._has_given_up:
                 return self._conclude(request, emit, Outcome("cancelled", GIVEN_UP))
             return await self._lost(request, emit, link, str(lost))
-        return _outcome(ended)
+        return await self._of_scheduler(_outcome(ended))
+
+    async def _of_scheduler(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of a step, in the scheduler's words where that ended it: it signals agent and step alike."""
+        if self._explain is None or outcome.name == "passed" or "SIGTERM" not in outcome.detail:
+            return outcome
+        detail, why = await self._explain(outcome.detail)
+        return outcome if why == "lost-node" else Outcome("failed", detail, why)
 
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
@@ -423,9 +440,11 @@ class AgentNode:
 
     async def _lost(self, request: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
         """Return the outcome after the agent was lost: sweep its leftovers and write the last record in its place."""
-        swept = await self._sweep_after(link) if link is not None else ""
+        how, why = await (self._explain or _no_more_is_known)(how)
+        # Where a scheduler has taken the node away, it ends what runs there, and lets nobody look.
+        swept = await self._sweep_after(link) if link is not None and why == "lost-node" else ""
         detail = f"{how}; {swept}" if swept else how
-        return self._conclude(request, emit, Outcome("failed", detail, "lost-node"))
+        return self._conclude(request, emit, Outcome("failed", detail, why))
 
     def _conclude(self, request: StepRequest, emit: Emit, outcome: Outcome) -> Outcome:
         """Return the outcome of a step that no agent ends, and emit its last record."""

@@ -219,6 +219,40 @@ def hold_in_use(locks: Mapping[str, str]) -> Iterator[None]:
         yield
 
 
+def take_alone(descriptor: int, *, wait: bool = False) -> bool:
+    """Lock an open file or folder; return whether it is ours, which it is on a file system without locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def hold_alone(lock: Path | None) -> Iterator[bool]:
+    """Hold the lock of a thing, where it has one that exists; yields whether it could be had."""
+    try:
+        descriptor = None if lock is None else os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        descriptor = None
+    except OSError:
+        yield False
+        return
+    try:
+        yield descriptor is None or take_alone(descriptor)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_lock_free(lock: Path) -> bool:
+    """Return whether nobody holds the lock of a thing; true where it has none."""
+    with hold_alone(lock) as is_held:
+        return is_held
+
+
 @contextlib.contextmanager
 def _hold(
     fd: int, path: Path, take: Callable[[int], None], holder: Mapping[str, Any], failure: type[MilabenchError]

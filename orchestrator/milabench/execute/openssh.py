@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from milabench.errors import Unreachable
-from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address, last_line
+from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address, last_line, require_key_files
 
 PERSIST_S = 30  # a master without a session outlives us for so long
 FAILED = 255  # of ssh itself, not of the command
@@ -101,6 +101,7 @@ async def connect_openssh(address: Address) -> OpensshConnection:
     """Open a master connection to a machine. Raises Unreachable, with the node's name and ssh's message."""
     if shutil.which("ssh") is None:
         raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")
+    require_key_files(address)
     folder = Path(tempfile.mkdtemp(prefix="milabench-ssh-"))  # short: a socket's path may have 107 bytes
     options = _options(address, folder / "s")
     words = folder / "stderr"

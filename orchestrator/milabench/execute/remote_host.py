@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from milabench.errors import Unreachable
-from milabench.execute import openssh, ssh
 from milabench.execute.agent_bootstrap import Channel, HostConnection, full_end_text, start_agent
 from milabench.execute.agent_client import START_S, AgentLink, AgentNode, leftovers, sweep_text
 from milabench.execute.api import Emit, Outcome, StepRequest
 from milabench.execute.interrupts import ReusableLoop, cancelled_by_signals
-from milabench.execute.ssh import Address
+from milabench.execute.openssh import connect_openssh
+from milabench.execute.srun import connect_srun, describe_job_loss
+from milabench.execute.ssh import Address, connect_asyncssh
 from milabench.plan.model import Step
 
 # An agent without a heartbeat for this long kills everything: a network failure does not close its input.
@@ -26,6 +29,12 @@ ASK_S = 60.0
 LINK_S = 0.3  # for one measurement of a link
 
 T = TypeVar("T")
+
+TRANSPORTS: Mapping[str, Callable[[Address], Awaitable[HostConnection]]] = {
+    "asyncssh": connect_asyncssh,
+    "openssh": connect_openssh,
+    "srun": connect_srun,
+}
 
 
 class RemoteHost:
@@ -44,11 +53,7 @@ class RemoteHost:
                 await self._connection.close()
                 self._connection = None
             if self._connection is None:
-                ssh.require_key_files(self.address)
-                if self.address.transport == "openssh":
-                    self._connection = await openssh.connect_openssh(self.address)
-                else:
-                    self._connection = await ssh.connect_asyncssh(self.address)
+                self._connection = await TRANSPORTS[self.address.transport](self.address)
             return self._connection
 
     async def agent(self, *words: str, marker: str = "", by: float | None = None) -> Channel:
@@ -114,8 +119,13 @@ def node_marker(marker: str, node: str) -> str:
     return f"{marker}@{node}"
 
 
-def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease_s: float = LEASE_S) -> AgentNode:
-    """Return a machine as a node; `marker` is the run's. Leftovers of a lost agent are killed before the next one starts."""
+def remote_node(
+    machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease_s: float = LEASE_S, locks: Path | None = None
+) -> AgentNode:
+    """Return a machine as a node; `marker` is the run's, `locks` another folder of device locks than the machine's.
+
+    Leftovers of a lost agent are killed before the next one starts.
+    """
     own = node_marker(marker, machine.name)
     is_first = True
 
@@ -124,7 +134,8 @@ def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease
         if not is_first:
             await machine.sweep(own, grace_s=grace_s)
         is_first = False
-        words = ("serve", "--run-id", own, "--grace", str(grace_s), "--lease", str(lease_s))
+        words = ["serve", "--run-id", own, "--grace", str(grace_s), "--lease", str(lease_s)]
+        words += ["--locks", str(locks)] if locks else []
         by = asyncio.get_running_loop().time() + START_S
         channel = await machine.agent(*words, marker=own, by=by)
         beat_s = min(BEAT_S, lease_s / 4)
@@ -137,7 +148,9 @@ def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease
             reason = str(error).removeprefix(f"{machine.name}: ")
             return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
 
-    return AgentNode(machine.name, open_link, sweep, own_values=("path",))
+    job = machine.address.job
+    explain = partial(describe_job_loss, job) if job else None
+    return AgentNode(machine.name, open_link, sweep, own_values=("path",), explain=explain)
 
 
 def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:

@@ -31,6 +31,7 @@ CLOSING_S = 1.0  # from the refusal of a channel to the end of the connection
 class Address:
     """The address of a machine; empty fields follow ~/.ssh/config and ssh's defaults.
 
+    `transport` is `asyncssh`, `openssh` or `srun`; with that one, `host` is the node's name in Slurm, and `job` holds it.
     `accept_new` records the key of a machine that no known_hosts file names; one that differs from a known one is never accepted.
     """
 
@@ -44,6 +45,7 @@ class Address:
     proxy_jump: str = ""
     python: str = ""
     accept_new: bool = False
+    job: str = ""
 
     @property
     def known_hosts_file(self) -> Path:
@@ -200,6 +202,7 @@ async def connect_asyncssh(address: Address) -> SshConnection:
     """Connect to a machine. Raises Unreachable, with the node's name and a hint."""
     import asyncssh
 
+    require_key_files(address)
     name = address.name
     client = _client(address)
     options: dict[str, Any] = {

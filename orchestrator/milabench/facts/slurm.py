@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from milabench.errors import ConfigError
+
+MAX_NAMES = 100_000
+"""How many nodes a list may stand for: more than any cluster has, fewer than fill a memory."""
+
+_PART = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_CPUS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +37,107 @@ class Allocation:
 
 def allocation_of(environ: Mapping[str, str]) -> Allocation | None:
     """Return the allocation that these variables describe; None outside of one. Raises ConfigError for what cannot be read."""
-    raise NotImplementedError
+    job = environ.get("SLURM_JOB_ID", "")
+    if not job:
+        return None
+    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1") if "SLURM_STEP_ID" in environ else "1"
+    if tasks != "1":
+        raise ConfigError(
+            f"SLURM_STEP_NUM_TASKS={tasks}: srun starts milabench {tasks} times, and each would run the whole suite; start"
+            " it once, without srun or by `srun --overlap --ntasks=1`: it reaches the other nodes by itself"
+        )
+    components = _whole_number(environ, "SLURM_HET_SIZE")
+    suffixes = [f"_HET_GROUP_{number}" for number in range(components)] or [""]
+    nodes: dict[str, AllocatedNode] = {}
+    for suffix in suffixes:
+        for node in _nodes_of(environ, suffix, job):
+            nodes.setdefault(node.name, node)
+    here = environ.get("SLURMD_NODENAME", "")
+    return Allocation(job=job, nodes=tuple(nodes.values()), here=here if here in nodes else "")
+
+
+def _nodes_of(environ: Mapping[str, str], suffix: str, job: str) -> Iterator[AllocatedNode]:
+    """Yield the nodes of a job, or of a component of a heterogeneous one."""
+    variable = f"SLURM_JOB_NODELIST{suffix}"
+    text = environ.get(variable, "")
+    try:
+        names = expand_nodelist(text)
+    except ValueError as error:
+        raise ConfigError(f"{variable}={text}: {error}; --engine local runs on this machine alone") from None
+    if not names:
+        what = f"{variable}: is not set, although SLURM_JOB_ID says that this is job {job}"
+        raise ConfigError(f"{what}; --engine local runs on this machine alone")
+    cpus = _expand_counts(environ.get(f"SLURM_JOB_CPUS_PER_NODE{suffix}", ""))
+    component = environ.get(f"SLURM_JOB_ID{suffix}", "") or job
+    for name, count in itertools.zip_longest(names, cpus[: len(names)]):
+        yield AllocatedNode(name=name, job=component, cpus=count)
+
+
+def _whole_number(environ: Mapping[str, str], variable: str) -> int:
+    text = environ.get(variable, "") or "0"
+    if not text.isascii() or not text.isdigit() or int(text) > MAX_NAMES:
+        raise ConfigError(
+            f"{variable}={text}: is not a number of components; --engine local runs on this machine alone"
+        )
+    return int(text)
+
+
+def _expand_counts(text: str) -> list[int]:
+    """Return the processors of each node that `4(x2),8` stands for; none where it cannot be read: they are only informative."""
+    counts: list[int] = []
+    for part in text.split(",") if text else ():
+        match = _CPUS.fullmatch(part)
+        if match is None or int(match[2] or 1) > MAX_NAMES:
+            return []
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
 
 
 def expand_nodelist(text: str) -> tuple[str, ...]:
     """Return the names that a node list such as `n[1-3,5],gpu[01-02]-ib` stands for. Raises ValueError."""
-    raise NotImplementedError
+    names: list[str] = []
+    for pattern in _split(text):
+        parts = _PART.split(pattern)  # text, range, text, range, ..., text
+        if any("[" in part or "]" in part for part in parts[::2]):
+            raise ValueError(f"'{pattern}' has a bracket too many or too few")
+        choices = [[part] if index % 2 == 0 else _numbers(part) for index, part in enumerate(parts)]
+        count = 1
+        for choice in choices:
+            count *= len(choice)
+        if len(names) + count > MAX_NAMES:
+            raise ValueError(f"'{pattern}' stands for more than {MAX_NAMES} nodes")
+        names += map("".join, itertools.product(*choices))
+    return tuple(names)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Yield the entries between the commas and spaces that are in no brackets."""
+    entry, depth = "", 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if depth == 0 and (letter == "," or letter.isspace()):
+            if entry:
+                yield entry
+            entry = ""
+        else:
+            entry += letter
+    if entry:
+        yield entry
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the numbers that `1-3,05` stands for, as wide as the first of their range is written."""
+    numbers: list[str] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.replace(" ", ""))
+        if match is None:
+            raise ValueError(f"'{part}' is not a number or a range of numbers")
+        first, last = match[1], match[2] or match[1]
+        if max(len(first), len(last)) > 18:
+            raise ValueError(f"'{part}' has numbers that no node has")
+        if int(last) < int(first):
+            raise ValueError(f"the range '{part}' ends before it begins")
+        if len(numbers) + int(last) - int(first) >= MAX_NAMES:
+            raise ValueError(f"'{part}' stands for more than {MAX_NAMES} nodes")
+        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
+    return numbers

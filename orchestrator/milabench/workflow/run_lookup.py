@@ -15,6 +15,7 @@ from milabench.events.shares import Share, ShareJob
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder
 from milabench.execute.scheduler import JobState
+from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
 
 ACTIVE = ("running", "submitted")
@@ -62,6 +63,11 @@ class RunHandle:
     def state_text(self) -> str:
         """The state for a person."""
         return "incomplete" if self.state == "cut off" else self.state
+
+    @property
+    def allocation(self) -> RecordedAllocation | None:
+        """The nodes of Slurm that its last orchestrator used."""
+        return recorded_allocation(self.run)
 
     @property
     def kills_for_memory(self) -> int:
@@ -182,6 +188,11 @@ def last_attempt(run: Run, step: str, known: int) -> int:
     while (run.path / f"{run.stem(step, known + 1)}.data").exists():
         known += 1
     return known
+
+
+def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
+    """Return how many attempts left a trace, in the journal or only a file: a crash may have come in between."""
+    return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
 
 
 def find_step(run: Run, name: str) -> str:

@@ -37,6 +37,8 @@ class Outbox:
         """Queue one frame."""
         if self.is_broken:
             return
+        if not payload.endswith(b"\n"):
+            payload += b"\n"  # srun passes on whole lines only: without their end it would keep the last bytes
         header: Dict[str, Any] = {"k": kind, "n": len(payload)}
         if step is not None:
             header["step"] = step

@@ -1,0 +1,1 @@
+"""Slurm as a scheduler: its commands, its states, its batch scripts."""

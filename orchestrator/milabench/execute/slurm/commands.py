@@ -1,0 +1,100 @@
+"""Slurm's commands: found on PATH, bounded in time, with none of the variables by which users change what they answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from milabench.errors import Unreachable
+from milabench.shown import cut_text, visible_line
+
+MOST_SHOWN = 400  # characters of Slurm's own reason
+# Where Slurm is and who we are. All others would filter, reorder or reformat what is answered, ask all clusters, or, inside
+# of an allocation, pass its limits on to the jobs that are submitted from it.
+_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+_DROPPED = ("SLURM_", "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_")
+# A site's or a user's defaults for sbatch stay, as for every job of theirs: what we set ourselves we also say on its command
+# line, which wins. These are about what we do not set.
+_DROPPED_OF_SBATCH = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_WAIT")
+
+
+class NoAnswer(Unreachable):
+    """A command did not end in time: what it was to do may have been done, or may still be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command answered."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def reason(self) -> str:
+        """Slurm's own words for what is wrong, on one line."""
+        lines = [line.partition("error: ")[2] or line for line in self.errors.splitlines()]
+        kept = [line.strip() for line in lines if line.strip() and not line.startswith("Try ")]
+        # The last lines: the first may be of a site's plugin that says so each time.
+        return cut_text(visible_line("; ".join(dict.fromkeys(kept[-3:]))), MOST_SHOWN) or f"exit code {self.code}"
+
+
+class Commands:
+    """Runs Slurm's commands with these variables, each for at most `timeout_s` seconds."""
+
+    def __init__(self, environ: Mapping[str, str], timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._environ = {
+            name: value
+            for name, value in environ.items()
+            if name in _KEPT or (not name.startswith(_DROPPED) and name not in _DROPPED_OF_SBATCH)
+        }
+
+    def ask(self, name: str, *words: str, timeout_s: float | None = None) -> Answer:
+        """Run a command. Raises Unreachable when it is not there, NoAnswer when it does not answer in time; it is then
+        ended, with all that it started.
+        """
+        path = shutil.which(name, path=self._environ.get("PATH"))
+        if path is None:
+            raise Unreachable(
+                f"no {name} on PATH: this is no login node of a Slurm cluster, or its module is not loaded"
+            )
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        try:
+            process = subprocess.Popen(
+                [path, *words],
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="backslashreplace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unreachable(f"{name}: {error.strerror or error}") from None
+        try:
+            output, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            raise NoAnswer(f"{name} did not answer within {limit_s:g} s") from None
+        except BaseException:
+            _kill(process)
+            raise
+        return Answer(code=process.returncode, output=output, errors=errors)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a command and all that it started: one of those may be what keeps its output open."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits for a dead file server cannot be ended
+        process.wait(1.0)

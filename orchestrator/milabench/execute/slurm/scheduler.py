@@ -1,0 +1,262 @@
+"""Slurm by its commands: sbatch, squeue, sacct, scontrol and scancel. No single answer of theirs ends a job unseen."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeGuard
+
+from milabench.errors import RecordError, Unreachable, UsageError
+from milabench.events.atomic_write import replace_file
+from milabench.execute.scheduler import JobHandle, JobRequest, JobState
+from milabench.execute.slurm.answers import (
+    SACCT_FORMAT,
+    SEPARATOR,
+    SQUEUE_FORMAT,
+    JobRow,
+    Rows,
+    by_id,
+    read_sacct,
+    read_scontrol,
+    read_squeue,
+    read_squeue_json,
+)
+from milabench.execute.slurm.commands import Answer, Commands, NoAnswer
+from milabench.execute.slurm.script import job_name_prefix, script_options
+
+COMMAND_S: Final = 20.0
+SUBMIT_TIMES: Final = 3  # a busy controller makes sbatch wait for longer than any other command
+LOOKS: Final = (0.0, 0.1, 0.25)  # pauses before looking for a job that may have been submitted, in timeouts
+JSON_SINCE: Final = (23, 2)  # 22.05 writes all jobs of the cluster, whatever it is asked for
+CANCELLED_AT_ONCE: Final = 100
+SHOWN_AT_ONCE: Final = 8  # scontrol answers for one job at a time
+REMEMBERED: Final = "now-30days"
+
+_JOB_ID = re.compile(r"([0-9]+)(?:;([\w.-]+))?")
+_NO_CONTACT = re.compile(
+    "timed out|zero bytes|unable to contact|connect failure|connection refused|communication|temporarily unable", re.I
+)
+_HAS_ENDED = re.compile("already complet|already finished|invalid job id", re.I)
+
+
+class SlurmScheduler:
+    """A `Scheduler` that asks Slurm. `environ` are the variables of its commands; each is given `timeout_s` seconds.
+
+    A job's id is that of sbatch (`12`, `12_3`); one on another cluster than the default keeps that as sbatch writes it, `12;b`.
+    """
+
+    def __init__(self, environ: Mapping[str, str], timeout_s: float = COMMAND_S) -> None:
+        self._commands = Commands(environ, timeout_s)
+        self._has_json: bool | None = None
+        self._has_accounting = True
+        self._turn = 0
+
+    def submit(self, jobs: Sequence[JobRequest]) -> list[JobHandle]:
+        """Submit jobs in order; see `Scheduler.submit`."""
+        return [handle for job in jobs for handle in self._submit(job)]
+
+    def observe(self, handles: Sequence[JobHandle]) -> Mapping[str, JobState]:
+        """Return the state of each job; see `Scheduler.observe`.
+
+        squeue is asked first, for all jobs of the user: asked for jobs by id it fails when it has forgotten one of them.
+        What it does not know is asked of sacct, of which only an end is believed, then of scontrol.
+        """
+        states: dict[str, JobState] = {}
+        for cluster, group in _by_cluster(handles):
+            states |= self._observe(cluster, group)
+        return states
+
+    def cancel(self, handles: Sequence[JobHandle]) -> None:
+        """End jobs; see `Scheduler.cancel`. Raises UsageError with Slurm's reason where it refuses."""
+        for cluster, group in _by_cluster(handles):
+            for first in range(0, len(group), CANCELLED_AT_ONCE):
+                ids = [_plain(handle.id) for handle in group[first : first + CANCELLED_AT_ONCE]]
+                answer = self._commands.ask("scancel", *_at(cluster), *ids)
+                errors = "\n".join(line for line in answer.errors.splitlines() if not _HAS_ENDED.search(line))
+                if answer.code and errors:
+                    kind = Unreachable if _NO_CONTACT.search(errors) else UsageError
+                    raise kind(f"scancel: {replace(answer, errors=errors).reason}")
+
+    def adopt(self, marker: str) -> list[JobHandle]:
+        """Return the jobs of a run; see `Scheduler.adopt`. Only the default cluster is asked."""
+        rows = list(self._squeue("").rows)
+        past = self._sacct("", f"--user={os.getuid()}", f"--starttime={REMEMBERED}")
+        rows = [*(past.rows if past else ()), *rows]
+        names = {row.id: row.name for row in rows if row.name.startswith(job_name_prefix(marker))}
+        return [JobHandle(id=id_, name=name) for id_, name in names.items()]
+
+    def _submit(self, job: JobRequest) -> list[JobHandle]:
+        try:
+            replace_file(job.path, job.script.encode())
+        except OSError as error:
+            raise RecordError(f"{job.path}: {error.strerror or error}") from None
+        # The script's options once more: on the command line they win over a user's SBATCH_ variables.
+        words = script_options(job.script)
+        if job.after:
+            words.append(f"--dependency=afterany:{':'.join(_plain(id_) for id_ in job.after)}")
+        if job.tasks:
+            words.append(f"--array=0-{job.tasks - 1}{f'%{job.at_once}' if job.at_once else ''}")
+        limit_s = SUBMIT_TIMES * self._commands.timeout_s
+        try:
+            answer = self._commands.ask("sbatch", *words, str(job.path), timeout_s=limit_s)
+        except NoAnswer as error:
+            reason, submitted = str(error), None
+        else:
+            reason, submitted = f"sbatch: {answer.reason}", _submitted(answer)
+            if submitted is None and answer.code and not _NO_CONTACT.search(answer.errors):
+                raise UsageError(f"job {job.name}: Slurm refused it: {answer.reason}")
+        submitted = submitted or self._look_for(job)
+        if submitted is None:
+            raise Unreachable(f"job {job.name}: {reason}; Slurm knows no job of that name")
+        return _handles(job, *submitted)
+
+    def _look_for(self, job: JobRequest) -> tuple[str, str] | None:
+        """Return the id of a job that was not heard of again when it was submitted, and no cluster; None where there is none."""
+        for pause in LOOKS:
+            time.sleep(pause * self._commands.timeout_s)
+            try:
+                rows = self._squeue("").rows
+            except Unreachable:
+                continue
+            # One that has ended may be of an earlier time that this share was submitted; `adopt` finds both.
+            ids = [row.id for row in rows if row.name == job.name and row.state.phase != "ended"]
+            if ids:
+                return max((re.split("[_+]", id_)[0] for id_ in ids), key=int), ""
+        return None
+
+    def _observe(self, cluster: str, handles: Sequence[JobHandle]) -> dict[str, JobState]:
+        witnesses = [self._ask_sacct, self._ask_scontrol]
+        try:
+            states = _states_in(self._squeue(cluster), handles)
+        except Unreachable as error:
+            states = {handle.id: _unknown(str(error), "squeue") for handle in handles}
+            witnesses.remove(self._ask_scontrol)  # it asks the same controller
+        for ask in witnesses:
+            open_ = [handle for handle in handles if states[handle.id].phase in ("absent", "unknown")]
+            for handle, said in ask(cluster, open_) if open_ else ():
+                states[handle.id] = _weighed(states[handle.id], said)
+        return states
+
+    def _ask_sacct(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
+        """Ask for these jobs. It may be late, and say that a job runs that has ended: of it only an end is believed."""
+        past = self._sacct(cluster, f"--jobs={','.join(_plain(handle.id) for handle in handles)}")
+        if past is None and not self._has_accounting:
+            return
+        states = _states_in(past, handles) if past is not None else {}
+        for handle in handles:
+            said = states.get(handle.id) or _unknown("sacct did not answer", "sacct")
+            yield handle, said if said.phase in ("ended", "absent") else replace(said, phase="unknown", result="")
+
+    def _squeue(self, cluster: str) -> Rows:
+        """Ask for all jobs of the user. Raises Unreachable."""
+        words = (*_at(cluster), f"--user={os.getuid()}", "--all", "--states=all")
+        if self._has_json is None:
+            version = re.search(r"([0-9]+)\.([0-9]+)", self._commands.ask("squeue", "--version").output)
+            self._has_json = version is not None and (int(version[1]), int(version[2])) >= JSON_SINCE
+        if self._has_json:
+            answer = self._commands.ask("squeue", *words, "--json")
+            rows = read_squeue_json(answer.output) if answer.code == 0 else None
+            if rows is not None:
+                return rows
+            if _NO_CONTACT.search(answer.errors):
+                raise Unreachable(f"squeue: {answer.reason}")
+            self._has_json = False  # built without, or of a form that we do not know
+        answer = self._commands.ask("squeue", *words, "--array", "--noheader", f"--format={SQUEUE_FORMAT}")
+        if answer.code:
+            raise Unreachable(f"squeue: {answer.reason}")
+        rows = read_squeue(answer.output)
+        if not rows.rows and not rows.whole:
+            raise Unreachable("squeue: its answer cannot be read")
+        return replace(rows, whole=rows.whole and "error" not in answer.errors)
+
+    def _sacct(self, cluster: str, *which: str) -> Rows | None:
+        """Ask the accounting; None when there is none, or it does not answer."""
+        if not self._has_accounting:
+            return None
+        form = ("--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--format={SACCT_FORMAT}")
+        try:
+            answer = self._commands.ask("sacct", *_at(cluster), *which, *form)
+        except NoAnswer:
+            return None
+        except Unreachable:  # no sacct here
+            self._has_accounting = False
+            return None
+        if "accounting storage is disabled" in answer.errors:
+            self._has_accounting = False
+        return read_sacct(answer.output) if answer.code == 0 else None
+
+    def _ask_scontrol(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
+        """Ask for some of these jobs, others every time, for as long as one command may take."""
+        deadline = time.monotonic() + self._commands.timeout_s
+        first = self._turn % len(handles) if handles else 0
+        self._turn += SHOWN_AT_ONCE
+        for handle in [*handles[first:], *handles[:first]][:SHOWN_AT_ONCE]:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
+            words = (*_at(cluster), "--oneliner", "show", "job", _plain(handle.id))
+            try:
+                answer = self._commands.ask("scontrol", *words, timeout_s=left_s)
+            except Unreachable as error:
+                yield handle, _unknown(str(error), "scontrol")
+                return
+            if answer.code == 0:
+                yield handle, _states_in(read_scontrol(answer.output), [handle])[handle.id]
+            elif "invalid job id" in answer.errors.lower():
+                yield handle, JobState(phase="absent", witness="scontrol")
+            else:
+                yield handle, _unknown(f"scontrol: {answer.reason}", "scontrol")
+
+
+def _submitted(answer: Answer) -> tuple[str, str] | None:
+    """Return the id and the cluster that sbatch prints, after what a site's plugins may say."""
+    found = [match for line in answer.output.splitlines() if (match := _JOB_ID.fullmatch(line.strip()))]
+    return (found[-1][1], found[-1][2] or "") if found and answer.code == 0 else None
+
+
+def _handles(job: JobRequest, id_: str, cluster: str) -> list[JobHandle]:
+    suffix = f";{cluster}" if cluster else ""
+    ids = [f"{id_}_{task}" for task in range(job.tasks)] if job.tasks else [id_]
+    return [JobHandle(id=f"{each}{suffix}", name=job.name) for each in ids]
+
+
+def _by_cluster(handles: Iterable[JobHandle]) -> Iterator[tuple[str, list[JobHandle]]]:
+    groups: dict[str, list[JobHandle]] = {}
+    for handle in handles:
+        groups.setdefault(handle.id.partition(";")[2], []).append(handle)
+    yield from groups.items()
+
+
+def _at(cluster: str) -> tuple[str, ...]:
+    return (f"--clusters={cluster}",) if cluster else ()
+
+
+def _plain(id_: str) -> str:
+    return id_.partition(";")[0]
+
+
+def _states_in(answer: Rows, handles: Iterable[JobHandle]) -> dict[str, JobState]:
+    """Return what an answer says of each job; one that it does not know is absent where all of the answer could be read."""
+    rows = by_id(answer.rows)
+    silent = JobState(phase="absent") if answer.whole else _unknown("a part of its answer cannot be read", "")
+    found = {handle.id: rows.get(_plain(handle.id)) for handle in handles}
+    return {handle.id: row.state if _is_of(row := found[handle.id], handle) else silent for handle in handles}
+
+
+def _weighed(before: JobState, said: JobState) -> JobState:
+    """Return what is known after a further witness: a job is absent only where none of them is silent."""
+    if said.phase == "unknown" and not said.state and before.phase == "unknown":
+        return before
+    return before if said.phase == "absent" and before.phase == "unknown" else said
+
+
+def _is_of(row: JobRow | None, handle: JobHandle) -> TypeGuard[JobRow]:
+    """Whether a row is of this job: a cluster that has lost its state gives the ids out again."""
+    return row is not None and (not handle.name or row.name == handle.name)
+
+
+def _unknown(reason: str, witness: str, state: str = "") -> JobState:
+    return JobState(phase="unknown", reason=reason, witness=witness, state=state)

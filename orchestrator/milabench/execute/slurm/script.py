@@ -1,0 +1,141 @@
+"""Batch scripts of Slurm: text, made from values. Nothing of them comes from the environment, and no secret is in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from milabench.errors import ConfigError
+
+_DIRECTIVE = "#SBATCH "
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# By these a job is found again, its output read and its end believed; whoever sets another loses it.
+_OURS = frozenset(
+    (
+        *("--job-name", "-J", "--comment", "--output", "-o", "--error", "-e", "--open-mode", "--parsable"),
+        *("--requeue", "--no-requeue", "--array", "-a", "--dependency", "-d", "--wait", "-W", "--wrap", "--test-only"),
+    )
+)
+
+
+class SlurmOptions(Protocol):
+    """The resources of a job, each in Slurm's own words; empty or None where the site decides (`system.slurm`)."""
+
+    @property
+    def partition(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def qos(self) -> str: ...
+    @property
+    def time(self) -> str: ...
+    @property
+    def constraint(self) -> str: ...
+    @property
+    def gpus_per_node(self) -> str: ...
+    @property
+    def nodes(self) -> int | None: ...
+    @property
+    def exclusive(self) -> bool: ...
+    @property
+    def reservation(self) -> str: ...
+    @property
+    def nodelist(self) -> str: ...
+    @property
+    def exclude(self) -> str: ...
+    @property
+    def extra(self) -> tuple[str, ...]: ...
+
+
+def job_name(marker: str, share: str) -> str:
+    """Return the name of the job that carries out a share: by it a job is found whose submission was not heard of."""
+    return f"mb-{marker}-{share}"
+
+
+def job_name_prefix(marker: str) -> str:
+    """Return what the names of all jobs of a run begin with."""
+    return job_name(marker, "")
+
+
+def batch_script(
+    slurm: SlurmOptions, *, marker: str, share: str, command: Sequence[str], output: Path, tasks: Sequence[str] = ()
+) -> str:
+    """Return the batch script of a job; its options are those of `slurm`, the last of them `slurm.extra`.
+
+    Other nodes or another partition than the suite's: `dataclasses.replace` of `slurm`. `output` is the file of its standard
+    output and error. `tasks` is for a job array: the word that each task adds to the command. Raises ConfigError for what
+    Slurm would read as something else.
+    """
+    lines = [
+        "#!/bin/sh",
+        *(f"{_DIRECTIVE}{shlex.quote(word)}" for word in _options(slurm, marker, share, output, tasks)),
+    ]
+    if tasks:
+        lines += ['case "$SLURM_ARRAY_TASK_ID" in']
+        lines += [f"{number}) set -- {shlex.quote(word)} ;;" for number, word in enumerate(tasks)]
+        lines += ["esac"]
+    # exec: what Slurm ends first, and whose exit code it records, is the command itself.
+    task = ' "$1"' if tasks else ""
+    lines += [f"exec {shlex.join(command)}{task}"]
+    return "\n".join(lines) + "\n"
+
+
+def script_options(script: str) -> list[str]:
+    """Return the options that a batch script gives to sbatch."""
+    lines = script.splitlines()
+    return [word for line in lines if line.startswith(_DIRECTIVE) for word in shlex.split(line[len(_DIRECTIVE) :])]
+
+
+def resource_options(slurm: SlurmOptions) -> tuple[str, ...]:
+    """Return the resources as options of sbatch, salloc and srun. Raises ConfigError."""
+    values = {
+        "partition": slurm.partition,
+        "account": slurm.account,
+        "qos": slurm.qos,
+        "time": slurm.time,
+        "constraint": slurm.constraint,
+        "gpus-per-node": slurm.gpus_per_node,
+        "nodes": "" if slurm.nodes is None else str(slurm.nodes),
+        "reservation": slurm.reservation,
+        "nodelist": slurm.nodelist,
+        "exclude": slurm.exclude,
+    }
+    words = [f"--{name}={value}" for name, value in values.items() if value]
+    if slurm.exclusive:
+        words.append("--exclusive")
+        if not any(word.startswith(("--mem=", "--mem-per-")) for word in slurm.extra):
+            words.append("--mem=0")  # all of it: a node of our own would come with the memory of one processor
+    words += slurm.extra
+    for word in words:
+        _require_readable(word)
+    for word in slurm.extra:
+        if not word.startswith("-"):
+            raise ConfigError(f"system.slurm.extra: expected an option such as --switches=1, got {word!r}")
+        if word.partition("=")[0] in _OURS:
+            raise ConfigError(f"system.slurm.extra: {word}: milabench sets {word.partition('=')[0]} itself")
+    return tuple(words)
+
+
+def _options(slurm: SlurmOptions, marker: str, share: str, output: Path, tasks: Sequence[str]) -> Iterator[str]:
+    name = job_name(marker, share)
+    for word in (name, marker, str(output)):
+        _require_readable(word)
+    if "\\" in str(output):
+        raise ConfigError(f"{output}: Slurm cannot write to a path with a backslash; choose another base")
+    # Slurm expands %j and others in it; a task's output is a file of its own.
+    file = str(output).replace("%", "%%")
+    yield "--parsable"
+    yield "--no-requeue"  # Slurm's default is to start a job afresh after the loss of a node: its records would be mixed
+    yield f"--job-name={name}"
+    yield f"--comment={marker}"
+    yield f"--output={file}{'.%a' if tasks else ''}"
+    yield "--open-mode=append"
+    yield from resource_options(slurm)
+
+
+def _require_readable(word: str) -> None:
+    if _CONTROL.search(word):
+        raise ConfigError(f"system.slurm: {word!r}: a line break or control character in an option of Slurm")

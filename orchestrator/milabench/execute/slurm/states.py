@@ -1,0 +1,63 @@
+"""The states of jobs in Slurm 20 to 25, and what each means to us: one table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from milabench.execute.scheduler import JobPhase, JobResult
+
+STATES: Final[Mapping[str, tuple[tuple[str, ...], JobPhase, JobResult]]] = {
+    # Base states: a job has one of them.
+    "PENDING": (("PD",), "pending", ""),
+    "RUNNING": (("R",), "running", ""),
+    "SUSPENDED": (("S",), "running", ""),  # it has its processes and its nodes
+    "COMPLETED": (("CD",), "ended", "completed"),
+    "CANCELLED": (("CA",), "ended", "cancelled"),
+    "FAILED": (("F",), "ended", "failed"),
+    "TIMEOUT": (("TO",), "ended", "time-limit"),
+    "DEADLINE": (("DL",), "ended", "time-limit"),
+    "NODE_FAIL": (("NF",), "ended", "node-failed"),
+    "PREEMPTED": (("PR",), "ended", "preempted"),
+    "OUT_OF_MEMORY": (("OOM",), "ended", "out-of-memory"),
+    "BOOT_FAIL": (("BF",), "ended", "node-failed"),
+    # Flags: shown instead of the base state by text, beside it by JSON.
+    "CONFIGURING": (("CF",), "pending", ""),  # has nodes that are still booting
+    "POWER_UP_NODE": ((), "pending", ""),
+    "REQUEUED": (("RQ",), "pending", ""),
+    "REQUEUE_FED": (("RF",), "pending", ""),
+    "REQUEUE_HOLD": (("RH",), "pending", ""),
+    "RESV_DEL_HOLD": (("RD",), "pending", ""),
+    "SPECIAL_EXIT": (("SE",), "pending", ""),  # started again by somebody, and held
+    "RECONFIG_FAIL": ((), "pending", ""),  # its nodes could not be set up: it is queued again
+    "EXPEDITING": (("EX",), "pending", ""),
+    "COMPLETING": (("CG",), "running", ""),  # some of its processes may be left
+    "RESIZING": (("RS",), "running", ""),
+    "SIGNALING": (("SI",), "running", ""),
+    "STAGE_OUT": (("SO",), "running", ""),
+    "STOPPED": (("ST",), "running", ""),
+    "LAUNCH_FAILED": (("LF",), "ended", "not-started"),
+    "REVOKED": (("RV",), "unknown", ""),  # runs on another cluster of the federation, which we did not ask
+}
+_NAMES: Final = {short: name for name, (shorts, _, _) in STATES.items() for short in (name, *shorts)}
+_SILENT: Final = frozenset({"UPDATE_DB"})  # a flag about Slurm's database, not about the job
+_WORD: Final = re.compile(r"[A-Z_]+")
+
+
+def read_state(words: str | Sequence[str]) -> tuple[JobPhase, JobResult]:
+    """Return what a state means, as any command of Slurm writes it: `CG`, `CANCELLED by 1000`, `RUNNING+COMPLETING`, a list.
+
+    A word that is not in the table says nothing: beside one that means pending or running the job is that, else unknown.
+    """
+    parts = words.split("+") if isinstance(words, str) else words
+    names = {found[0] for part in parts if (found := _WORD.match(part.strip().upper()))} - _SILENT
+    rows = [STATES[_NAMES[name]][1:] if name in _NAMES else ("unknown", "") for name in names]
+    phases = {phase for phase, _ in rows}
+    for phase in ("pending", "running", "unknown"):
+        if phase in phases or not rows:
+            return (phase if rows else "unknown"), ""
+    results = {result for _, result in rows}
+    if "not-started" in results:
+        return "ended", "not-started"
+    return ("ended", results.pop()) if len(results) == 1 else ("unknown", "")

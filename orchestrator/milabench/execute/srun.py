@@ -1,0 +1,166 @@
+"""Commands on the nodes of a Slurm job, by srun: each is a step of the job, beside those that run there already."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from milabench.devices.registry import VENDORS
+from milabench.errors import Unreachable
+from milabench.events.model import Why
+from milabench.execute.scheduler import JobHandle, JobResult, JobState, Scheduler
+from milabench.execute.ssh import Address, last_line
+
+END_S = 5.0  # for srun to end the step that it is asked to end
+SETTLED_S = 5.0  # within which Slurm knows why it ended a step
+ASK_EVERY_S = 1.0
+# What srun says besides: not why anything ended.
+_NOISE = ("lacks support for cpu binding", "Waiting up to ", "task 0: ")
+_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
+
+WHYS: Mapping[JobResult, Why] = {
+    "time-limit": "time-limit",
+    "preempted": "preempted",
+    "node-failed": "node-failed",
+    "out-of-memory": "out-of-memory",
+    "cancelled": "job-cancelled",
+}
+"""Why the steps of a job failed that ended under them; of other ends, `lost-node`."""
+
+
+class SrunChannel:
+    """A command that srun started as a step of a job."""
+
+    def __init__(self, process: asyncio.subprocess.Process, words: Path) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.reader = process.stdout
+        self.writer = process.stdin
+        self._process = process
+        self._words = words
+
+    async def describe_end(self) -> str:
+        """Return how the command ended."""
+        code = await self._process.wait()
+        return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: srun was killed"
+
+    def last_stderr_line(self) -> str:
+        """Return the last line on the standard error of srun that says something of the step."""
+        lines = self._words.read_bytes().splitlines() if self._words.exists() else []
+        return last_line(b"\n".join(line for line in lines if not any(noise.encode() in line for noise in _NOISE)))
+
+
+class SrunConnection:
+    """A node of a job; nothing is kept open between its commands."""
+
+    lost: str | None = None
+
+    def __init__(self, address: Address, folder: Path) -> None:
+        self._address = address
+        self._folder = folder
+        self._count = 0
+        self._children: list[asyncio.subprocess.Process] = []
+
+    async def start(self, command: str) -> SrunChannel:
+        """Start a line of /bin/sh. Raises Unreachable."""
+        self._count += 1
+        words = self._folder / f"stderr-{self._count}"
+        with words.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *srun_command(self._address),
+                *("/bin/sh", "-c", command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=file,
+                env=srun_environment(os.environ),
+                start_new_session=True,  # Ctrl-C is for us, who end the steps in order
+                limit=1 << 20,
+            )
+        self._children.append(process)
+        return SrunChannel(process, words)
+
+    async def close(self) -> None:
+        """End all that runs over it."""
+        for child in self._children:
+            if child.returncode is None:
+                await _ended(child)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def srun_command(address: Address) -> tuple[str, ...]:
+    """Return the command that starts another one on a node of a job, beside its steps: it takes nothing from them."""
+    return (
+        *("srun", f"--jobid={address.job}", f"--nodelist={address.host}", "--overlap", "--nodes=1", "--ntasks=1"),
+        *("--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/", "--quiet", "--job-name=milabench"),
+    )
+
+
+def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of srun, and of what it starts: those of a job's step that we run in are not those of the new one.
+
+    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them; which devices are visible Slurm says anew on each node.
+    """
+    devices = {name for vendor in VENDORS for name in vendor.visible_variables}
+    return {
+        name: value
+        for name, value in environ.items()
+        if (not name.startswith(("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "PMI_", "PMIX_")) or name in _KEPT)
+        and name not in devices
+    }
+
+
+async def connect_srun(address: Address) -> SrunConnection:
+    """Return the way to a node of a job; whether it is one, the first command shows. Raises Unreachable without srun."""
+    if shutil.which("srun") is None:
+        raise Unreachable(f"{address.name}: no srun on PATH; its node belongs to Slurm's job {address.job}")
+    return SrunConnection(address, Path(tempfile.mkdtemp(prefix="milabench-srun-")))
+
+
+async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
+    """Return why an agent in a job was lost, for a person and as a word: `how` it was, and what Slurm says of its job."""
+    by = time.monotonic() + SETTLED_S
+    while True:
+        state = await asyncio.to_thread(state_of_job, job)
+        if state.phase not in ("running", "pending") or state.result or time.monotonic() >= by:
+            break
+        # The step ends before its job says how it did.
+        await asyncio.sleep(ASK_EVERY_S)
+    why = WHYS.get(state.result, "lost-node")
+    return f"{how}; {job_text(job, state)}", why
+
+
+def state_of_job(job: str) -> JobState:
+    """Return what Slurm says of a job now."""
+    return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, JobState(phase="unknown"))
+
+
+def scheduler_here() -> Scheduler:
+    """Return the Slurm of this machine."""
+    from milabench.execute.slurm.scheduler import SlurmScheduler
+
+    return SlurmScheduler(srun_environment(os.environ))
+
+
+def job_text(job: str, state: JobState) -> str:
+    """Return a job with its state, reason and nodes, in Slurm's words."""
+    if state.phase in ("absent", "unknown"):
+        return f"job {job}: Slurm {'no longer knows it' if state.phase == 'absent' else 'does not answer'}"
+    reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
+    nodes = f" on {','.join(state.nodes)}" if state.nodes else ""
+    return f"job {job} is {state.state or state.phase}{reason}{nodes}"
+
+
+async def _ended(child: asyncio.subprocess.Process) -> None:
+    """End srun, which ends its step; kill it where it does not."""
+    for stop in (child.terminate, child.kill):
+        with contextlib.suppress(ProcessLookupError):
+            stop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(child.wait(), END_S)
+            return
