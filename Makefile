@@ -7,12 +7,13 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart qualify demo-cluster test fast check fmt e2e fuzz docs figures perf lock release clean
+.PHONY: help quickstart qualify demo-cluster demo-slurm test fast check fmt e2e fuzz docs figures perf lock release clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
 	@echo "make qualify      the same suite measured long and often enough for valid numbers: about 13 minutes on an idle machine"
 	@echo "make demo-cluster three machines in network namespaces (root, sshd), $(CLUSTER) run over them, its report"
+	@echo "make demo-slurm   a Slurm cluster on this machine (slurmctld, slurmd), $(CONFIG) run on it in one allocation and as jobs"
 	@echo "make test         set up and run the tests"
 	@echo "make check        formatting, lint, types"
 	@echo "make fast         the loop of an edit: what needs no process and no half second"
@@ -71,6 +72,9 @@ qualify: ready
 
 demo-cluster: $(VENV)/.installed
 	@$(BIN)/python tests/ssh/demo_cluster.py --base $(BASE) --config $(CLUSTER)
+
+demo-slurm: $(VENV)/.installed
+	@$(BIN)/python tests/slurm/demo.py --base $(BASE) --config $(CONFIG)
 
 test: $(VENV)/.dev
 	$(RUN_PARTS) benchmate "$(PARALLEL)" . "$(PARALLEL) -m 'not e2e'"

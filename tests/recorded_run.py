@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +29,8 @@ SYSTEM: dict[str, Any] = {
         }
     ],
 }
+
+OVERHEAD = {"control_cpu_s": 0.12, "agent_cpu_s": 0.18, "wall_s": 150.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,18 +119,98 @@ def record(
     for step in steps:
         writer.journal({"step": step.id, "state": "planned"})
     for step in steps:
-        window = complete_window() if step.is_complete else ()
-        events: list[Event] = [Start(step="", data={"command": ["python", "main.py"]}), *window, *step.events]
-        writer.append(step.id, b"".join(wire.encode(event, t=1.0) for event in events))
-        if step.stderr:
-            writer.append_lines(step.id, wire.encode(Line(step="", text=step.stderr, pipe="stderr"), t=2.0))
-        if step.outcome is not None:
-            end: Any = End(step="", outcome=step.outcome, why=step.why, detail=step.detail, return_code=0)  # type: ignore[arg-type]
-            writer.append(step.id, wire.encode(end, t=3.0))
-            entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail, "reasons": list(step.reasons)}
-            writer.journal({"step": step.id, "state": "ended", **{key: value for key, value in entry.items() if value}})
+        _record_step(writer, step)
     if is_ended:
-        overhead = {"control_cpu_s": 0.12, "agent_cpu_s": 0.18, "wall_s": 150.0}
-        writer.journal({"run": "ended", "verdict": "passed", "overhead": overhead})
+        writer.journal({"run": "ended", "verdict": "passed", "overhead": OVERHEAD})
     writer.close()
     return rundir.open_run(writer.path)
+
+
+def _record_step(writer: rundir.RunWriter, step: Recorded) -> None:
+    window = complete_window() if step.is_complete else ()
+    events: list[Event] = [Start(step="", data={"command": ["python", "main.py"]}), *window, *step.events]
+    writer.append(step.id, b"".join(wire.encode(event, t=1.0) for event in events))
+    if step.stderr:
+        writer.append_lines(step.id, wire.encode(Line(step="", text=step.stderr, pipe="stderr"), t=2.0))
+    if step.outcome is not None:
+        end: Any = End(step="", outcome=step.outcome, why=step.why, detail=step.detail, return_code=0)  # type: ignore[arg-type]
+        writer.append(step.id, wire.encode(end, t=3.0))
+        entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail, "reasons": list(step.reasons)}
+        writer.journal({"step": step.id, "state": "ended", **{key: value for key, value in entry.items() if value}})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedShare:
+    """A share of a submitted run and its job. `result=None`: no orchestrator harvested it.
+
+    `is_begun`: the process of the job began, and left what its steps say; `is_over`: it came to its end.
+    """
+
+    steps: tuple[Recorded, ...]
+    job: str = "101"
+    node: str = "n1"
+    result: str | None = "completed"
+    state: str = "COMPLETED"
+    reason: str = ""
+    is_begun: bool = True
+    is_over: bool = True
+
+
+def record_shares(
+    base: Path, *shares: RecordedShare, name: str = "jobs", is_followed: bool = True, is_ended: bool = True
+) -> rundir.Run:
+    """Write a submitted run, planned for the node that it calls `node1`; `is_followed`: an orchestrator saw its jobs end."""
+    times = iter(float(second) for second in range(10_000))
+    stated = {**SYSTEM, "nodes": [{**SYSTEM["nodes"][0], "name": "node1", "hostname": ""}]}
+    by_share = {f"s{number}": share for number, share in enumerate(shares, 1)}
+    steps = [step for share in shares for step in share.steps]
+    submitted = {
+        share: {"steps": [step.id for step in own.steps], "nodes": ["node1"]} for share, own in by_share.items()
+    }
+    writer = rundir.create_run(base, name, NOON, clock=lambda: next(times))
+    manifest = {
+        "phase": "run",
+        "name": name,
+        "version": "2.0.0",
+        "created": "2026-03-14T12:00:00+00:00",
+        "system": stated,
+        "argv": ["milabench", "run", "--engine", "slurm", "--submit"],
+        "profile": "default",
+        "plan": {"steps": [{**step.planned(), "node": "node1"} for step in steps], "system": stated, "skipped": []},
+        "files": {step.id: step.id for step in steps},
+        "submission": {"marker": "jobs-4f2a91c0", "scheduler": "slurm", "shares": submitted},
+    }
+    writer.write_manifest(manifest)
+    writer.journal_all({"step": step.id, "attempt": 1, "state": "planned", "node": "node1"} for step in steps)
+    writer.journal({"run": "started", "pid": 1, "pid_start": 1, "boot": "b", "host": "login", "user": "u"})
+    for share, own in by_share.items():
+        writer.journal({"share": share, "state": "submitting"})
+        writer.journal({"share": share, "state": "submitted", "job": own.job})
+    for share, own in by_share.items():
+        if own.is_begun:
+            _record_job(writer.path, share, own, lambda: next(times))
+    for share, own in by_share.items() if is_followed else ():
+        if own.result is not None:
+            said = {"job": own.job, "result": own.result, "job_state": own.state, "reason": own.reason}
+            hosts = [own.node] if own.is_begun else []
+            writer.journal({"share": share, "state": "ended", **said, "hosts": hosts, "witness": "squeue"})
+    if is_followed and is_ended:
+        writer.journal({"run": "ended", "verdict": "passed", "overhead": OVERHEAD})
+    writer.close()
+    return rundir.open_run(writer.path)
+
+
+def _record_job(path: Path, share: str, own: RecordedShare, clock: Callable[[], float]) -> None:
+    job = rundir.RunWriter(path, clock, share=share, job=own.job)
+    system = {**SYSTEM, "nodes": [{**SYSTEM["nodes"][0], "name": own.node, "hostname": f"{own.node}.cluster"}]}
+    job.write_share_manifest(system, [{**step.planned(), "node": own.node} for step in own.steps])
+    who = {"pid": 7, "pid_start": 1, "boot": "b", "host": own.node, "user": "u", "marker": f"m-{share}", "since": 1.0}
+    job.journal({"run": "started", **who})
+    for step in own.steps:
+        if step.outcome is not None or step.events:
+            job.journal({"step": step.id, "attempt": 1, "state": "started", "node": own.node, "pid": 8})
+            _record_step(job, step)
+    if own.is_over:
+        is_passed = all(step.outcome == "passed" for step in own.steps)
+        job.journal({"run": "ended", "verdict": "passed" if is_passed else "failed", "overhead": OVERHEAD})
+    job.close()

@@ -24,10 +24,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.processes import is_gone
+from tests.ssh.hosts import Host, Hosts, in_namespaces
 
 SEARCHED = "/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", "/usr/bin:/bin")
 READY_S = 60.0  # on a busy machine; a second on an idle one
@@ -38,6 +39,7 @@ DEVICES = (
     "/dev/random",
     "/dev/urandom",
 )  # Slurm believes in character devices only
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 CONTROLLER, DATABASE, ACCOUNTING = "slurmctld", "mariadbd", "slurmdbd"
 
 
@@ -45,9 +47,18 @@ def why_no_slurm(*, accounting: bool = False) -> str | None:
     """Why no cluster can be brought up here; None when one can."""
     needed = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
     if accounting:
-        needed |= {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server"}
+        needed |= {
+            "slurmdbd": "slurmdbd",
+            "mariadbd": "mariadb-server-core",
+            "my_print_defaults": "mariadb-client-core",
+        }
     missing = [package for tool, package in needed.items() if shutil.which(tool, path=SEARCHED) is None]
     return f"not installed: apt-get install {' '.join(dict.fromkeys(missing))}" if missing else None
+
+
+def why_no_slow_node() -> str | None:
+    """Why no node can be slowed down here; None when one can."""
+    return None if os.access(CPU_GROUPS, os.W_OK) else f"control groups of processors cannot be made below {CPU_GROUPS}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +164,13 @@ class Cluster:
         self.stop(node)
         self._end(self.job_processes(node))
 
+    def slow(self, node: str, processors: float) -> None:
+        """Give a node, with all its jobs from now on, only so much of a processor; see `why_no_slow_node`."""
+        group = CPU_GROUPS / f"{self.folder.name}-{node}"
+        group.mkdir()
+        (group / "cpu.cfs_quota_us").write_text(str(round(processors * 100_000)))
+        (group / "cgroup.procs").write_text((self.folder / "pids" / node).read_text())
+
     def hook(self, kind: str, node: str, script: str) -> None:
         """Make a script the `prolog` or the `epilog` of one node; an empty one takes it away."""
         path = self.folder / f"{kind}.d" / node
@@ -255,8 +273,9 @@ class Cluster:
         for name in sorted(names, key=(DATABASE, ACCOUNTING).__contains__):
             self.stop(name)
         self._end(self.job_processes())
-        for name in self.nodes if self.settings.proctrack == "cgroup" else ():
-            for group in Path("/sys/fs/cgroup").glob(f"*/slurm_{name}"):
+        groups = [f"slurm_{name}" for name in self.nodes if self.settings.proctrack == "cgroup"]
+        for name in (*groups, f"{self.folder.name}-*"):
+            for group in CPU_GROUPS.parent.glob(f"*/{name}"):
                 for path in sorted([group, *group.rglob("*/")], reverse=True):
                     with contextlib.suppress(OSError):
                         path.rmdir()
@@ -302,7 +321,7 @@ class Cluster:
             "SelectTypeParameters=CR_Core_Memory",
             "DefMemPerCPU=100",
             "SchedulerType=sched/backfill",
-            "SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0",
+            "SchedulerParameters=bf_interval=1,sched_interval=2",
             "PreemptType=preempt/partition_prio",
             "PreemptMode=CANCEL",
             "EnforcePartLimits=ALL",
@@ -386,6 +405,34 @@ def cluster(settings: Settings = Settings(), *, folder: Path | None = None) -> I
     finally:
         it.down()
         shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def on_hosts(count: int, settings: Settings = Settings()) -> Iterator[tuple[Cluster, Hosts]]:
+    """A cluster whose nodes have a network address and processes of their own, and the hosts that they are; for root.
+
+    `tests.ssh.hosts` has what cuts a host's network or switches it off; `boot` starts its slurmd again.
+    """
+    with in_namespaces(count) as hosts:
+        made = Path(tempfile.mkdtemp(prefix="mb-slurm-"))
+        it = Cluster(made, replace(settings, addresses={host.name: host.ip for host in hosts.hosts}))
+        try:
+            it.up()
+            for host in hosts.hosts:
+                boot(it, hosts, host)
+            it.wait()
+            yield it, hosts
+        finally:
+            it.down()
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def boot(it: Cluster, hosts: Hosts, host: Host) -> None:
+    """Start the slurmd of a host, on it."""
+    slurmd = shutil.which("slurmd", path=SEARCHED)
+    known = ("-F", "none", "-i", str(hosts.key), "-o", f"UserKnownHostsFile={hosts.known_hosts}")
+    command = f"{slurmd} -N {host.name} -f {it.conf}"
+    subprocess.run(["ssh", *known, "-n", f"root@{host.ip}", command], check=True, capture_output=True)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.commands import ROOT
 from tests.processes import until
-from tests.slurm.cluster import Cluster, Settings, cluster, why_no_slurm
+from tests.slurm.cluster import Cluster, Settings, cluster, on_hosts, why_no_slurm
+from tests.ssh.hosts import cut, heal, why_no_namespaces
 
 
 def outcome(slurm: Cluster, job: str) -> str:
@@ -49,6 +50,8 @@ def test_hooks_run_on_their_node_only(slurm: Cluster, shared: Path) -> None:
     assert (shared / "prolog").read_text().split()[1:] == ["n2"]
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_node_that_crashes_fails_its_job_and_comes_back(slurm: Cluster) -> None:
     job = slurm.run("sbatch", "--parsable", "--no-requeue", "-w", "n3", "--wrap", "sleep 600").strip()
     until(lambda: outcome(slurm, job) == "RUNNING" and slurm.job_processes("n3"))
@@ -116,6 +119,7 @@ def test_a_cluster_from_the_command_line_as_another_user(tmp_path: Path) -> None
     assert not _mentioning(str(folder))
 
 
+@pytest.mark.e2e
 def test_a_cluster_with_accounting_remembers_what_a_job_was_given(tmp_path: Path) -> None:
     if (why := why_no_slurm(accounting=True)) is not None:
         pytest.skip(why)
@@ -123,3 +127,19 @@ def test_a_cluster_with_accounting_remembers_what_a_job_was_given(tmp_path: Path
         made.run("srun", "--gres=gpu:1", "sh", "-c", "exit 3", check=False)
         line = until(lambda: made.run("sacct", "-X", "-n", "-P", "-o", "state,exitcode,alloctres"))
         assert line.startswith("FAILED|3:0|") and "gres/gpu=1" in line
+
+
+@pytest.mark.e2e
+@pytest.mark.long
+def test_a_node_whose_network_is_cut_fails_its_job_and_comes_back() -> None:
+    if (why := why_no_slurm() or why_no_namespaces()) is not None:
+        pytest.skip(why)
+    with on_hosts(2) as (made, hosts):
+        assert sorted(made.run("srun", "-N2", "hostname").split()) == ["n0", "n1"]
+        job = made.run("sbatch", "--parsable", "--no-requeue", "-w", "n1", "--wrap", "sleep 600").strip()
+        until(lambda: outcome(made, job) == "RUNNING")
+        cut(hosts.hosts[1])
+        until(lambda: outcome(made, job) == "NODE_FAIL")
+        heal(hosts.hosts[1])
+        made.wait()
+        until(lambda: not made.job_processes())

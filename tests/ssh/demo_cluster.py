@@ -12,6 +12,8 @@ import argparse
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -39,13 +41,17 @@ class Commands:
         if self._running is not None:
             self._running.send_signal(signal.SIGINT)
 
-    def run(self, words: list[str]) -> int:
-        """The exit code of `milabench WORDS`."""
+    def run(self, words: list[str], *, kill_when: Callable[[], bool] | None = None) -> int:
+        """The exit code of `milabench WORDS`, which is killed once a condition holds."""
         # Not with us in the terminal's group, whose Ctrl-C it would hear a second time.
         self._running = subprocess.Popen([sys.executable, "-m", "milabench", *words], cwd=ROOT, process_group=0)
         if self.is_asked_to_end:  # a moment ago
             self._running.send_signal(signal.SIGINT)
         try:
+            while kill_when is not None and self._running.poll() is None:
+                if kill_when():
+                    self._running.kill()
+                time.sleep(0.1)
             return self._running.wait()
         finally:
             self._running = None

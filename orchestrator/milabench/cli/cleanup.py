@@ -32,12 +32,16 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
         where = f"on {machine.name} ({machine.shown}): " if machine else ""
         for pid, name in processes:
             click.echo(f"{pid:>8}  {where}{visible_line(name)}")
+    for allocation in orphans.jobs:
+        click.echo(
+            visible_line(f"job {allocation.job} still holds {', '.join(allocation.nodes)} for {allocation.run.name}")
+        )
     if not yes:
         # Nobody can answer: a script that means it says --yes.
         if not sys.stdin.isatty():
-            session.info(f"cleanup: {orphans.count} processes were left; --yes kills them")
+            session.info(f"cleanup: {orphans.text} were left; --yes {orphans.verb}s them")
             return STEPS_FAILED
-        click.confirm(f"kill these {orphans.count} processes?", abort=True, err=True)
+        click.confirm(f"{orphans.verb} these {orphans.text}?", abort=True, err=True)
     if not kill_orphans(orphans, session):
         return STEPS_FAILED
     return UNREACHABLE if orphans.unknown else DONE

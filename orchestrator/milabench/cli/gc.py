@@ -14,7 +14,8 @@ from milabench.errors import DONE, STEPS_FAILED
 from milabench.execute.sizes import size_text
 
 if TYPE_CHECKING:
-    from milabench.workflow.disk_use import Removal, StoredItem, Survey
+    from milabench.workflow.disk_use import StoredItem, Survey
+    from milabench.workflow.garbage import Removal
 
 _SHOWN = 40
 
@@ -48,7 +49,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Show what takes space below the base, and what of it is unused: environments, programs, data, runs; remove that."""
-    from milabench.workflow.disk_use import Policy, collect_garbage, survey_base
+    from milabench.workflow.base_survey import Policy, survey_base
+    from milabench.workflow.garbage import collect_garbage
 
     session, policy, removal = terminal_session(), Policy(older_than_s=older_than_s, keep=keep), None
     if remove:

@@ -18,6 +18,7 @@ RARE = frozenset(
     (
         # which suite, on what
         *("--system", "--max-benchmarks", "--arch", "--exclude", "--use-current-env", "--display"),
+        *("--engine", "--slurm-arg", "--submit", "--max-jobs", "--array", "--distribute"),
         *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
         # how a run is made
         *("--precision", "--budget", "--ab", "--seed", "--wait", "--max-retries", "--maxfail", "--sizer-save"),

@@ -84,6 +84,13 @@ def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [name for name in known_runs(ctx) if name.startswith(incomplete)]
 
 
+def slurm_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete keys of `system.slurm`."""
+    from milabench.config.schema import SLURM
+
+    return [f"{key}=" for key in SLURM.keys if key.startswith(incomplete)]
+
+
 # Each can be given as a variable too, MILABENCH_<OPTION>, which `help.with_variables` adds.
 base_option = click.option(
     "--base", type=click.Path(path_type=Path), help="Folder for environments, data and runs. Default: ./results."
@@ -209,6 +216,21 @@ _REACH = (
     _ACCEPT,
     click.option("--ignore-node-checks", is_flag=True, help="Run although `milabench nodes check` reports problems."),
 )
+_ENGINE = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "slurm"]),
+        help="What places the steps. Default: from the system file, else Slurm within an allocation, else this machine.",
+    ),
+    click.option(
+        "--slurm-arg",
+        "slurm_args",
+        multiple=True,
+        metavar="KEY=VALUE",
+        shell_complete=slurm_keys,
+        help="Option of Slurm: a key of system.slurm, or any other of sbatch.",
+    ),
+)
 _ASK = (
     click.option("--ask-nodes", is_flag=True, help="Query the other nodes. Default: believe the system file."),
     _ACCEPT,
@@ -253,13 +275,14 @@ def suite_options(
     reach: bool = False,
     ask: bool = False,
     nodes: bool = False,
+    engine: bool = False,
     own_default: str = "",
 ) -> Decorator:
     """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
 
     `reach` is for a verb that does something on nodes, which are queried first; `ask` for one that may query them, `nodes`
-    for one that is about them. `own_default`: the suite that the verb means without --config, where it is not the one last
-    used in the base.
+    for one that is about them, `engine` for any other that may run on nodes of Slurm. `own_default`: the suite that the
+    verb means without --config, where it is not the one last used in the base.
     """
     from milabench.devices.registry import ARCHS
     from milabench.workflow.options import SuiteOptions
@@ -277,6 +300,7 @@ def suite_options(
         arch,
         *(_SELECTION if selection else ()),
         *((current_env_option,) if environment else ()),
+        *(_ENGINE if engine or reach or ask else ()),
     )
     wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
     return lambda function: gathered(
@@ -361,6 +385,45 @@ def plan_options(function: Verb) -> Verb:
         ),
     )
     return gathered(checked, "extent", Extent, options)
+
+
+_JOBS = (
+    click.option(
+        "--submit", is_flag=True, help="Make the run by jobs of Slurm, which need no milabench that waits for them."
+    ),
+    click.option(
+        "--max-jobs", type=click.IntRange(1), metavar="N", help="With --submit: let at most N jobs be active at a time."
+    ),
+    click.option("--array", is_flag=True, help="With --submit: make each repeat a task of a job array."),
+    click.option(
+        "--distribute", is_flag=True, help="Run each benchmark once on every node, by a job for each; implies --submit."
+    ),
+)
+
+
+def job_options(function: Verb) -> Verb:
+    """Give a verb the options of jobs; its function receives them as `submit`, a Submission, or None for a run by this process.
+
+    `distribute` is one of the options of a suite, which are collected outside of this. Raises UsageError for options that
+    need --submit.
+    """
+    from milabench.workflow.options import Submission
+
+    @functools.wraps(function)
+    def with_submission(
+        *, submit: bool, max_jobs: int | None, array: bool, options: SuiteOptions, **values: Any
+    ) -> int | None:
+        is_by_jobs = submit or options.distribute
+        for name, given in (("max_jobs", max_jobs), ("array", array)):
+            if given and not is_by_jobs and is_on_command_line(name):
+                raise UsageError(f"--{name.replace('_', '-')} goes with --submit")
+        submission = Submission(max_jobs=max_jobs, array=array) if is_by_jobs else None
+        return function(submit=submission, options=options, **values)
+
+    verb: Verb = with_submission
+    for option in reversed(_JOBS):
+        verb = option(verb)
+    return verb
 
 
 validations_option = click.option(

@@ -10,16 +10,17 @@ from typing import Any
 
 import click
 
-from milabench.cli.options import json_option, plan_options, suite_options, terminal_session
+from milabench.cli.options import job_options, json_option, plan_options, suite_options, terminal_session
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import read_file
-from milabench.workflow.options import Extent, Session, SuiteOptions
+from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
 
 
 @click.command("plan")
 @click.argument("phase", type=click.Choice(["install", "prepare", "run"]))
 @suite_options(environment=True, ask=True)
 @plan_options
+@job_options
 @click.option("--run-name", default="run", help="Name of the run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
 @click.option("--frozen", is_flag=True, help="With install: accept locks whose requirements have changed since.")
@@ -31,15 +32,25 @@ from milabench.workflow.options import Extent, Session, SuiteOptions
     type=click.Path(path_type=Path),
     help="Show the differences from this plan, or from the plan in a run's manifest.json.",
 )
-def command(options: SuiteOptions, extent: Extent, phase: str, frozen: bool, as_json: bool, other: Path | None) -> None:
+def command(
+    options: SuiteOptions,
+    extent: Extent,
+    submit: Submission | None,
+    phase: str,
+    frozen: bool,
+    as_json: bool,
+    other: Path | None,
+) -> None:
     """Show what install, prepare or run would do."""
     from milabench.plan.text import plan_text
     from milabench.workflow.context import read_context
 
     session = terminal_session()
     if phase == "run":
-        print_requests(options, extent, session, as_json=as_json, other=other)
+        print_requests(options, extent, session, submit=submit, as_json=as_json, other=other)
         return
+    if submit is not None:
+        raise click.UsageError(f"--submit and --distribute go with `plan run`; leave them out of `plan {phase}`")
     if extent.ab is not None:
         raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
     context = read_context(options, session, extent)
@@ -71,15 +82,24 @@ class PlanOutput:
 
 
 def print_requests(
-    options: SuiteOptions, extent: Extent, session: Session, *, as_json: bool, other: Path | None = None
+    options: SuiteOptions,
+    extent: Extent,
+    session: Session,
+    *,
+    as_json: bool,
+    submit: Submission | None = None,
+    other: Path | None = None,
 ) -> None:
     """Print what would be run, and its estimated duration; see `print_plans`."""
     from milabench.plan.text import plan_text
     from milabench.workflow.estimate import apply_budget, estimate_lines
-    from milabench.workflow.planning import expand_requests, plan_request
+    from milabench.workflow.planning import expand_requests, plan_request, require_submittable
 
     outputs = []
-    for request in expand_requests(options, extent, session, stamp="{time}"):
+    requests = expand_requests(options, extent, session, stamp="{time}")
+    if submit is not None:
+        require_submittable(requests, submit)
+    for request in requests:
         budgeted = apply_budget(plan_request(request))
         plan, estimate = budgeted.planned.plan, budgeted.estimate
         value = {**plan.to_json(), "estimate": estimate.to_json()}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     metavar="[RUN]",
     help="Run only what did not pass in this run. Default: the latest run.",
 )
+@shared.job_options
 @shared.retry_options
 @shared.validations_option
 @click.option(
@@ -68,7 +69,7 @@ def command(
             raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")
         # A dry run reaches no other machine.
         options = replace(options, ask_nodes=False)
-        print_requests(options, extent, session, as_json=as_json)
+        print_requests(options, extent, session, submit=settings.submit, as_json=as_json)
         return DONE
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")

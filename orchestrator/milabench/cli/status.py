@@ -41,6 +41,7 @@ def handle_json(handle: RunHandle, now: float) -> dict[str, Any]:
         **status_json(handle.status, handle.state),
         "path": str(handle.run.path),
         "orchestrator": None if handle.holder is None else handle.holder.to_json(),
+        "allocation": None if handle.allocation is None else handle.allocation.to_json(),
         "running": [
             {"step": tried.step, "attempt": tried.number, "pid": tried.entry.get("pid"), "seconds": now - tried.began}
             for tried in handle.status.running
@@ -53,6 +54,7 @@ def status_lines(handle: RunHandle, now: float) -> list[str]:
     """Return the status as text for a person."""
     from milabench.execute.detach import LOG
     from milabench.report.labels import duration
+    from milabench.workflow.allocation import held_text
 
     path, status, holder = handle.run.path, handle.status, handle.holder
     lines = [f"{handle.run.name}: {handle.state_text}" + (f", by {holder}" if holder is not None else "")]
@@ -61,6 +63,8 @@ def status_lines(handle: RunHandle, now: float) -> list[str]:
         lines.append(
             f"memory   since it began, the kernel killed {times} for lack of memory, perhaps its orchestrator too"
         )
+    if handle.allocation is not None:
+        lines.append(f"nodes    {handle.allocation}{'' if holder is not None else held_text(handle.allocation)}")
     done = sum(tried is not None and tried.outcome is not None for tried in status.steps.values())
     counts = ", ".join(
         f"{count} {'not done' if outcome == 'missing' else outcome}" for outcome, count in status.counts.items()

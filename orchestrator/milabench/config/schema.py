@@ -36,7 +36,7 @@ from milabench.errors import ConfigError, Problem
 Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 """The plan methods; plan/method.py says what each means."""
 Profile = Literal["quick", "default", "rigorous"]
-Engine = Literal["docker", "podman", "apptainer", "none"]
+Engine = Literal["docker", "podman", "apptainer", "enroot", "pyxis", "none"]
 KeepStepDir = Literal["always", "failed", "never"]
 Arch: TypeAlias = Annotated[str, Choice(words=ARCHS)]
 
@@ -75,7 +75,7 @@ class PlanConfig:
         "Number of processes, for the method `njobs`.", default=1
     )
     launcher: str | None = key(
-        "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks` or `mpirun`; `torchrun` by default"
+        "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks`, `mpirun` or `srun`; `torchrun` by default"
         " for `multigpu` and `multinode`, else `none`. Other keys of `plan` are its options.",
         default=None,
     )
@@ -120,7 +120,9 @@ class ClientConfig:
 class ContainerConfig:
     """A container as a suite or a system file describes it; None where it does not."""
 
-    engine: Engine | None = key("Container engine, docker by default; `none` runs without a container.", default=None)
+    engine: Engine | None = key(
+        "Container engine, docker by default; `pyxis` is srun with a container; `none` runs without one.", default=None
+    )
     image: str | None = key("Image; wins over docker_image.", default=None)
     args: tuple[str, ...] | None = key("More options of the engine, such as `--privileged`.", default=None)
     mounts: tuple[str, ...] | None = key("More folders to mount: `path` or `path:inside[:ro]`.", default=None)
@@ -386,6 +388,7 @@ class Suite:
 
 
 SYSTEM: Final = record_of(SystemConfig)
+SLURM: Final = record_of(SlurmConfig)
 MULTIRUN: Final = record_of(MultirunConfig)
 PROFILE: Final = Choice(words=PROFILES)
 BENCHMARK: Final = Record({**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys}, BenchmarkConfig)

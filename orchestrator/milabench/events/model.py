@@ -26,7 +26,6 @@ Why = Literal[
     "preempted",
     "node-failed",
     "job-cancelled",
-    "job-failed",
     "job-lost",
 ]
 

@@ -21,7 +21,9 @@ from milabench.events.atomic_write import replace_file
 from milabench.events.model import Event, Line, Other
 from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
 from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
-from milabench.events.shapes import require_shape
+from milabench.events.shapes import SHARE_MANIFEST, require_shape
+from milabench.events.shares import SHARE_NAME, Share, fold_shares, merge_journals, overlaid, share_number
+from milabench.events.values import as_mapping, mappings_in
 from milabench.events.wire import decode, dump, parse_object, parse_string
 from milabench.redaction import mask_data
 
@@ -32,6 +34,7 @@ SCHEMA = 1
 MANIFEST = "manifest.json"
 JOURNAL = "journal.jsonl"
 SUMMARY = "summary.json"
+_OF_A_SHARE = re.compile(rf"(?:manifest\.({SHARE_NAME.pattern})\.json|journal\.({SHARE_NAME.pattern})\.jsonl)")
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
@@ -110,6 +113,27 @@ def attempt_stem(stem: str, attempt: int) -> str:
     return stem if attempt <= 1 else f"{stem}~{attempt}"
 
 
+def journal_name(share: str = "") -> str:
+    """Return the name of the journal of a share; of the orchestrators' without one."""
+    return f"journal.{share}.jsonl" if share else JOURNAL
+
+
+def share_manifest_name(share: str) -> str:
+    """Return the name of the file that says what a share does, and where."""
+    return f"manifest.{share}.json"
+
+
+def is_journal_or_manifest(name: str) -> bool:
+    """Return whether this is the name of a manifest or a journal, of a run or of one of its shares."""
+    return name in (MANIFEST, JOURNAL) or _OF_A_SHARE.fullmatch(name) is not None
+
+
+def _shares_named(names: Iterable[str]) -> list[str]:
+    """Return the shares that have a journal or a manifest, in order."""
+    matches = (_OF_A_SHARE.fullmatch(name) for name in names)
+    return sorted({match[1] or match[2] for match in matches if match is not None}, key=share_number)
+
+
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
@@ -142,18 +166,48 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
 class RunWriter:
     """Appends to one run directory; the only writer of its files.
 
-    Every method may raise OSError (no space, read-only, directory gone): what was written before stays whole, and a later
-    call may succeed.
+    Of a `share` of the run it writes the share's own journal, in which each entry names the share and its `job`, and the
+    files of its steps; the run's manifest and journal are others' then. Every method may raise OSError (no space, read-only,
+    directory gone): what was written before stays whole, and a later call may succeed.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time, *, share: str = "", job: str = "") -> None:
         self.path = path
         self._clock = clock
+        self._journal = journal_name(share)
+        self._share = {"share": share, **({"job": job} if job else {})} if share else {}
         self._files: dict[str, _AppendOnly] = {}
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write `manifest.json` at once and durably; `schema` is added."""
         replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **_public(manifest)}) + b"\n")
+
+    def write_share_manifest(self, system: Mapping[str, Any], steps: Iterable[Mapping[str, Any]]) -> None:
+        """Write what the share does and where, `steps` as `Plan.to_json` has them; the nodes have their real names.
+
+        What an earlier job of the share did stays, but for the same steps.
+        """
+        assert self._share, "only the writer of a share has one"
+        path = self.path / share_manifest_name(self._share["share"])
+        try:
+            before = _read_manifest(path, SHARE_MANIFEST, may_be_torn=True) if path.exists() else {}
+        except RecordError:
+            before = {}  # it is replaced
+        now = {"system": dict(system), "plan": {"steps": list(steps)}}
+        steps_by_id, nodes_by_name = dict[str, Any](), dict[str, Any]()
+        for each in (before, now):
+            steps_by_id |= {
+                str(step.get("id")): step for step in mappings_in(as_mapping(each.get("plan")).get("steps"))
+            }
+            nodes = mappings_in(as_mapping(each.get("system")).get("nodes"))
+            nodes_by_name |= {str(node.get("name")): node for node in nodes}
+        used = {step.get("node") for step in steps_by_id.values()}
+        value = {
+            **self._share,
+            "system": {**system, "nodes": [node for name, node in nodes_by_name.items() if name in used]},
+            "plan": {"steps": list(steps_by_id.values())},
+        }
+        replace_file(path, dump({"schema": SCHEMA, **_public(value)}) + b"\n")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json` at once and durably."""
@@ -166,8 +220,8 @@ class RunWriter:
     def journal_all(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Append many changes of state, durable together when this returns."""
         now = self._clock()
-        file = self._file(JOURNAL)
-        file.write(b"".join(dump({"t": now, **_public(entry)}) + b"\n" for entry in entries))
+        file = self._file(self._journal)
+        file.write(b"".join(dump({"t": now, **_public(entry), **self._share}) + b"\n" for entry in entries))
         file.sync()
 
     def append(self, stem: str, payload: bytes) -> None:
@@ -309,13 +363,17 @@ class Run:
     """A run directory as it stands; its records are read when asked for.
 
     `manifest` is empty for a run of milabench 1.3, and for one that a crash left without it. `files` maps
-    step ids to file stems; without a manifest the stems themselves are the ids.
+    step ids to file stems; without a manifest the stems themselves are the ids. Of a run with shares, `journal` has the
+    entries of all journals, and `manifest` the steps and nodes as the shares carried them out; `as_planned` is what the
+    manifest's file says.
     """
 
     path: Path
     manifest: Mapping[str, Any] = field(default_factory=dict)
     journal: tuple[Mapping[str, Any], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    as_planned: Mapping[str, Any] = field(default_factory=dict)
+    shares: Mapping[str, Share] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -332,10 +390,35 @@ class Run:
         return first if first in ("install", "prepare") else "run"
 
     @property
+    def transitions(self) -> tuple[Mapping[str, Any], ...]:
+        """The beginnings and ends of the run's orchestrators, not those of its shares' processes."""
+        return tuple(
+            entry for entry in self.journal if entry.get("run") in ("started", "ended") and "share" not in entry
+        )
+
+    @property
     def is_ended(self) -> bool:
-        """Whether the last orchestrator of this run came to its end; true for a run without a journal, which cannot say."""
-        states = [entry["run"] for entry in self.journal if "run" in entry]
-        return not self.journal or states[-1:] == ["ended"]
+        """Whether the last orchestrator of this run came to its end; true for a run without a journal, which cannot say.
+
+        One with shares has ended when all of their jobs have, whether an orchestrator watched them or not.
+        """
+        if self.shares:
+            return all(share.is_ended for share in self.shares.values())
+        return not self.journal or [entry["run"] for entry in self.transitions[-1:]] == ["ended"]
+
+    @property
+    def verdict(self) -> str:
+        """What the last orchestrator said at its end, empty when it said nothing; see `is_ended`.
+
+        Of a run whose jobs ended while nobody watched, what follows from its steps.
+        """
+        last = self.transitions[-1] if self.transitions else {}
+        if last.get("run") == "ended" and (self.is_ended or not self.shares):
+            return str(last.get("verdict") or "")
+        if not self.shares or not self.is_ended:
+            return ""
+        ends = [tried and tried.outcome for share in self.shares.values() for tried in share.attempts.values()]
+        return "passed" if all(end in ("passed", "skipped") for end in ends) else "failed"
 
     def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
         """Return the events of one attempt at a step as they were written; none when it never started.
@@ -398,12 +481,21 @@ def open_run(path: Path) -> Run:
     if MANIFEST not in names and JOURNAL not in names and not data:
         raise RecordError(f"{path}: is no run directory: it has neither {MANIFEST} nor any .data file")
     is_one = JOURNAL in names or bool(data)
-    manifest = _read_manifest(path / MANIFEST, may_be_torn=is_one) if MANIFEST in names else {}
-    journal = tuple(_entries(path / JOURNAL)) if JOURNAL in names else ()
+    manifest = _read_manifest(path / MANIFEST, MANIFEST_SHAPE, may_be_torn=is_one) if MANIFEST in names else {}
+    shares = _shares_named(names)
+    journal = merge_journals(_entries(path / JOURNAL), (_entries(path / journal_name(share)) for share in shares))
+    manifests = [_read_share_manifest(path / share_manifest_name(share)) for share in shares]
     files = manifest.get("files")
     if not isinstance(files, dict):
         files = _files_without_manifest(journal, data)
-    return Run(path=path, manifest=manifest, journal=journal, files=files)
+    return Run(
+        path=path,
+        manifest=overlaid(manifest, manifests),
+        journal=journal,
+        files=files,
+        as_planned=manifest,
+        shares=fold_shares(manifest, journal),
+    )
 
 
 def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable[str]) -> dict[str, str]:
@@ -537,7 +629,12 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
             continue  # cut off by a crash; the entry after it says where the run was resumed
 
 
-def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
+def _read_share_manifest(path: Path) -> Mapping[str, Any]:
+    """Return what a share does, and where; empty while it has not begun."""
+    return _read_manifest(path, SHARE_MANIFEST, may_be_torn=True) if path.exists() else {}
+
+
+def _read_manifest(path: Path, shape: Mapping[str, Any], *, may_be_torn: bool) -> Mapping[str, Any]:
     """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:
         content = read_regular(path)
@@ -555,7 +652,7 @@ def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
             f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
         )
     try:
-        require_shape(manifest, MANIFEST_SHAPE)
+        require_shape(manifest, shape)
     except ValueError as error:
         raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest

@@ -78,7 +78,9 @@ MANIFEST: Shape = {
     "aim": _AIM,
     "replicates": _REPLICATES,
     "ab": {"suites": [str], "pairs": {str: {"A": Required(str), "B": Required(str), "same_steps": bool}}},
+    "submission": {"marker": str, "scheduler": str, "shares": {str: {"steps": Required([str]), "nodes": [str]}}},
 }
+SHARE_MANIFEST: Shape = {**dict.fromkeys(("share", "job"), str), "system": _SYSTEM, "plan": {"steps": [_STEP]}}
 JOURNAL: Shape = {
     "t": float,
     **dict.fromkeys(("run", "step", "state", "node", "outcome", "why", "detail", "verdict", "group"), str),
@@ -92,6 +94,10 @@ JOURNAL: Shape = {
     **dict.fromkeys(("pid", "pid_start", "oom_kills"), int),
     "since": float,
     "nodes": [{**dict.fromkeys(("name", "host"), Required(str)), "port": int}],
+    # Of a share of the run and of its job.
+    **dict.fromkeys(("share", "job", "result", "job_state", "reason", "witness"), str),
+    "hosts": [str],
+    "exit_code": int,
 }
 _METRIC = {
     "metric": Required(str),

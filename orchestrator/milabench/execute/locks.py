@@ -25,12 +25,14 @@ from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unr
 from milabench.events.rundir import parse_entry
 from milabench.events.wire import parse_object
 from milabench.execute.agent.procfs import read_process, read_text
+from milabench.execute.heartbeat import beating, is_beating
 
 BASE_LOCK = ".milabench.lock"
 RUN_LOCK = "orchestrator.lock"
 # A reader that asks whether the lock is held takes it for an instant.
 TRIES, PAUSE_S = 20, 0.05
 WAIT_S = 0.2
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +118,52 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
                 " see `milabench status`, end it with `milabench cancel`"
             )
 
+    with _hold(_open_lock(path, RUN_LOCK), path, take, who.to_json(), RecordError):
+        yield
+
+
+@contextlib.contextmanager
+def hold_share(path: Path, share: str, who: Orchestrator) -> Iterator[None]:
+    """Hold a share of the run in a directory for the one process that carries it out, and beat meanwhile.
+
+    On a file system without locks the heartbeat of another process is what refuses us. Raises Unreachable, with the holder,
+    when it is held, RecordError when the directory cannot be written.
+    """
+
+    def take(fd: int) -> None:
+        try:
+            is_ours = _lock_run(fd)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            is_ours = not is_beating(path / share_beat(share))
+        if not is_ours:
+            raise Unreachable(
+                f"{path}: share {share} is carried out already, by {_orchestrator_in(fd) or 'an unknown process'};"
+                " see `milabench status`"
+            )
+
+    fd = _open_lock(path, share_lock(share))
+    with _hold(fd, path, take, who.to_json(), RecordError), beating(path / share_beat(share)):
+        yield
+
+
+def share_lock(share: str) -> str:
+    """Return the name of the lock file of a share."""
+    return f"share.{share}.lock"
+
+
+def share_beat(share: str) -> str:
+    """Return the name of the file that the process of a share touches."""
+    return f"share.{share}.beat"
+
+
+def _open_lock(path: Path, name: str) -> int:
     try:
         # Only its owner executes a run; others may ask who does.
-        fd = open_descriptor(path / RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        return open_descriptor(path / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
-    with _hold(fd, path, take, who.to_json(), RecordError):
-        yield
 
 
 @contextlib.contextmanager
@@ -178,6 +219,40 @@ def hold_in_use(locks: Mapping[str, str]) -> Iterator[None]:
         yield
 
 
+def take_alone(descriptor: int, *, wait: bool = False) -> bool:
+    """Lock an open file or folder; return whether it is ours, which it is on a file system without locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def hold_alone(lock: Path | None) -> Iterator[bool]:
+    """Hold the lock of a thing, where it has one that exists; yields whether it could be had."""
+    try:
+        descriptor = None if lock is None else os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        descriptor = None
+    except OSError:
+        yield False
+        return
+    try:
+        yield descriptor is None or take_alone(descriptor)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_lock_free(lock: Path) -> bool:
+    """Return whether nobody holds the lock of a thing; true where it has none."""
+    with hold_alone(lock) as is_held:
+        return is_held
+
+
 @contextlib.contextmanager
 def _hold(
     fd: int, path: Path, take: Callable[[int], None], holder: Mapping[str, Any], failure: type[MilabenchError]
@@ -194,7 +269,7 @@ def _hold(
             with contextlib.suppress(OSError):  # the name in a free lock would mislead: a former holder may live on
                 os.ftruncate(fd, 0)
     except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+        if error.errno not in _NO_LOCKS:
             raise
         raise failure(
             f"{path}: this file system has no locks: {error.strerror}; choose a --base on another one"
@@ -213,6 +288,26 @@ def holder_of(path: Path) -> Orchestrator | None:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return holder
+    return None
+
+
+def share_holder(path: Path, share: str) -> Orchestrator | None:
+    """Return the process that carries out a share of the run in a directory now; None without one.
+
+    Some file systems keep locks for each host by itself (Lustre mounted with `localflock`), or have none: of a process on
+    another host, whose lock looks free, the heartbeat decides.
+    """
+    with contextlib.suppress(OSError), open_regular(path / share_lock(share)) as lock:
+        holder = _orchestrator_in(lock.fileno())
+        if holder is not None and holder.is_local:
+            return holder if holder.is_alive else None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return holder
+        except OSError:
+            pass
+        return holder if holder is not None and is_beating(path / share_beat(share)) else None
     return None
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
+from milabench.execute.index_probe import url_responds
+from milabench.execute.install_session import Report, find_uv
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
 from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
-from milabench.execute.venv import Report, find_uv, url_responds
 from milabench.plan.pin import PinSpec, inputs_digest, lock_text, pin_command
 from milabench.plan.requirements import parse_requirements
 from milabench.redaction import mask

@@ -17,8 +17,9 @@ from milabench.execute.activities import Activities
 from milabench.execute.agent_bootstrap import deterministic_zip
 from milabench.execute.api import Frame, Progress
 from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.install_session import InstallOptions, find_uv, raise_failures
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
-from milabench.execute.venv import InstallOptions, find_uv, install_venvs, raise_failures
+from milabench.execute.venv import install_venvs
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import VenvSpec
 from milabench.redaction import learn, values_in, values_in_environment

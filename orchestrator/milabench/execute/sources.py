@@ -25,11 +25,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities
+from milabench.execute.install_session import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, pip_settings
 from milabench.execute.sizes import size_text
-from milabench.execute.venv import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import source_json
 from milabench.redaction import mask

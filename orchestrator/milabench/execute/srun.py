@@ -14,7 +14,7 @@ from pathlib import Path
 from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.execute.scheduler import JobHandle, JobResult, JobState
+from milabench.execute.scheduler import JobHandle, JobResult, JobState, Scheduler
 from milabench.execute.ssh import Address, last_line
 
 END_S = 5.0  # for srun to end the step that it is asked to end
@@ -95,8 +95,13 @@ class SrunConnection:
 
 def srun_command(address: Address) -> tuple[str, ...]:
     """Return the command that starts another one on a node of a job, beside its steps: it takes nothing from them."""
+    job, _, cluster = address.job.partition(";")
+    job, _, component = job.partition("+")
     return (
-        *("srun", f"--jobid={address.job}", f"--nodelist={address.host}", "--overlap", "--nodes=1", "--ntasks=1"),
+        "srun",
+        *((f"--clusters={cluster}",) if cluster else ()),
+        *((f"--het-group={component}",) if component else ()),
+        *(f"--jobid={job}", f"--nodelist={address.host}", "--overlap", "--nodes=1", "--ntasks=1"),
         *("--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/", "--quiet", "--job-name=milabench"),
     )
 
@@ -137,9 +142,14 @@ async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
 
 def state_of_job(job: str) -> JobState:
     """Return what Slurm says of a job now."""
+    return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, JobState(phase="unknown"))
+
+
+def scheduler_here() -> Scheduler:
+    """Return the Slurm of this machine."""
     from milabench.execute.slurm.scheduler import SlurmScheduler
 
-    return SlurmScheduler(os.environ).observe([JobHandle(id=job, name="")])[job]
+    return SlurmScheduler(srun_environment(os.environ))
 
 
 def job_text(job: str, state: JobState) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Arch, Node, SystemFacts
 from milabench.plan.context import NodeBenchmark
-from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, Placement, is_client_server, method_of, nodes_of
+from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, SRUN, Placement, is_client_server, method_of, nodes_of
 
-LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, MPIRUN)
+LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, MPIRUN, SRUN)
 # A port that is free on the node of rank 0 when the job starts; see protocol.md, section 6.
 FREE_PORT = "@port"
 _HERE = ("@sink", "@config")
@@ -18,6 +18,17 @@ _HERE = ("@sink", "@config")
 _AS_RANK = (
     'RANK="${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" WORLD_SIZE="${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}" '
     'LOCAL_RANK="${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID}"; export RANK WORLD_SIZE LOCAL_RANK; exec "$@"'
+)
+# A step of the job that we are in, over nodes of its own: what Slurm says of our own step would be taken for options of it.
+SRUN_LINE = (
+    'job="${SLURM_JOB_ID:?not set: srun starts ranks in an allocation of Slurm}"; '
+    "for name in $(env | sed -n 's/^\\(SLURM_[A-Z0-9_]*\\)=.*/\\1/p'); do "
+    '[ "$name" = SLURM_CONF ] || unset "$name"; done; exec srun --jobid="$job" "$@"'
+)
+# Slurm has names of its own for them too. On other nodes there is nobody who reads what ranks report.
+_AS_TASK = (
+    'RANK="$SLURM_PROCID" WORLD_SIZE="$SLURM_NTASKS" LOCAL_RANK="$SLURM_LOCALID"; export RANK WORLD_SIZE LOCAL_RANK; '
+    '[ "$RANK" -lt {here} ] || unset {names}; exec "$@"'
 )
 # Options of accelerate that choose how it starts processes; it takes one.
 _OTHER_WAYS = {"cpu", "multi-gpu", "tpu", "use-deepspeed", "use-fsdp", "use-megatron-lm", "mpirun-hostfile"}
@@ -37,7 +48,8 @@ def launcher_words(
     """Return what stands before the interpreter, and between it and the program; both empty without a launcher.
 
     `own_options`, the rendered further keys of `plan`, win over what follows from the placement; `env` is the step's, of which
-    mpirun hands on the names. Raises ConfigError for a launcher that is not known, or that does not go with the method.
+    what only the first node has is not handed on to others. Raises ConfigError for a launcher that is not known, or that does
+    not go with the method.
     """
     config, facts, options = bench.config, bench.context.facts, bench.context.system.options
     nodes, rank = _job(config, placement, facts)
@@ -50,13 +62,15 @@ def launcher_words(
         case "accelerate":
             words = _words(_accelerate(config, nodes, rank, facts.arch, options), own_options)
             return (), ("-m", "accelerate.commands.launch", *words)
-        case "ranks" | "mpirun" as launcher if not method_of(config).is_one_job:
+        case "ranks" | "mpirun" | "srun" as launcher if not method_of(config).is_one_job:
             what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
             raise config.error("plan.launcher", what, f"use the method {' or '.join(ONE_JOB_METHODS)}")
         case "ranks":
             return (), ()
         case "mpirun":
             return ("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"), ()
+        case "srun":
+            return ("/bin/sh", "-c", SRUN_LINE, "srun", *_srun(nodes, own_options), *_as_task(nodes, env)), ()
         case other:
             raise config.error("plan.launcher", f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 
@@ -64,12 +78,12 @@ def launcher_words(
 def rank_environment(bench: NodeBenchmark, placement: Placement) -> dict[str, str]:
     """Return the variables of torch's `env://` that no launcher sets; empty for launchers that set all of them."""
     launcher = launcher_of(bench.config)
-    if launcher not in (RANKS, MPIRUN):
+    if launcher not in (RANKS, MPIRUN, SRUN):
         return {}
     nodes, rank = _job(bench.config, placement, bench.context.facts)
     port = _port(launcher, bench.context.system.options)
     master = {"MASTER_ADDR": nodes[0].ip, "MASTER_PORT": str(port)}
-    if launcher == MPIRUN:
+    if launcher != RANKS:
         return master
     ranks = [(node.name, device.index) for node in nodes for device in node.devices]
     (device,) = placement.devices
@@ -146,6 +160,31 @@ def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, Any], env: Mapping[
         words += tuple(word for name in sorted(env) if env[name] not in _HERE for word in ("-x", name))
     # mpirun takes a value as a word of its own.
     return (*words, *(part for word in _words({}, own_options) for part in word.split("=", 1)))
+
+
+def _srun(nodes: Sequence[Node], own_options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the options of one step over the whole job, beside the steps that run there already, with ranks in our order.
+
+    Which devices a rank sees, Slurm says: all of the job's on its node, unless the suite binds it to some.
+    """
+    hosts = [node.name for node in nodes for _ in range(max(1, len(node.devices)))]
+    derived = {
+        "overlap": True,
+        "ntasks": len(hosts),
+        # The only one that lets the first rank be on the first node, and nodes have different numbers of ranks.
+        "distribution": "arbitrary",
+        "nodelist": ",".join(hosts),
+        "mem": 0,
+        "cpu-bind": "none",
+        "mpi": "none",
+        "kill-on-bad-exit": 1,
+    }
+    return _words(derived, own_options)
+
+
+def _as_task(nodes: Sequence[Node], env: Mapping[str, str]) -> tuple[str, ...]:
+    names = " ".join(name for name in sorted(env) if env[name] in _HERE)
+    return ("/bin/sh", "-c", _AS_TASK.format(here=max(1, len(nodes[0].devices)), names=names), "rank")
 
 
 def _port(launcher: str, options: Mapping[str, Any]) -> Any:

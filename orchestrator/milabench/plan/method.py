@@ -11,8 +11,9 @@ from milabench.facts.model import Device, Node, SystemFacts
 
 # The launcher whose ranks are steps of their own.
 RANKS: Final = "ranks"
-# The launcher that is started on one node and reaches the others itself.
+# The launchers that are started on one node and reach the others themselves.
 MPIRUN: Final = "mpirun"
+SRUN: Final = "srun"
 
 RankedNodes: TypeAlias = Sequence[tuple[int, Node]]
 """Nodes, each with its number among all of the system."""
@@ -88,7 +89,7 @@ def placements(bench: BenchmarkConfig, facts: SystemFacts) -> Iterator[Placement
     if method.is_one_job and bench.plan.launcher == RANKS:
         return _one_per_device(bench, nodes)
     # One command starts the whole job; a second one on another node would start it again.
-    if method.spans_nodes and bench.plan.launcher == MPIRUN:
+    if method.spans_nodes and bench.plan.launcher in (MPIRUN, SRUN):
         nodes = nodes[:1]
     return method.placements(bench, nodes)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from milabench.config.schema import GpuConfig, NodeConfig, SystemConfig
+from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
+from milabench.facts.slurm import AllocatedNode, Allocation, expand_nodelist
 
 
 def system_facts(
@@ -38,6 +41,62 @@ def system_facts(
         )
         nodes.append(_with_devices(node, entry.gpu or system.gpu, arch))
     return SystemFacts(arch=arch, nodes=tuple(nodes))
+
+
+def allocated_facts(
+    system: SystemConfig, local: Node, arch: Arch, allocation: Allocation, reported: Mapping[str, Node]
+) -> SystemFacts:
+    """Return the nodes of an allocation, or those that are only stated; the first is the main one.
+
+    They share the file system that the base lies on: what is made there once is there for all. `reported` is what nodes
+    reported of themselves, by name.
+    """
+    stated = system.gpu if system.gpu.count is not None else replace(system.gpu, count=stated_devices(system))
+    nodes = []
+    for rank, entry in enumerate(allocation.nodes):
+        here = entry.name == allocation.here
+        known = local if here else reported.get(entry.name)
+        node = replace(
+            known or Node(ip=entry.name),
+            name=entry.name,
+            main=rank == 0,
+            local=here,
+            cpu_count=system.cpu_count or (known.cpu_count if known else entry.cpus or 1),
+        )
+        nodes.append(_with_devices(node, system.gpu if known else stated, arch))
+    return SystemFacts(arch=arch, nodes=tuple(nodes))
+
+
+def stated_devices(system: SystemConfig) -> int | None:
+    """Return the devices of a node that `gpus_per_node` asks for, such as `a100:4`; None where it asks for none.
+
+    Raises ConfigError.
+    """
+    text = system.slurm.gpus_per_node
+    if not text:
+        return None
+    counts = [re.fullmatch(r"(?:[^:,]+:)?([0-9]{1,4})", part) for part in text.split(",")]
+    if None in counts:
+        raise ConfigError(f"system.slurm.gpus_per_node: '{text}' is not a number of devices; write 4, or a100:4")
+    return sum(int(count[1]) for count in counts if count is not None)
+
+
+def stated_allocation(system: SystemConfig, names: Sequence[str] = ()) -> Allocation:
+    """Return the nodes that a job will have, before there is one: `names`, else `node1`, `node2` and so on.
+
+    Raises ConfigError for a node list that cannot be read.
+    """
+    wanted = system.slurm.nodes or len(nodes_in(system.slurm.nodelist, "nodelist")) or 1
+    names = names or [f"node{number}" for number in range(1, wanted + 1)]
+    return Allocation(job="", nodes=tuple(AllocatedNode(name=name, job="") for name in names))
+
+
+def nodes_in(text: str, key: str) -> tuple[str, ...]:
+    """Return the names in a node list of `system.slurm`, the key of which an error names. Raises ConfigError."""
+    try:
+        return expand_nodelist(text)
+    except ValueError as error:
+        raise ConfigError(f"system.slurm.{key}: '{text}': {error}") from None
 
 
 def is_local(entry: NodeConfig, local: Node, system: SystemConfig) -> bool:

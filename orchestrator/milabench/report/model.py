@@ -31,6 +31,7 @@ _RERUN_OPTIONS = (
     "base",
     "max_benchmarks",
     "arch",
+    "engine",
     "profile",
     "repeat",
     "precision",
@@ -532,10 +533,10 @@ def _options(options: Mapping[str, Any]) -> list[str]:
             value = str(options[key])
             flag = f"--{key.removesuffix('_file').replace('_', '-')}"
             words += [flag, suite_word(value) if key == "config_file" else value]
-    overrides = options.get("overrides")
-    for override in overrides if isinstance(overrides, list) else ():
-        words += ["--override", str(override)]
-    return [*words, *(["--use-current-env"] if options.get("use_current_env") else [])]
+    for key, flag in (("overrides", "--override"), ("slurm_args", "--slurm-arg")):
+        given = options.get(key)
+        words += [word for value in (given if isinstance(given, list) else ()) for word in (flag, str(value))]
+    return [*words, *(f"--{key.replace('_', '-')}" for key in ("use_current_env", "distribute") if options.get(key))]
 
 
 def _given(argv: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from milabench.errors import Unreachable
 from milabench.execute.locks import Orchestrator, wait_for_release
+from milabench.workflow.allocation import give_back, held_jobs, recorded_allocation
 from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import active_run, resolve_run
 
@@ -19,6 +20,10 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
     """
     handle = resolve_run(base, name) if name is not None else active_run(base)
     run, holder = handle.run, handle.holder
+    if holder is None and (held := held_jobs([used] if (used := recorded_allocation(run)) is not None else [])):
+        give_back(held[0])
+        session.info(f"cancel: {run.name} is not active ({handle.state_text}); gave back {held[0]}")
+        return
     if holder is None:
         session.info(f"cancel: {run.name} is not active ({handle.state_text}); there is nothing to cancel")
         return

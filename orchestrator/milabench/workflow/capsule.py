@@ -17,10 +17,10 @@ from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
 from milabench.errors import EnvironmentFailed, UsageError
 from milabench.execute import images as engines
 from milabench.execute import supplies
+from milabench.execute.install_session import InstallOptions
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
 from milabench.execute.sizes import size_text
-from milabench.execute.venv import InstallOptions
 from milabench.facts.probe import this_machine
 from milabench.plan.container import Image
 from milabench.plan.context import Dirs

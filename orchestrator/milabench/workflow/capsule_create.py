@@ -20,11 +20,11 @@ from milabench.config.show import plain_benchmark, to_yaml
 from milabench.errors import ConfigError, EnvironmentFailed, Problem
 from milabench.execute import images as engines
 from milabench.execute import supplies
+from milabench.execute.install_session import find_uv
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
 from milabench.execute.package_indexes import indexes, pip_settings
 from milabench.execute.sizes import size_text
-from milabench.execute.venv import find_uv
 from milabench.plan.container import Image
 from milabench.plan.prepare import MARKERS
 from milabench.redaction import mask, mask_settings, secret_names

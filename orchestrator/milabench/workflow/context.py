@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
+from milabench.redaction import mask_argument
 from milabench.workflow.files import ROOT, base_folder, suite_file
 from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
+    from milabench.facts.slurm import Allocation
     from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
     from milabench.workflow.options import Session
 
@@ -25,7 +29,8 @@ ALL_DEFAULTS = Extent()
 class CommandContext:
     """The suite as read, the selected benchmarks with their folders, everything else that a plan depends on, and this machine.
 
-    `session` reports messages and reaches the other machines.
+    `session` reports messages and reaches the other machines. `allocation` are the nodes that Slurm gave, or will give to a
+    job, where it is Slurm that places the steps.
     """
 
     session: Session
@@ -35,6 +40,7 @@ class CommandContext:
     benches: tuple[ResolvedBenchmark, ...]
     plan_context: PlanContext
     machine: Node
+    allocation: Allocation | None = None
 
     @property
     def dirs(self) -> Dirs:
@@ -67,6 +73,40 @@ def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+_SLURM_KEY = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+def slurm_overrides(options: SuiteOptions) -> dict[str, str]:
+    """Return the overrides that --engine and each --slurm-arg stand for, by option. Raises UsageError for one that is malformed.
+
+    `time=1:00:00` sets a key of `system.slurm`, however its words are joined; any other option of sbatch is added to `extra`.
+    """
+    from milabench.config.kinds import Text
+    from milabench.config.schema import SLURM
+
+    overrides = {} if options.engine is None else {"--engine": f"system.engine={options.engine}"}
+    extra: list[str] = []
+    for word in options.slurm_args:
+        name, equals, value = word.partition("=")
+        name = name.strip().removeprefix("--")
+        key = name.replace("-", "_")
+        if not equals or not _SLURM_KEY.fullmatch(name):
+            raise UsageError(
+                f"--slurm-arg '{mask_argument(word)}': not an option of Slurm; write it as key=value, such as time=1:00:00"
+            )
+        if key == "extra":
+            extra.append(value)
+        elif key not in SLURM.keys:
+            extra.append(f"--{name}={value}")
+        else:
+            # As typed: YAML would read 010 or 1:00 in ways of its own.
+            is_text = isinstance(SLURM.keys[key].kind, Text)
+            overrides[f"--slurm-arg {word!r}"] = f"system.slurm.{key}={json.dumps(value) if is_text else value}"
+    if extra:
+        overrides["--slurm-arg"] = f"system.slurm.extra={json.dumps({'append': extra})}"
+    return overrides
+
+
 def read_context(
     options: SuiteOptions, session: Session, extent: Extent = ALL_DEFAULTS, *, warn: bool = True
 ) -> CommandContext:
@@ -81,7 +121,8 @@ def read_context(
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.profile import PROFILES
-    from milabench.plan.system import system_facts
+    from milabench.plan.system import allocated_facts, system_facts
+    from milabench.workflow.allocation import allocation_for, arch_of_nodes
     from milabench.workflow.environments import environment_folders
     from milabench.workflow.scaling_files import read_sizer
 
@@ -95,12 +136,23 @@ def read_context(
     profile = extent.profile or suite.profile
     if profile not in PROFILES:
         raise ConfigError(f"profile: unknown profile '{profile}'; known: {', '.join(PROFILES)}")
+    allocation = allocation_for(suite.system, options, session)
     remote: dict[str, Node] = {}
-    if options.ask_nodes and suite.system.nodes:
+    if options.ask_nodes and (suite.system.nodes if allocation is None else allocation.job):
         from milabench.workflow.node_query import ask_nodes
 
-        remote = ask_nodes(suite.system, machine, options, session)
-    facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
+        remote = ask_nodes(suite.system, machine, options, session, allocation)
+    if allocation is None:
+        facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
+    else:
+        arch = suite.system.arch or arch_of_nodes(allocation, machine, remote)
+        if arch != detected and suite.system.arch is None:
+            session.warn(
+                f"the nodes have devices of kind {arch}, this machine {detected}: --arch {arch} makes all commands agree"
+            )
+            suite = read_suite_only(options, detected_arch=arch)
+            selected = selected_benchmarks(suite, options)
+        facts = allocated_facts(suite.system, machine, arch, allocation, remote)
     plan_context = PlanContext(
         facts=facts,
         system=suite.system,
@@ -126,8 +178,20 @@ def read_context(
         benches=benches,
         plan_context=plan_context,
         machine=machine,
+        allocation=allocation,
     )
     return replace(context, plan_context=replace(plan_context, environments=environment_folders(context)))
+
+
+def on_this_machine(context: CommandContext) -> CommandContext:
+    """Return the context of what is made on this machine for all nodes of Slurm, in the base that they share."""
+    if context.allocation is None:
+        return context
+    from milabench.plan.system import system_facts
+
+    system = replace(context.system, nodes=())
+    facts = system_facts(system, context.machine, context.plan_context.facts.arch)
+    return replace(context, plan_context=replace(context.plan_context, facts=facts, system=system), allocation=None)
 
 
 def read_single_context(
@@ -178,7 +242,7 @@ def read_whole_suite(
         detected_arch=detected_arch,
         declared=declared_options,
         max_benchmarks=options.max_benchmarks or MAX_BENCHMARKS,
-        settings=settings,
+        settings={**(settings or {}), **slurm_overrides(options)},
     )
 
 

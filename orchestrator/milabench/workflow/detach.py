@@ -16,10 +16,16 @@ def run_detachable(verb: str, work: Callable[[DetachHandover | None], int], sess
     """
     if not detach:
         return work(None)
-    session.close()  # connections to nodes, and the loop in which they live, can belong to one process only
+    session.disconnect()  # connections to nodes, and the loop in which they live, can belong to one process only
+    held = session.allocation
+    if held is not None:
+        held.rest()  # so can the thread that claims its nodes
     process = fork_detached()
     if isinstance(process, DetachHandover):
+        if held is not None:
+            held.go_on()
         return work(process)
+    session.allocation = None  # it belongs to the other process now, which gives it back
     return report_detached(verb, process, session)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from milabench.display.base import Display
-from milabench.errors import RecordError, Unreachable
+from milabench.errors import RecordError, Unreachable, UsageError
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Meta
 from milabench.events.rundir import RunWriter, create_run, open_run, stems
@@ -110,7 +110,7 @@ def execute_plan(
         # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
         # run that cannot be resumed.
         with interrupts().deferred(), hold_run(writer.path, orchestrator):
-            _write_manifest(writer, plan, context, description, files)
+            write_manifest(writer, plan, context, description, files)
             return continue_plan(
                 plan, context, description, writer, orchestrator, retry=retry, extend=extend, handover=handover
             )
@@ -136,6 +136,7 @@ def continue_plan(
     handover: DetachHandover | None = None,
 ) -> ExecutedPlan:
     """Execute a plan, or what remains of the `whole` one, in a run directory whose lock we hold."""
+    require_nodes(context)
     if handover is not None:
         handover.hold(writer.path)
     session, addresses = context.session, addresses_used(plan, context)
@@ -145,7 +146,10 @@ def continue_plan(
         contextlib.closing(session.reporter.open_display()) as display,
     ):
         # The other nodes too, so that processes left by a crash can be found there.
-        used = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
+        used: dict[str, Any] = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
+        if session.allocation is not None:
+            # So that whoever resumes or cancels the run finds the job, should we die.
+            used["allocation"] = session.allocation.to_json()
         with writing(writer.path):
             # So that a kill by the kernel can be guessed afterwards: who was killed cannot tell.
             kills = {"oom_kills": oom_kills(MACHINE_KILLS)}
@@ -176,7 +180,8 @@ def continue_plan(
         # What remains of a resumed run holds the devices of the whole run: between its steps no other may measure there.
         hosts = [session.hosts.machine(address) for address in addresses_used(whole, context)]
         nodes = _local_nodes(whole, context, orchestrator.marker)
-        nodes |= {host.name: remote_node(host, orchestrator.marker) for host in hosts}
+        locks = lock_folder() if context.allocation is not None else None
+        nodes |= {host.name: remote_node(host, orchestrator.marker, locks=locks) for host in hosts}
         settings = ExecutionSettings(
             values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
             makedirs=_folders,
@@ -196,6 +201,12 @@ def continue_plan(
 
         result = session.hosts.run(work, handles_signals=True) if hosts else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
+
+
+def require_nodes(context: CommandContext) -> None:
+    """Raise UsageError for nodes that are only stated: nothing can be executed on them."""
+    if context.allocation is not None and not context.allocation.job:
+        raise UsageError("the nodes of Slurm are only planned for here; `milabench run --engine slurm` asks for them")
 
 
 def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
@@ -219,14 +230,18 @@ def new_marker(path: Path) -> str:
 
 def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str, AgentNode]:
     """Return this machine where the plan uses it, or where it is the only one."""
-    # Another folder than the one that all runs of this machine share: only for our tests, which run concurrently.
-    locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
+    locks = lock_folder()
     used = {step.node for step in whole.steps}
     return {
         node.name: local_node(marker, name=node.name, locks=locks)
         for node in context.nodes
         if node.local and (node.name in used or len(context.nodes) == 1)
     }
+
+
+def lock_folder() -> Path | None:
+    """Return another folder for device locks than the one that all runs of a machine share: for tests, which run concurrently."""
+    return Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
 
 
 async def _execute(
@@ -276,7 +291,7 @@ async def _tick(display: Display) -> None:
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
     """Return how the other nodes of a plan are reached."""
     used = {step.node for step in plan.steps}
-    addresses = node_addresses(context.system, context.machine)
+    addresses = node_addresses(context.system, context.machine, allocation=context.allocation)
     return tuple(address for name, address in addresses.items() if name in used)
 
 
@@ -329,9 +344,11 @@ def _device_locks(plan: Plan, context: CommandContext) -> dict[str, Sequence[str
     locks: dict[str, Sequence[str]] = {}
     for node in context.nodes:
         used = {device for step in plan.steps if step.node == node.name for device in step.devices}
+        # Slurm may call several nodes, with processors of their own, by the name of one machine.
+        host = node.hostname if context.allocation is None else node.name
         # The UUID, not the index: containers and CUDA_VISIBLE_DEVICES number the same device differently.
         names = {
-            f"cpu-{node.hostname}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
+            f"cpu-{host}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
             for device in node.devices
             if device.index in used
         }
@@ -363,9 +380,10 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
     return encode(Config(step=step.id, data=mask_settings(step.config))) + encode(Meta(step=step.id, data=meta))
 
 
-def _write_manifest(
+def write_manifest(
     writer: RunWriter, plan: Plan, context: CommandContext, description: RunDescription, files: Mapping[str, str]
 ) -> None:
+    """Write what a new run will do, and journal its steps as planned. Raises RecordError."""
     manifest = {
         "phase": description.phase or plan.phase,
         "name": description.name,

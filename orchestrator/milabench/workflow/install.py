@@ -20,6 +20,7 @@ from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities
 from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.install_session import InstallOptions, Report, raise_failures
 from milabench.execute.inventory import (
     installed_packages,
     is_complete,
@@ -32,20 +33,14 @@ from milabench.execute.locks import hold_base
 from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sources import fetch_sources, find_release
-from milabench.execute.venv import (
-    InstallOptions,
-    Report,
-    benchmate_requirements,
-    install_venvs,
-    link_to,
-    raise_failures,
-)
+from milabench.execute.venv import install_venvs, link_to
+from milabench.execute.venv_build import benchmate_requirements
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.pin import PinInput, pin_specs
 from milabench.plan.venvs import InstallPlan
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import CommandContext, on_this_machine, read_context
 from milabench.workflow.files import require_file
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import require_current_locks
@@ -73,7 +68,7 @@ def install(
     Raises EnvironmentFailed with a line for each thing that failed, or whose lock is stale unless `frozen`, ConfigError
     and Unreachable.
     """
-    context = read_context(options, session)
+    context = on_this_machine(read_context(options, session))
     require_healthy(context)
     how = InstallOptions(
         benchmate=str(environments.BENCHMATE),
@@ -88,7 +83,7 @@ def install(
     unforced = replace(how, force=False)
     if any(bench.declared is None for bench in context.benches):
         fetch_definitions(context, unforced)
-        context = read_context(options, session)
+        context = on_this_machine(read_context(options, session))
     install_images(context, refetch=force or update)
     if options.use_current_env:
         check_active_environment(context, unforced)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from milabench.config.schema import SystemConfig
-from milabench.errors import Unreachable
+from milabench.errors import Unreachable, UsageError
 from milabench.execute.file_sync import RemoteFiles, remote_files_of, storages
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.ssh import Address
 from milabench.facts.model import Node
 from milabench.facts.probe import parse_facts
+from milabench.facts.slurm import Allocation
 from milabench.plan.system import is_local
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session, SuiteOptions
@@ -34,8 +37,13 @@ class HostReport:
     why: str = ""
 
 
-def node_addresses(system: SystemConfig, machine: Node, *, accept_new: bool = False) -> dict[str, Address]:
-    """Return how the nodes that are not this machine are reached, by name."""
+def node_addresses(
+    system: SystemConfig, machine: Node, *, accept_new: bool = False, allocation: Allocation | None = None
+) -> dict[str, Address]:
+    """Return how the nodes that are not this machine are reached, by name; none for those of a job that is yet to be."""
+    if allocation is not None:
+        others = [node for node in allocation.nodes if node.job and node.name != allocation.here]
+        return {node.name: Address(name=node.name, host=node.name, transport="srun", job=node.job) for node in others}
     return {
         entry.name: Address(
             name=entry.name,
@@ -54,11 +62,17 @@ def node_addresses(system: SystemConfig, machine: Node, *, accept_new: bool = Fa
     }
 
 
-def query_nodes(system: SystemConfig, machine: Node, options: SuiteOptions, session: Session) -> dict[str, HostReport]:
+def query_nodes(
+    system: SystemConfig,
+    machine: Node,
+    options: SuiteOptions,
+    session: Session,
+    allocation: Allocation | None = None,
+) -> dict[str, HostReport]:
     """Return the report of every other node, or why it does not answer; all are queried at the same time."""
     base = str(base_folder(options.base))
-    addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys)
-    bases = {entry.name: entry.base or base for entry in system.nodes}
+    addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys, allocation=allocation)
+    bases = dict.fromkeys(addresses, base) | {entry.name: entry.base or base for entry in system.nodes}
     pool = session.hosts
 
     machines = [pool.machine(address) for address in addresses.values()]
@@ -95,9 +109,36 @@ def node_of(name: str, report: HostReport) -> Node:
     return replace(node, local=False, storage=report.storage, details=details)
 
 
-def ask_nodes(system: SystemConfig, machine: Node, options: SuiteOptions, session: Session) -> dict[str, Node]:
-    """Return the other nodes as they describe themselves. Raises Unreachable with a line for each that does not answer."""
-    reports = query_nodes(system, machine, options, session)
+def ask_nodes(
+    system: SystemConfig,
+    machine: Node,
+    options: SuiteOptions,
+    session: Session,
+    allocation: Allocation | None = None,
+) -> dict[str, Node]:
+    """Return the other nodes as they describe themselves. Raises Unreachable with a line for each that does not answer.
+
+    Raises UsageError for nodes of an allocation that do not share the base.
+    """
+    reports = query_nodes(system, machine, options, session, allocation)
     if why := [report.why for report in reports.values() if report.why]:
         raise Unreachable("\nerror: ".join(why))
-    return {name: node_of(name, report) for name, report in reports.items()}
+    nodes = {name: node_of(name, report) for name, report in reports.items()}
+    if allocation is None:
+        return nodes
+    if apart := [node.name for node in nodes.values() if node.storage]:
+        raise UsageError(
+            f"{base_folder(options.base)}: is another folder on {', '.join(apart)}; the nodes of Slurm need a base on a file"
+            " system that they share with this machine: give one with --base"
+        )
+    return {name: replace(node, ip=address_of(node)) for name, node in nodes.items()}
+
+
+def address_of(node: Node) -> str:
+    """Return the address by which others reach a node: its name's, else the first that it reports, else its name."""
+    own = node.details.get("addresses") or ()
+    with contextlib.suppress(OSError):
+        address = socket.gethostbyname(node.name)
+        if address in own:
+            return address
+    return own[0] if own else node.name

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
+    from milabench.execute.allocation import HeldAllocation
     from milabench.execute.remote_host import HostPool
 
 Level = Literal["info", "note", "warning", "error"]
@@ -66,6 +67,17 @@ class Extent:
     # Empty where no run is made: `{run_name}` in the arguments of prepare.py is part of its marker's digest.
     run_name: str = ""
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """How a run is made as jobs of a scheduler: at most `max_jobs` of them at a time, None: as many as it lets run.
+
+    `array`: each replicate of a benchmark is a task of a job array, instead of all of them in one job.
+    """
+
+    max_jobs: int | None = None
+    array: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +181,10 @@ class Session:
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
+        self.allocation: HeldAllocation | None = None
+        """The nodes of Slurm that the command uses."""
+        self.wanted_nodes: tuple[str, ...] = ()
+        """Those that it is to ask for, where not any will do."""
         self._hosts: HostPool | None = None
         self._warnings: set[str] = set()
 
@@ -200,6 +216,15 @@ class Session:
             self.reporter.report("warning", text)
 
     def close(self) -> None:
+        """End the connections, of which a later use opens new ones, and give back the nodes that were asked for."""
+        try:
+            self.disconnect()
+        finally:
+            if self.allocation is not None:
+                self.allocation.release()
+                self.allocation = None
+
+    def disconnect(self) -> None:
         """End the connections; a later use of a machine opens a new one."""
         if self._hosts is not None:
             self._hosts.close()

@@ -13,7 +13,10 @@ from milabench.events.rundir import Run
 from milabench.execute.agent_client import local_leftovers, sweep_local
 from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import RemoteHost, connect_all, node_marker
+from milabench.execute.scheduler import JobHandle
+from milabench.execute.srun import scheduler_here
 from milabench.execute.ssh import Address
+from milabench.workflow.allocation import RecordedAllocation, give_back, held_jobs, recorded_allocation
 from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import all_runs
 
@@ -53,10 +56,20 @@ def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, i
     # Nothing outlives a restart of this machine.
     here = [orchestrator.marker for orchestrator, _ in dead if orchestrator.is_of_this_boot]
     markers: Markers = {None: here} if here else {}
+    jobs = _jobs_over() if is_local_only else _jobs_over(*(address for _, used in dead for address in used))
     for orchestrator, addresses in () if is_local_only else dead:
         for address in addresses:
+            if address.job in jobs:
+                continue
             markers.setdefault(address, []).append(node_marker(orchestrator.marker, address.name))
     return markers
+
+
+def _jobs_over(*addresses: Address) -> set[str]:
+    """Return the jobs that have ended, of those that the nodes were in: what ran there Slurm has ended, and lets nobody look."""
+    jobs = [JobHandle(id=job, name="") for job in dict.fromkeys(address.job for address in addresses) if job]
+    states = scheduler_here().observe(jobs) if jobs else {}
+    return {job for job, state in states.items() if state.phase in ("ended", "absent")}
 
 
 def on_each_machine(
@@ -82,27 +95,45 @@ def on_each_machine(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphans:
-    """Leftover processes of crashed runs, by machine, and their markers; `unknown` are machines that do not answer."""
+    """Leftover processes of crashed runs, by machine, and their markers; `unknown` are machines that do not answer.
+
+    `jobs` still hold the nodes of Slurm that such runs asked for.
+    """
 
     processes: Mapping[Machine, Processes]
     unknown: tuple[Unreachable, ...]
     markers: Markers
+    jobs: tuple[RecordedAllocation, ...] = ()
 
     @property
     def count(self) -> int:
-        """The number of leftover processes."""
-        return sum(map(len, self.processes.values()))
+        """The number of leftover processes and jobs."""
+        return sum(map(len, self.processes.values())) + len(self.jobs)
+
+    @property
+    def verb(self) -> str:
+        """What is done with them."""
+        return "end" if self.jobs else "kill"
+
+    @property
+    def text(self) -> str:
+        """How many there are, for a person."""
+        counts = {"processes": self.count - len(self.jobs), "jobs": len(self.jobs)}
+        return " and ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = False) -> Orphans:
     """Return the leftover processes of the crashed runs below a base."""
-    dead = [orphan for handle in all_runs(base) for orphan in dead_orchestrators(handle.run)]
+    handles = all_runs(base)
+    dead = [orphan for handle in handles for orphan in dead_orchestrators(handle.run)]
+    used = [recorded_allocation(handle.run) for handle in handles if handle.holder is None]
     markers = process_markers(dead, is_local_only=is_local_only)
     answers = on_each_machine(markers, session, LEFT)
     return Orphans(
         processes={machine: left for machine, left in answers.items() if not isinstance(left, Unreachable) and left},
         unknown=tuple(answer for answer in answers.values() if isinstance(answer, Unreachable)),
         markers=markers,
+        jobs=tuple(held_jobs([allocation for allocation in used if allocation is not None])),
     )
 
 
@@ -111,4 +142,8 @@ def kill_orphans(orphans: Orphans, session: Session) -> bool:
     markers = {machine: orphans.markers[machine] for machine in orphans.processes}
     for machine, result in on_each_machine(markers, session, SWEEP).items():
         session.info(f"cleanup: {f'{machine.name}: ' if machine else ''}{result}")
-    return not any(on_each_machine(markers, session, LEFT).values())
+    are_gone = not any(on_each_machine(markers, session, LEFT).values())
+    for allocation in orphans.jobs:
+        give_back(allocation)
+        session.info(f"cleanup: gave back {allocation}")
+    return are_gone

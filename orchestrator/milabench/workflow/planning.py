@@ -18,7 +18,7 @@ from milabench.plan.run import plan_run
 from milabench.redaction import mask_settings, secret_names
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import environment_records
-from milabench.workflow.options import Extent, Session, SuiteOptions
+from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.workflow.execution import RunDescription
@@ -84,6 +84,24 @@ def expand_requests(
     return tuple(with_target(request, replace(extent, budget_s=share), is_part=is_part) for request in requests)
 
 
+def require_submittable(requests: Sequence[Request], submission: Submission) -> None:
+    """Raise UsageError for requests that cannot be made by jobs of a scheduler."""
+    for request in requests:
+        context = request.context
+        if context.system.engine != "slurm":
+            raise UsageError(
+                "--submit and --distribute make jobs of Slurm; add --engine slurm, or engine: slurm to the system file"
+            )
+        if request.is_ab and submission.array:
+            raise UsageError("--ab measures the two sides of a pair on the same nodes; leave out --array")
+        if request.is_ab and context.options.distribute:
+            raise UsageError("--ab measures two suites in turn in one place; leave out --distribute")
+        if request.target is not None and request.target.precision is not None:
+            raise UsageError(
+                "how often a benchmark runs has to be known before its jobs are submitted; give --repeat, not a precision"
+            )
+
+
 def _override(suite: Suite, key: str, value: object) -> str:
     """Return the override that an entry of a multirun stands for: of a benchmark, else of the system's options."""
     is_path = key.startswith(("system.", "*.")) or any(key.startswith(f"{bench}.") for bench in suite.benchmarks)
@@ -145,17 +163,19 @@ def _devices(context: CommandContext) -> object:
     return context.plan_context.facts.arch, devices
 
 
-def request_of(run: Run, session: Session) -> Request:
+def request_of(run: Run, session: Session, **changes: Any) -> Request:
     """Return the request of a recorded run, read again, with the numbers of replicates that were decided.
 
-    Raises RecordError for a run whose options were not saved.
+    `changes` replace options of its command. Raises RecordError for a run whose options were not saved.
     """
     from milabench.workflow.saved_options import load_options, replicates_of, target_of
 
     options, extent = load_options(run)
     target = target_of(run)
     request = replace(
-        read_request(options, extent, session), name=str(run.manifest.get("name") or "run"), target=target
+        read_request(replace(options, **changes), extent, session),
+        name=str(run.manifest.get("name") or "run"),
+        target=target,
     )
     if target is None:
         return request

@@ -23,7 +23,7 @@ from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepa
 from milabench.plan.run import describe_system
 from milabench.shown import suite_word
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext
+from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.files import display_path
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import environment_marks, is_needed_here, remote_paths_exist, require_healthy
@@ -118,7 +118,7 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
 def require_ready(context: CommandContext, plan: Plan) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs exists on every node."""
     pending = lacking_preparations(context, plan)
-    _require_none("not prepared", _names(pending, context), "prepare", context)
+    _require_none("not prepared", _names(pending, on_this_machine(context)), "prepare", context)
 
 
 def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
@@ -128,8 +128,9 @@ def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
     """
     require_healthy(context)
     require_installed(context)
-    preparations = preparation_steps(context)
-    marks, markers = environment_marks(context, plan), remote_markers(preparations, context)
+    at_once = on_this_machine(context)
+    preparations = preparation_steps(at_once)
+    marks, markers = environment_marks(context, plan), remote_markers(preparations, at_once)
     existing = remote_paths_exist(
         context, {node: [*marks.get(node, ()), *markers.get(node, ())] for node in {**marks, **markers}}
     )
@@ -140,7 +141,7 @@ def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
         if (node, path) not in existing
     ]
     _require_none("not installed", missing, "install", context)
-    return _concerning(plan, unprepared(context, preparations, existing))
+    return _concerning(plan, unprepared(at_once, preparations, existing))
 
 
 def command_line(verb: str, options: SuiteOptions) -> str:
@@ -153,9 +154,11 @@ def command_line(verb: str, options: SuiteOptions) -> str:
         "--arch": options.arch,
         "--select": options.select,
         "--exclude": options.exclude,
+        "--engine": options.engine,
     }
     words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
     words += [word for override in options.overrides for word in ("--override", override)]
+    words += [word for argument in options.slurm_args for word in ("--slurm-arg", argument)]
     return shlex.join(["milabench", verb, *words, *(["--use-current-env"] if options.use_current_env else [])])
 
 

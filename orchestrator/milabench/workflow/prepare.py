@@ -15,7 +15,7 @@ from milabench.execute.locks import hold_base
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY
-from milabench.workflow.context import CommandContext
+from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_installed
@@ -33,6 +33,7 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
 
     Raises EnvironmentFailed for preparations that fail, and Unreachable.
     """
+    context = on_this_machine(context)
     require_healthy(context)
     require_installed(context)
     record_use(context)
@@ -66,6 +67,7 @@ def prepare_quickly(pending: Plan, context: CommandContext) -> None:
     Raises EnvironmentFailed, with the command to give, for what takes longer or took longer before; for what fails;
     InterruptRequested; Unreachable.
     """
+    context = on_this_machine(context)
     command = command_line("prepare", context.options)
     durations = last_durations(Path(context.dirs.base))
     slow = [step.id for step in pending.steps if durations.get(step.id, 0.0) >= LIMIT_S]

@@ -21,8 +21,9 @@ OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
 
 
 def remote_nodes(context: CommandContext) -> tuple[Node, ...]:
-    """Return the nodes that are not this machine."""
-    return tuple(node for node in context.nodes if not node.local)
+    """Return the nodes that are not this machine, and can be reached: not those of a job that is yet to be."""
+    is_stated = context.allocation is not None and not context.allocation.job
+    return () if is_stated else tuple(node for node in context.nodes if not node.local)
 
 
 def first_of_storages(nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -56,7 +57,12 @@ def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None =
     nodes = first_of_storages(remote_nodes(context)) if nodes is None else nodes
     if not nodes:
         return
-    addresses = node_addresses(context.system, context.machine, accept_new=context.options.accept_new_host_keys)
+    addresses = node_addresses(
+        context.system,
+        context.machine,
+        accept_new=context.options.accept_new_host_keys,
+        allocation=context.allocation,
+    )
     pool = context.session.hosts
 
     async def work() -> list[MilabenchError]:

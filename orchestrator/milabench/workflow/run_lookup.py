@@ -9,9 +9,11 @@ from typing import Any
 
 from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError
+from milabench.events.attempts import Attempt
 from milabench.events.rundir import Run, find_run, latest_run, open_run
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of
+from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
 
 
@@ -34,6 +36,11 @@ class RunHandle:
     def state_text(self) -> str:
         """The state for a person."""
         return "incomplete" if self.state == "cut off" else self.state
+
+    @property
+    def allocation(self) -> RecordedAllocation | None:
+        """The nodes of Slurm that its last orchestrator used."""
+        return recorded_allocation(self.run)
 
     @property
     def kills_for_memory(self) -> int:
@@ -97,6 +104,11 @@ def last_attempt(run: Run, step: str, known: int) -> int:
     while (run.path / f"{run.stem(step, known + 1)}.data").exists():
         known += 1
     return known
+
+
+def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
+    """Return how many attempts left a trace, in the journal or only a file: a crash may have come in between."""
+    return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
 
 
 def find_step(run: Run, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.options import Extent, Submission, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
@@ -32,7 +32,7 @@ class RunSettings:
     `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
     refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `as_default`: from now on
-    commands without --config mean this suite.
+    commands without --config mean this suite. `submit`: the run is made as jobs of the scheduler, None: by this process.
     """
 
     failed: str | None = None
@@ -40,6 +40,7 @@ class RunSettings:
     save_sizes: Path | None = None
     no_prepare: bool = False
     as_default: bool = True
+    submit: Submission | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
@@ -62,7 +63,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     this_machine()  # answers while the modules that read the suite are imported
     from milabench.checks.registry import parse_checks
-    from milabench.workflow.planning import expand_requests
+    from milabench.workflow.planning import expand_requests, require_submittable
     from milabench.workflow.suites_used import record_use
 
     now = int(time.time())
@@ -70,7 +71,11 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     checks = tuple(parse_checks(settings.validations or "all"))
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
+    # What jobs carry out is planned for nodes as they are stated.
+    options = replace(options, allocate=settings.submit is None)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
+    if settings.submit is not None:
+        require_submittable(requests, settings.submit)
     plans = tuple(prepare_request(request, settings) for request in requests)
     # Of an A/B run, the first suite becomes the default; the runs of a multirun differ by their overrides alone.
     sides = {side.suite_file: side for request in requests for side in reversed(request.sides)}
@@ -141,16 +146,21 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
 
 def finish_run(executed: ExecutedPlan, session: Session) -> int:
     """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code."""
-    summary = write_summary(executed.path, session)
-    counts = summary.counts if summary is not None else {}
-    if summary is not None:
-        report_result(summary, executed.path, session)
+    is_whole = report_run(executed.path, session)
     if executed.result.is_cut:
         session.info("run: interrupted; `milabench resume` continues it")
     if executed.result.interrupted:
         return INTERRUPTED
-    is_whole = bool(counts) and not any(counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
     return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
+
+
+def report_run(path: Path, session: Session) -> bool:
+    """Write the summary of a run, report how its steps ended, and return whether none of them changes the exit code."""
+    summary = write_summary(path, session)
+    if summary is None:
+        return False
+    report_result(summary, path, session)
+    return bool(summary.counts) and not any(summary.counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
 
 
 def report_result(summary: Summary, path: Path, session: Session) -> None:

@@ -22,6 +22,7 @@ from milabench.workflow.context import CommandContext, settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
 
 _SHOWN = 12
+_LISTS = {"overrides": "--override", "slurm_args": "--slurm-arg"}
 # As `VenvSpec.folder` names it.
 _STORE_FOLDER = re.compile(r"/\.store/([^/\"]+?)-[0-9a-f]{16}\b")
 
@@ -34,7 +35,10 @@ def save_options(context: CommandContext) -> dict[str, Any]:
         saved[name] = None if path is None else os.path.abspath(path)  # noqa: PTH100  links stay as they are
     saved["base"] = context.dirs.base
     # JSON has no tuples: what is read back must equal what was written.
-    saved["overrides"] = [mask_argument(override) for override in options.overrides]
+    for name in _LISTS:
+        saved[name] = [mask_argument(word) for word in getattr(options, name)]
+    # Each process binds the stated nodes to those that it has.
+    del saved["bound_nodes"]
     return {
         "options": {
             **saved,
@@ -72,13 +76,14 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
         values = {option.name: saved.get(option.name, option.default) for option in fields(SuiteOptions)}
         for name in ("config_file", "system_file", "base"):
             values[name] = None if values[name] is None else Path(values[name])
-        values["overrides"] = tuple(values["overrides"])
-        if any(MASK in override for override in values["overrides"]):
-            # Without the value another command would be run.
-            raise RecordError(
-                f"{run.path}: cannot resume: a secret was given by --override, and records keep none; start a new run, with"
-                " the secret in a variable and ${oc.env:VARIABLE} in the override"
-            )
+        for name, option in _LISTS.items():
+            values[name] = tuple(values[name])
+            if any(MASK in word for word in values[name]):
+                # Without the value another command would be run.
+                raise RecordError(
+                    f"{run.path}: cannot resume: a secret was given by {option}, and records keep none; start a new run, with"
+                    " the secret in a variable and ${oc.env:VARIABLE} in its place"
+                )
         ab = saved.get("ab")
         # Variables that milabench does not read (PATH, proxies, tokens) may be other ones today; they are not in the records.
         now = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
@@ -178,14 +183,21 @@ def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, Any]) -> list[
     before = run.manifest
     systems = plan_diff({"system": before.get("system")}, {"system": plan.system}).system
     lines = [f"system.{change.field}: {change.old} -> {change.new}" for change in systems]
+    lines += changed_files(run, manifest)
+    lines += _step_differences(before.get("plan") or {}, plan)
+    return [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else lines
+
+
+def changed_files(run: Run, manifest: Mapping[str, Any]) -> list[str]:
+    """Return which environments and programs are others than when a run was planned, a line each."""
+    before, lines = run.manifest, []
     for what, key in (("environment", "locks"), ("program of", "programs")):
         old, new = before.get(key) or {}, manifest.get(key) or {}
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
                 change = "changed" if name in old and name in new else "new" if name in new else "gone"
                 lines.append(f"{what} {name}: {change}")
-    lines += _step_differences(before.get("plan") or {}, plan)
-    return [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else lines
+    return lines
 
 
 def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:

@@ -6,7 +6,6 @@ Page by page, the index last: whoever reads it meanwhile finds the old one or th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.atomic_write import remove_drafts, replace_file
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
+from milabench.execute.locks import take_alone
 from milabench.history.trend import Trend, trends
 from milabench.report.html import site
 from milabench.report.html.site import Fleets, SiteHistory, SitePoint, SiteRun
@@ -125,12 +125,8 @@ def _held(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise RecordError(f"{folder}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecordError(f"{folder}: another milabench is writing this site; wait for its end") from None
-        except OSError:
-            pass  # a file system without locks
+        if not take_alone(descriptor):
+            raise RecordError(f"{folder}: another milabench is writing this site; wait for its end")
         yield
     finally:
         os.close(descriptor)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import stat
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from milabench.devices.regular_file import MIB, open_descriptor, read_regular
 from milabench.errors import RecordError, UsageError
 from milabench.events.atomic_write import replace_file
+from milabench.execute.locks import take_alone
 from milabench.redaction import mask_argument
 from milabench.workflow.files import base_folder, display_path, shipped_suite, suite_file
 
@@ -288,8 +288,7 @@ def _locked(base: Path) -> Iterator[None]:
     """Hold the record for the instant of a change: two commands may use a base at once."""
     descriptor = open_descriptor(base / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        take_alone(descriptor, wait=True)
         yield
     finally:
         os.close(descriptor)

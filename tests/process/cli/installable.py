@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.execute.inventory import benchmate_digest
-from milabench.execute.venv import benchmate_requirements
+from milabench.execute.venv_build import benchmate_requirements
 from tests.commands import ROOT
 from tests.process.install.places import recorded, wheel
 

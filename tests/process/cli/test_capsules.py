@@ -19,7 +19,7 @@ import pytest
 
 from milabench.bundle.capsule import CapsuleManifest, Content, PackedImage, entry_of, write_capsule
 from milabench.execute.inventory import benchmate_digest
-from milabench.execute.venv import benchmate_requirements
+from milabench.execute.venv_build import benchmate_requirements
 from milabench.report.registry import FORMATS
 from milabench.version import __version__
 from milabench.workflow.capsule import PLATFORM

@@ -421,7 +421,8 @@ def of_nobody() -> Iterator[Path]:
 AS_NOBODY = """\
 import getpass, os, sys
 from pathlib import Path
-from milabench.workflow.disk_use import Policy, collect_garbage
+from milabench.workflow.base_survey import Policy
+from milabench.workflow.garbage import collect_garbage
 from milabench.workflow.options import CollectingReporter, Session
 os.setgroups([])
 os.setgid(65534)

@@ -69,7 +69,7 @@ def test_an_environment_that_a_run_uses_is_not_built_again_before_it_ends(
 def test_a_run_is_refused_while_its_environment_is_built_again(
     milabench: Callable[..., Said], environ: dict[str, str], timed: tuple[tuple[str, ...], Path]
 ) -> None:
-    from milabench.execute.venv import hold_lock
+    from milabench.execute.install_session import hold_lock
 
     here, flags = timed
     (flags / "go").touch()

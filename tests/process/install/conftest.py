@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.execute.venv import find_uv
+from milabench.execute.install_session import find_uv
 from tests.process.install.places import BACKEND, Index, Place, wheel
 
 

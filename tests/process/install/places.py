@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from milabench.execute.install_session import Installed, InstallOptions
 from milabench.execute.inventory import benchmate_digest
-from milabench.execute.venv import Installed, InstallOptions, install_venvs
+from milabench.execute.venv import install_venvs
 from milabench.plan.context import Dirs, dirs_under
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs

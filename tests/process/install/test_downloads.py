@@ -16,9 +16,9 @@ import pytest
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.execute import sources
+from milabench.execute.install_session import Installed, InstallOptions
 from milabench.execute.inventory import is_fetched
 from milabench.execute.sources import fetch_sources
-from milabench.execute.venv import Installed, InstallOptions
 from tests.commands import ROOT
 from tests.process.cli.test_bad_places import disk
 from tests.process.install.places import Place, wheel
@@ -192,7 +192,7 @@ import sys
 from milabench.bench.api import Git, PyPI
 from milabench.execute.interrupts import Interrupts
 from milabench.execute.sources import fetch_sources
-from milabench.execute.venv import InstallOptions
+from milabench.execute.install_session import InstallOptions
 from milabench.plan.context import dirs_under
 source = {source!r}
 options = InstallOptions(benchmate="/none", environ={environ!r}, pip={{"index-url": {url!r}}})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from milabench.execute.install_session import Installed
 from milabench.execute.inventory import is_linked
-from milabench.execute.venv import Installed
 from milabench.workflow.environments import required_packages
 from tests.commands import Said
 from tests.process.cli.conftest import environ, milabench  # noqa: F401

@@ -17,9 +17,10 @@ import pytest
 
 from milabench.bench.api import PyPI
 from milabench.execute.activities import Activities
+from milabench.execute.install_session import InstallOptions, find_uv
 from milabench.execute.remote_install import packed_installer
 from milabench.execute.sources import fetch_sources
-from milabench.execute.venv import InstallOptions, find_uv, install_venvs
+from milabench.execute.venv import install_venvs
 from tests.commands import ROOT
 from tests.process.cli.installable import installable
 from tests.process.install.places import Place

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from milabench.execute.install_session import InstallOptions, find_uv
 from milabench.execute.inventory import is_linked
 from milabench.execute.remote_install import packed_installer
-from milabench.execute.venv import InstallOptions, find_uv
 from milabench.plan.venvs import VenvSpec
 from tests.process.install.places import Place
 

@@ -18,9 +18,9 @@ import pytest
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute import sources
+from milabench.execute.install_session import Installed, InstallOptions, raise_failures
 from milabench.execute.locks import hold_in_use
 from milabench.execute.sources import fetch_sources, is_fetched, source_folder
-from milabench.execute.venv import Installed, InstallOptions, raise_failures
 from tests.process.install.places import Index, Place
 from tests.processes import until
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from milabench.bench.api import PyPI
+from milabench.execute.install_session import Installed, InstallOptions
 from milabench.execute.inventory import is_linked, store_folder
 from milabench.execute.sources import fetch_sources
-from milabench.execute.venv import Installed, InstallOptions
 from milabench.plan.venvs import VenvSpec
 from tests.process.install.places import Index, Place, wheel
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
+from milabench.execute.install_session import Installed
 from milabench.execute.inventory import is_linked, store_folder
-from milabench.execute.venv import Installed
 from tests.process.install.places import Index, Place, wheel
 from tests.processes import end_of, started
 
@@ -197,7 +197,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from milabench.execute.interrupts import Interrupts
-from milabench.execute.venv import InstallOptions, install_venvs
+from milabench.execute.install_session import InstallOptions
+from milabench.execute.venv import install_venvs
 from milabench.plan.context import dirs_under
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvRequest, plan_venvs

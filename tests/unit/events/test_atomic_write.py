@@ -16,8 +16,8 @@ from milabench.errors import MilabenchError, RecordError
 from milabench.events import atomic_write
 from milabench.events.atomic_write import replace_file, write_output
 from milabench.events.rundir import RunWriter
+from milabench.execute.install_session import hold_lock
 from milabench.execute.locks import hold_base, hold_run, this_orchestrator
-from milabench.execute.venv import hold_lock
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Literal
 
@@ -137,7 +139,49 @@ def test_mpirun_on_one_node_needs_no_hosts(tmp_path: Path) -> None:
     assert step.argv[-2:] == ("/base/venv/b/bin/python", "/suite/b/main.py")
 
 
-@pytest.mark.parametrize("launcher", ["ranks", "mpirun"])
+def test_srun_is_one_step_of_the_job_with_ranks_in_the_order_of_our_nodes(tmp_path: Path) -> None:
+    (step,) = steps(tmp_path, "method: multinode, launcher: srun, gpu-bind: none, mpi: pmix")
+    assert step.node == "one"
+    assert step.argv[:2] == ("/bin/sh", "-c") and step.argv[3] == "srun"
+    assert step.argv[4:15] == (
+        *("--overlap", "--ntasks=4", "--distribution=arbitrary", "--nodelist=one,one,two,two", "--mem=0"),
+        *("--cpu-bind=none", "--mpi=pmix", "--kill-on-bad-exit=1", "--gpu-bind=none", "/bin/sh", "-c"),
+    )
+    assert step.argv[16:] == ("rank", "/base/venv/b/bin/python", "/suite/b/main.py")
+    assert (step.env["MASTER_ADDR"], step.env["MASTER_PORT"]) == ("10.0.0.1", "@port")
+
+
+@pytest.mark.parametrize(("task", "reports"), [("0", True), ("1", True), ("2", False)])
+def test_a_task_of_slurm_is_a_rank_and_reports_on_the_first_node_only(tmp_path: Path, task: str, reports: bool) -> None:
+    (step,) = steps(tmp_path, "method: multinode, launcher: srun")
+    environ = {
+        "SLURM_PROCID": task,
+        "SLURM_NTASKS": "4",
+        "SLURM_LOCALID": "7",
+        "PATH": os.environ["PATH"],
+        "MILABENCH_SINK": "s",
+        "MILABENCH_BENCH_CONFIG": "c",
+    }
+    words = [*step.argv[step.argv.index("/bin/sh", 1) : -2], "env"]
+    said = dict(line.split("=", 1) for line in subprocess.check_output(words, env=environ, text=True).splitlines())
+    assert (said["RANK"], said["WORLD_SIZE"], said["LOCAL_RANK"]) == (task, "4", "7")
+    assert [name in said for name in ("MILABENCH_SINK", "MILABENCH_BENCH_CONFIG")] == [reports, reports]
+
+
+def test_srun_gets_nothing_of_the_step_that_it_is_started_in(tmp_path: Path) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\necho "$1"\nenv | grep SLURM\n')
+    srun.chmod(0o755)
+    (step,) = steps(tmp_path, "method: multinode, launcher: srun")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environ = {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "1", "SLURM_NNODES": "1", "SLURM_CONF": "/c", "PATH": path}
+    assert subprocess.check_output(step.argv, env=environ, text=True) == "--jobid=12\nSLURM_CONF=/c\n"
+    outside = subprocess.run(step.argv, env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert outside.returncode != 0
+    assert outside.stderr.endswith("SLURM_JOB_ID: not set: srun starts ranks in an allocation of Slurm\n")
+
+
+@pytest.mark.parametrize("launcher", ["ranks", "mpirun", "srun"])
 def test_a_launcher_of_ranks_with_a_method_that_has_none_is_an_error(tmp_path: Path, launcher: str) -> None:
     with pytest.raises(ConfigError, match=rf"b\.plan\.launcher: {launcher} starts the ranks of one job"):
         steps(tmp_path, f"method: per_gpu, launcher: {launcher}")

@@ -1,0 +1,216 @@
+"""Nodes that Slurm is asked for: a job that holds them, a lease that ends it when nobody claims them, and the wait for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from milabench.errors import ConfigError, MilabenchError, Unreachable
+from milabench.events.atomic_write import write_output
+from milabench.execute.scheduler import JobHandle, JobRequest, JobState, Scheduler
+from milabench.execute.slurm.script import SlurmOptions, batch_script, job_name
+from milabench.execute.srun import job_text, scheduler_here
+from milabench.facts.slurm import AllocatedNode, Allocation
+
+LEASE_S = 120.0
+"""After which an allocation ends that nobody has claimed again: its orchestrator was killed, or its machine."""
+TOUCH_S = 10.0
+ABSENT_S = 90.0
+FIRST_TICK_S, LAST_TICK_S = 0.2, 10.0
+SHARE = "nodes"
+"""What the job of an allocation carries out, as its name says: nothing but to hold its nodes."""
+
+# Ends when the word in the lease has not changed for so long, also where it cannot be read: its nodes may not share the file.
+HOLDER = (
+    "word= idle=0; "
+    'while [ "$idle" -lt "$2" ]; do '
+    'sleep "$3"; idle=$((idle + $3)); now=$(cat "$1" 2>/dev/null) || now=; '
+    'if [ "$now" != "$word" ]; then word=$now; idle=0; fi; '
+    'done; rm -rf -- "${1%/*}"'
+)
+
+
+def lease_s() -> float:
+    """Return the seconds of the lease; another one than LEASE_S is for our tests."""
+    return float(os.environ.get("MILABENCH_ALLOCATION_LEASE_S", LEASE_S))
+
+
+class Lease:
+    """A file whose word changes every TOUCH_S while we live; the job that holds the nodes ends when it does not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / "lease"
+
+    def start(self) -> None:
+        """Claim the nodes from now on."""
+        self._over.clear()
+        self.touch()
+        self._thread = threading.Thread(target=self._keep, name="allocation lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Claim them no more; without another claim they are given back when the lease ends."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def touch(self) -> None:
+        """Claim the nodes now. Raises nothing: a full disk must not end a run before the lease does."""
+        with contextlib.suppress(OSError):
+            write_output(self.path, secrets.token_hex(8).encode() + b"\n")
+
+    def _keep(self) -> None:
+        while not self._over.wait(min(TOUCH_S, lease_s() / 4)):
+            self.touch()
+
+
+class HeldAllocation:
+    """The nodes that a command uses; where it has asked for them itself (`lease`), it claims them until it gives them back.
+
+    `marker` is that of the job, by which it is found again.
+    """
+
+    def __init__(self, nodes: Allocation, marker: str = "", lease: Lease | None = None) -> None:
+        self.nodes = nodes
+        self.marker = marker
+        self.lease = lease
+
+    def to_json(self) -> dict[str, object]:
+        """Return what a journal keeps of it."""
+        own = {"marker": self.marker} if self.lease is not None else {}
+        return {"scheduler": "slurm", "job": self.nodes.job, **own, "nodes": [node.name for node in self.nodes.nodes]}
+
+    def rest(self) -> None:
+        """Let the nodes be claimed by nobody for a moment: a thread does not survive a fork."""
+        if self.lease is not None:
+            self.lease.stop()
+
+    def go_on(self) -> None:
+        """Claim the nodes again after `rest`."""
+        if self.lease is not None:
+            self.lease.start()
+
+    def release(self) -> None:
+        """Give the nodes back, unless they were ours before the command. Raises nothing: the lease ends them else."""
+        if self.lease is not None:
+            self.lease.stop()
+            with contextlib.suppress(MilabenchError):
+                scheduler_here().cancel([JobHandle(id=self.nodes.job, name=job_name(self.marker, SHARE))])
+            _remove(self.lease.folder)
+            self.lease = None
+
+
+def allocation_folder(base: Path, marker: str) -> Path:
+    """Return the folder of what is needed while nodes are held."""
+    return base / "allocations" / marker
+
+
+def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object]) -> HeldAllocation:
+    """Ask Slurm for nodes and wait until it gives them; an interrupt cancels the job.
+
+    Raises UsageError with Slurm's reason for a request that it refuses, Unreachable when it does not answer, or when the job
+    ends before it has begun.
+    """
+    scheduler = scheduler_here()
+    marker = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+    lease = Lease(allocation_folder(base, marker))
+    step_s = max(1, min(5, int(lease_s() / 4)))
+    command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path), str(int(lease_s())), str(step_s)]
+    folder = lease.folder
+    # Slurm would fail a job whose output cannot be opened on its node: whether the base is shared is asked, and said, later.
+    script = batch_script(slurm, marker=marker, share=SHARE, command=command, output=Path("/dev/null"))
+    name = job_name(marker, SHARE)
+    handle: JobHandle | None = None
+    try:
+        _make(folder)
+        lease.start()
+        [handle] = scheduler.submit([JobRequest(name=name, script=script, path=folder / "holder.sh")])
+        say(f"slurm: job {handle.id} asks for {_wish(slurm)}")
+        names = wait_for_nodes(scheduler, handle, say)
+    except BaseException:
+        lease.stop()
+        with contextlib.suppress(MilabenchError):
+            scheduler.cancel([handle] if handle is not None else scheduler.adopt(marker))
+        _remove(folder)
+        raise
+    return HeldAllocation(allocation_with(handle.id, names), marker, lease)
+
+
+def allocation_with(job: str, names: Sequence[str]) -> Allocation:
+    """Return the allocation of a job with these nodes."""
+    return Allocation(job=job, nodes=tuple(AllocatedNode(name=name, job=job) for name in names))
+
+
+def claim_again(base: Path, allocation: Allocation, marker: str) -> HeldAllocation:
+    """Return the nodes that an orchestrator claimed which is dead, claimed by us before its lease ends."""
+    lease = Lease(allocation_folder(base, marker))
+    lease.start()
+    return HeldAllocation(allocation, marker, lease)
+
+
+def forget_allocation(base: Path, marker: str) -> None:
+    """Remove what is no longer needed once its job has ended."""
+    _remove(allocation_folder(base, marker))
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # that of all allocations, when it was the last
+        folder.parent.rmdir()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder}: cannot be made: {error.strerror}; give a base that can be written with --base"
+        ) from None
+
+
+def _wish(slurm: SlurmOptions) -> str:
+    count = f"{slurm.nodes} node{'s' * (slurm.nodes > 1)}" if slurm.nodes else "nodes" if slurm.nodelist else "a node"
+    where = f" of partition {slurm.partition}" if slurm.partition else ""
+    return count + where + (f" ({slurm.nodelist})" if slurm.nodelist else "")
+
+
+def wait_for_nodes(scheduler: Scheduler, handle: JobHandle, say: Callable[[str], object]) -> tuple[str, ...]:
+    """Return the nodes of a job once it has them; say what it waits for. Raises Unreachable when it has ended or is not known."""
+    shown, tick_s, known_at = "", FIRST_TICK_S, time.monotonic()
+    while True:
+        state = scheduler.observe([handle]).get(handle.id, JobState(phase="unknown"))
+        if state.phase == "running" and state.nodes:
+            say(f"slurm: job {handle.id} has {', '.join(state.nodes)}")
+            return state.nodes
+        if state.phase == "ended":
+            raise Unreachable(f"slurm: {job_text(handle.id, state)}; it has ended before it could be used")
+        if state.phase != "absent":
+            known_at = time.monotonic()
+        elif time.monotonic() - known_at > ABSENT_S:
+            raise Unreachable(f"slurm: job {handle.id} was submitted, and Slurm does not know it for {ABSENT_S:g} s")
+        if state.phase in ("pending", "unknown") and (line := _pending_text(handle.id, state)) != shown:
+            say(line)
+            shown = line
+        time.sleep(tick_s)
+        tick_s = min(LAST_TICK_S, tick_s * 1.5)
+
+
+def _pending_text(job: str, state: JobState) -> str:
+    if state.phase == "unknown":
+        return f"slurm: no answer about job {job}; asking again"
+    reason = state.reason if state.reason not in ("", "None") else "Slurm has not looked at it yet"
+    return f"slurm: job {job} waits: {reason}; Ctrl-C cancels it"

@@ -1,0 +1,104 @@
+"""The heartbeat of a process whose lock others may be unable to see: a file that it touches, whose age they can tell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+from milabench.devices.regular_file import open_descriptor
+
+BEAT_S = 10.0
+# Several beats may be late: a file server that is busy, attributes that a client still believes (NFS, up to 60 s).
+FRESH_S = 60.0
+
+
+@contextlib.contextmanager
+def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
+    """Touch a file every few seconds as long as the block runs, then remove it; what cannot be touched is left."""
+    is_over = Event()
+
+    def beat() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                _touch(path)
+            if is_over.wait(every_s):
+                return
+
+    # A daemon: what is left of a process that ends without us must not live for its sake.
+    thread = Thread(target=beat, name="heartbeat", daemon=True)
+    with contextlib.suppress(OSError):
+        _touch(path)  # before anything else is done: from here on others see us
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        # A file server that hangs keeps the thread; the process may end all the same.
+        thread.join(timeout=1.0)
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def last_beat_ages_s(folder: Path, names: Iterable[str]) -> dict[str, float]:
+    """Return how long ago each of these files of a folder was touched; one that is not there is left out.
+
+    By the clock of the file server, which stamped them; by ours where the folder cannot be written.
+    """
+    touched = {name: t for name in names if (t := _touched(folder / name)) is not None}
+    now = _server_time(folder) if touched else 0.0
+    return {name: max(0.0, now - t) for name, t in touched.items()}
+
+
+def last_beat_age_s(path: Path) -> float | None:
+    """Return how long ago a file was touched, None without one; see `last_beat_ages_s`."""
+    return last_beat_ages_s(path.parent, [path.name]).get(path.name)
+
+
+def is_beating(path: Path) -> bool:
+    """Return whether a process beats, or did until a moment ago."""
+    age = last_beat_age_s(path)
+    return age is not None and age < FRESH_S
+
+
+def _touched(path: Path) -> float | None:
+    try:
+        # Opened: on NFS that is what asks the server, where a mere stat may be told by this client's memory.
+        fd = open_descriptor(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return os.fstat(fd).st_mtime
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _server_time(folder: Path) -> float:
+    """Return the time by the clock of the server of a folder, unix seconds."""
+    probe = folder / f".{os.urandom(8).hex()}.tmp"
+    try:
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return time.time()
+    try:
+        os.utime(fd)
+        return os.fstat(fd).st_mtime
+    except OSError:
+        return time.time()
+    finally:
+        os.close(fd)
+        with contextlib.suppress(OSError):
+            probe.unlink()
+
+
+def _touch(path: Path) -> None:
+    fd = open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        os.utime(fd)  # without times: the server's own
+    finally:
+        os.close(fd)

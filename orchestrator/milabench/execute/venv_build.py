@@ -1,0 +1,393 @@
+"""Builds one environment at its final path, and marks it complete last."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from milabench.errors import EnvironmentFailed
+from milabench.events.atomic_write import replace_file
+from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
+from milabench.execute.index_probe import refusal
+from milabench.execute.install_session import InstallSession, hold_lock, make_folder
+from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
+from milabench.execute.inventory import (
+    COMPLETE,
+    altered_files,
+    marker_environment,
+)
+from milabench.execute.needs import Need, files_of, uncached
+from milabench.execute.package_indexes import indexes, pip_env, uv_env, uv_options
+from milabench.execute.sizes import size_text
+from milabench.plan.requirements import applies, render_requirements
+from milabench.plan.venvs import VenvSpec
+from milabench.redaction import mask
+
+# They would change what is installed, or where; what runs in an environment must not depend on who built it.
+_DROPPED = (
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONDONTWRITEBYTECODE",
+    "UV_PROJECT_ENVIRONMENT",
+    "PIP_TARGET",
+)
+
+
+def benchmate_requirements(project: Path) -> tuple[str, ...]:
+    """Return the dependencies of the benchmate distribution, from its pyproject.toml."""
+    return tuple(tomllib.loads((project / "pyproject.toml").read_text())["project"].get("dependencies", ()))
+
+
+class VenvBuild:
+    """The building of one environment, by commands whose output is logged without credentials."""
+
+    def __init__(self, session: InstallSession, spec: VenvSpec, folder: Path, log: TextIO, lock: int) -> None:
+        self._session = session
+        self._options = session.options
+        self._spec = spec
+        self._folder = folder
+        self._log = log
+        self._lock = lock
+        self._child: subprocess.Popen[str] | None = None
+        user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
+        # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
+        env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
+        own = {} if self._options.is_sealed else spec.pip
+        settings = {**session.pip_settings, **own}
+        if self._options.uv:
+            ours = uv_env(settings, user)
+            if spec.is_hashed:
+                # uv refuses constraints that are ranges beside hashes, and a lock leaves nothing to constrain.
+                ours.pop("UV_CONSTRAINT", None)
+            self._environ = {**env, **ours}
+            self._installer: Installer = Uv(
+                path=self._options.uv, is_reachable=session.is_reachable, options=uv_options(settings)
+            )
+        else:
+            self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(settings if self._options.is_sealed else own)}
+            self._installer = Pip(python=sys.executable, is_reachable=session.is_reachable)
+
+    def need(self) -> Need | None:
+        """Return which files it takes, and which of them the cache does not hold; None where nobody tells."""
+        if isinstance(self._installer, Pip):
+            return None
+        spec, known = self._spec, None
+        version = ".".join(spec.python.split(".")[:2])
+        python = sys.executable if version == running_python() else self._python(version) or sys.executable
+        with tempfile.TemporaryDirectory(prefix="milabench-") as name:
+            folder = Path(name)
+            requirements, limits = self._write_requirements(folder)
+            pylock, empty = folder / "pylock.toml", folder / "empty"
+            for attempt in self._installer.resolve(spec, requirements, limits, str(pylock)):
+                is_newest = self._options.update and not spec.is_pinned  # which only the indexes know
+                if (is_newest and not attempt.needs_network) or self._ended(attempt.argv, attempt.env)[0] != 0:
+                    continue
+                look = self._installer.rehearse(spec, python, str(empty), requirements, limits)
+                code, output = self._ended(look.argv, attempt.env)
+                if code != 0:
+                    continue
+                files, absent = files_of(pylock.read_text(), spec.python), uncached(output)
+                known = Need(
+                    files=files,
+                    fetched=frozenset(file.url for file in files if (file.name, file.version) in absent),
+                )
+                if not known.fetched:  # the cache holds everything: no index is asked
+                    break
+        return known
+
+    def _write_requirements(self, folder: Path) -> tuple[str, str | None]:
+        """Write what is to be installed, and its constraints; return the paths, None where nothing constrains it."""
+        spec = self._spec
+        requirements = folder / ".requirements.txt"
+        text = render_requirements(spec.lock)
+        if not spec.is_pinned:
+            # Locks contain the instruments' dependencies; a handwritten file does not.
+            text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))
+        requirements.write_text(text)
+        constraints = folder / ".constraints.txt"
+        constraints.write_text(spec.constraints.text if spec.constraints else "")
+        return str(requirements), str(constraints) if spec.constraints else None
+
+    def build(self) -> tuple[str, ...]:
+        """Build it and mark it complete; return notes for a person. Raises EnvironmentFailed and OSError."""
+        spec, folder, installer = self._spec, self._folder, self._installer
+        if folder.exists():
+            (folder / COMPLETE).unlink(missing_ok=True)
+            shutil.rmtree(folder)
+        python, notes = self._interpreter()
+        self._say(f"creating: python {spec.python}")
+        self._run([installer.create(spec, python, str(folder))])
+        requirements, limits = self._write_requirements(folder)
+        # Not all pins are for this machine; and what is not pinned brings more than it names.
+        count = self._session.packages.get(spec.group) or sum(
+            not pin.name or applies(pin.line, marker_environment(spec.python)) for pin in spec.lock.pins
+        )
+        self._say(f"installing: {count} package{'s' * (count != 1)}", self._seen)
+        upgrade = self._options.update and not spec.is_pinned
+        self._run(installer.install(spec, str(folder), requirements, limits, upgrade), self._hear)
+        # They stay beside the environment, and go into bundles.
+        for file in (folder / ".requirements.txt", folder / ".constraints.txt"):
+            file.write_text(mask(file.read_text()))
+        self._say("adding benchmate")
+        self._run([installer.add(str(folder), str(self._benchmate_wheel()))])
+        self._say("verifying")
+        notes += self._verify()
+        _mark_complete(folder, spec, installer.name)
+        return notes
+
+    def _benchmate_wheel(self) -> Path:
+        """Build the wheel once, so that later environments need neither a build backend nor a network for it."""
+        wheels = make_folder(Path(self._session.dirs.cache, "wheels"))
+        home = wheels / f"benchmate-{self._spec.benchmate[:16]}"
+        with hold_lock(wheels / f"{home.name}.lock"):
+            if not _holds_instruments(home, Path(self._options.benchmate)):
+                building = wheels / f".{home.name}.building"
+                shutil.rmtree(building, ignore_errors=True)
+                # A copy: build backends write beside what they build, and the source tree may be read-only.
+                source = building / "source"
+                left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist")
+                shutil.copytree(self._options.benchmate, source, ignore=left_out)
+                self._run(self._installer.build(str(source), str(building / "wheel")))
+                shutil.rmtree(home, ignore_errors=True)
+                (building / "wheel").rename(home)
+                shutil.rmtree(building)
+        wheel = next(home.glob("*.whl"), None)
+        if wheel is None:
+            raise EnvironmentFailed(f"building benchmate produced no wheel; remove {home} and try again")
+        return wheel
+
+    def _verify(self) -> tuple[str, ...]:
+        # uv checks what it downloads, not what lies unpacked in its cache, to which its environments are linked.
+        if altered := next(altered_files(self._folder), ""):
+            package = altered.partition(" ")[0].replace("_", "-")
+            clean = f"uv cache clean {package}" if self._installer.name == "uv" else f"pip cache remove {package}"
+            raise EnvironmentFailed(
+                f"{altered}: is not as it was published; `{clean}` drops it from the cache, install again"
+            )
+        notes = self._import_required()
+        code, output = self._ended(self._installer.check(str(self._folder)).argv)
+        complaints = output.splitlines() if code != 0 else []
+        lines = [line.strip() for line in complaints if re.search(r"requires|not installed", line)]
+        ours = next((line for line in lines if re.search(r"\bbenchmate\b.*requires", line)), None)
+        if ours:
+            raise EnvironmentFailed(
+                f"the lock does not hold what benchmate needs ({ours}); rewrite it with `milabench pin`"
+            )
+        return (*notes, *lines)
+
+    def _import_required(self) -> tuple[str, ...]:
+        """Import benchmate and what the benchmarks require; return notes on what could not be tried here.
+
+        Raises EnvironmentFailed for the first that cannot be imported.
+        """
+        spec, began = self._spec, time.monotonic()
+        needed_by: dict[str, list[str]] = {"benchmate": []}
+        for bench, packages in spec.required.items():
+            for package in packages:
+                needed_by.setdefault(package, []).append(bench)
+        probe = pkgutil.get_data("milabench.execute", "import_probe.py")
+        assert probe is not None
+        argv = (f"{self._folder}/bin/python", "-I", "-c", probe.decode(), json.dumps(list(needed_by)))
+        tried = ImportsTried()
+
+        def heard(line: str) -> None:
+            tried.hear(line)
+            self._session.activities.now(spec.group, f"importing {tried.module}" if tried.module else "importing")
+
+        self._say(f"importing: {', '.join(needed_by)}")
+        code, _ = self._ended(argv, heard=heard, shown="import_probe.py")
+        notes = [f"{package} was not imported: {why}" for package, why in tried.untried.items()]
+        if unsaid := [bench for bench in spec.benches if bench not in spec.required]:
+            notes.append(
+                f"nothing was imported for {', '.join(unsaid)}: without a requirements.in nobody says what to try"
+            )
+        for package, why in tried.problems(code).items():
+            users = ", ".join(needed_by[package])
+            if why == ABSENT:
+                notes.append(
+                    f"{package} is required by {users} and not in the lock; write it again with `milabench pin`"
+                )
+            elif not spec.is_for_cpu and is_driver_missing(why, self._options.devices):
+                notes.append(f"{package} could not be tried without an accelerator's driver: {why}")
+            elif package == "benchmate":
+                raise EnvironmentFailed(f"benchmate cannot be imported: {why}")
+            else:
+                pin = f"`milabench pin --select {','.join(needed_by[package])}`"
+                raise EnvironmentFailed(
+                    f"{package}, which {users} requires, cannot be imported: {why}; "
+                    f"let the versions in requirements.in fit each other, and lock them with {pin}"
+                )
+        self._session.report(f"{spec.group}: imported in {time.monotonic() - began:.1f} s")
+        return tuple(notes)
+
+    def _interpreter(self) -> tuple[str, tuple[str, ...]]:
+        """Return the interpreter that the locks were made for, else the running one with a note."""
+        running = running_python()
+        version = ".".join(self._spec.python.split(".")[:2])
+        if version == running:
+            return sys.executable, ()
+        interpreter = self._python(version)
+        if interpreter is None and self._options.is_sealed:
+            raise EnvironmentFailed(f"python {version} is neither in the capsule nor on this machine; install it first")
+        if interpreter is None and self._options.uv:
+            self._say(f"fetching: python {version}, which its locks are made for")
+            with self._session.fetching:
+                self._ended((self._options.uv, "python", "install", version, "--no-bin"))
+            interpreter = self._python(version)
+        if interpreter is not None:
+            return interpreter, ()
+        group = self._spec.group
+        note = f"the locks of {group} are made for python {version}, which was not found; python {running} is used"
+        self._say(f"note: {note}")
+        return sys.executable, (note,)
+
+    def _python(self, version: str) -> str | None:
+        """Return an interpreter of this version: on PATH, or where uv finds one."""
+        candidates = [shutil.which(f"python{version}", path=self._environ.get("PATH"))]
+        if self._options.uv:
+            find = (self._options.uv, "python", "find", version, "--no-project", "--no-python-downloads")
+            code, output = self._ended(find)
+            candidates.append(output.strip() if code == 0 else None)
+        ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+        for candidate in filter(None, candidates):
+            code, output = self._ended((candidate, "-I", "-c", ask))
+            if (code, output.strip()) == (0, version):
+                return candidate
+        return None
+
+    def _say(self, stage: str, observe: Callable[[], str] = str) -> None:
+        """Report a stage, and that it is what is done now."""
+        self._session.report(f"{self._spec.group}: {stage}")
+        self._session.activities.now(self._spec.group, stage, observe)
+
+    def _hear(self, line: str) -> None:
+        """Notice what uv does once the packages are there: it takes longer than fetching them where they are cached."""
+        if line.startswith("Installed "):
+            self._session.activities.now(self._spec.group, "compiling byte code", self._seen)
+
+    def _seen(self) -> str:
+        """Return what can be seen of an installer's work: packages that stand in the environment, bytes that it wrote."""
+        there = sum(1 for _ in self._folder.glob("lib/python*/site-packages/*.dist-info"))
+        child = self._child
+        written = bytes_written(child.pid) if child is not None else 0
+        return ", ".join(([f"{there} there"] if there else []) + ([f"{size_text(written)} written"] if written else []))
+
+    def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> None:
+        """Try one command after the other until one succeeds; else raise EnvironmentFailed, with the most informative error.
+
+        `attempts` may be an iterator that asks the network only once those before have failed.
+        """
+        failures: list[tuple[bool, str]] = []
+        for attempt in attempts:
+            if attempt.rehearse and (cuda := pulls_cuda(self._ended((*attempt.argv, "--dry-run"), attempt.env)[1])):
+                raise EnvironmentFailed(
+                    f"would pull CUDA packages ({cuda}) into a cpu environment; name an index with a cpu build of "
+                    "torch by `pip config`, or lock it with `milabench pin`"
+                )
+            code, output = self._ended(attempt.argv, attempt.env, heard=heard)
+            if code == 0:
+                return
+            failures.append((attempt.needs_network, output))
+        # Without a cache, attempts that avoid the network fail only for that reason.
+        telling = [output for used_network, output in failures if used_network] or [output for _, output in failures]
+        raise EnvironmentFailed(self._explained(telling[-1]))
+
+    def _explained(self, output: str) -> str:
+        """Return why installing failed, in one line; of a package that no index lists, ask what the index answers."""
+        why = explain_failure(output)
+        missing = re.match(r"requirement ([A-Za-z0-9._-]+)\S* does not exist", why)
+        if missing is None or self._options.is_sealed:
+            return why
+        places = indexes({**self._session.pip_settings, **self._spec.pip}, self._options.environ)
+        name = re.sub(r"[-_.]+", "-", missing[1]).lower()
+        urls = () if places.is_offline else places.urls
+        answers = (refusal(f"{url.rstrip('/')}/{name}/", self._environ) for url in urls)
+        return next(filter(None, answers), why)
+
+    def _ended(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        heard: Callable[[str], object] = str,
+        shown: str = "",
+    ) -> tuple[int, str]:
+        """Run a command; return its exit code and its output. `heard` gets each line, the log `shown` in place of `argv`."""
+        self._log.write(f"$ {shown or mask(' '.join(argv))}\n")
+        self._log.flush()
+        try:
+            child = self._session.start(argv, {**self._environ, **(env or {})}, self._lock)
+        except OSError as error:
+            return 127, f"error: {argv[0]}: {error.strerror}"
+        output = []
+        self._child = child
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                output.append(mask(line))
+                self._log.write(output[-1])
+                self._log.flush()
+                heard(output[-1])
+            return child.wait(), "".join(output)
+        finally:
+            # Reached with the child alive only when the log cannot be written.
+            if child.poll() is None:
+                child.kill()
+            self._child = None
+            with child:  # closes its pipe, waits for it
+                self._session.forget(child)
+
+
+def bytes_written(pid: int) -> int:
+    """Return how many bytes a process has written so far; 0 where it has ended, or nothing tells."""
+    try:
+        match = re.search(r"^wchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match[1]) if match else 0
+
+
+def _holds_instruments(home: Path, project: Path) -> bool:
+    """Return whether the wheel in a folder has exactly the files of the project, as they are there."""
+    source = project / "src"
+    files = {file.relative_to(source).as_posix(): file for file in source.rglob("*.py")}
+    try:
+        with zipfile.ZipFile(next(home.glob("*.whl"))) as wheel:
+            code = {name for name in wheel.namelist() if name.endswith((".py", ".pth", ".so"))}
+            return code == set(files) and all(wheel.read(name) == files[name].read_bytes() for name in code)
+    except (StopIteration, OSError, zipfile.BadZipFile, zlib.error):
+        return False
+
+
+def running_python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
+    """Write the marker last, and to disk before it has its name: its presence claims that everything else exists."""
+    marker = {
+        "digest": spec.digest,
+        "group": spec.group,
+        "variant": spec.variant,
+        "python": spec.python,
+        "platform": spec.platform,
+        "locks": {file.name: file.sha256 for file in spec.requirements},
+        "constraints": spec.constraints.sha256 if spec.constraints else None,
+        "benchmate": spec.benchmate,
+        "installer": installer,
+        "made": time.time(),
+    }
+    replace_file(folder / COMPLETE, json.dumps(marker, indent=1).encode())

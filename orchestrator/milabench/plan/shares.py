@@ -1,0 +1,92 @@
+"""Divides the plan of a run into shares, each of which one job of a scheduler carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from milabench.plan.model import Plan, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedShare:
+    """The part of a plan that one job carries out: its steps, in the plan's order, and the nodes that these are planned for.
+
+    Shares with the same `array` are submitted together, as the tasks of one job array; empty: a job of its own.
+    """
+
+    name: str
+    steps: tuple[str, ...]
+    nodes: tuple[str, ...]
+    array: str = ""
+
+
+def shares_of(
+    plan: Plan,
+    bundles: Sequence[Sequence[Step]],
+    *,
+    compared: Iterable[tuple[str, str]] = (),
+    array: bool = False,
+    distribute: bool = False,
+) -> tuple[PlannedShare, ...]:
+    """Return the shares of a plan, named `s1`, `s2`, ... in its order; each step is in exactly one.
+
+    A share is a benchmark with all its replicates: what is compared is measured on the same nodes. So are the two sides
+    of a pair (they share a bundle) and the benchmarks that `compared` names. With `array`, each replicate is a share. With
+    `distribute`, each node is, but for a job that spans nodes: one benchmark on one node, not all benchmarks of a node, so that
+    a node that is lost takes one of them with it, and the limit of jobs counts small ones.
+    """
+    leader = _leaders(bundles, compared)
+    units: dict[tuple[str, int, str], list[Step]] = {}
+    for bundle in bundles:
+        for node, steps in _by_node(bundle).items() if distribute else [("", bundle)]:
+            key = (leader[bundle[0].bench], bundle[0].repeat if array else 0, node)
+            units.setdefault(key, []).extend(steps)
+    tasks: dict[tuple[str, str], int] = {}
+    for bench, _, node in units:
+        tasks[bench, node] = tasks.get((bench, node), 0) + 1
+    order = [node["name"] for node in plan.system.get("nodes", ())]
+    place = {step.id: number for number, step in enumerate(plan.steps)}
+    first: dict[tuple[str, str], str] = {}
+    shares = []
+    for number, ((bench, _, node), steps) in enumerate(units.items(), 1):
+        used = dict.fromkeys(step.node for step in steps)
+        name = f"s{number}"
+        shares.append(
+            PlannedShare(
+                name=name,
+                steps=tuple(sorted((step.id for step in steps), key=place.__getitem__)),
+                nodes=tuple(sorted(used, key=lambda name: order.index(name) if name in order else len(order))),
+                array=first.setdefault((bench, node), name) if tasks[bench, node] > 1 else "",
+            )
+        )
+    return tuple(shares)
+
+
+def _leaders(bundles: Sequence[Sequence[Step]], compared: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return of each benchmark the first of those that it must not be parted from."""
+    leader = {step.bench: step.bench for bundle in bundles for step in bundle}
+
+    def find(bench: str) -> str:
+        while leader[bench] != bench:
+            bench = leader[bench]
+        return bench
+
+    pairs = [(bundle[0].bench, step.bench) for bundle in bundles for step in bundle]
+    for one, other in (*pairs, *compared):
+        if one in leader and other in leader:
+            leader[find(other)] = find(one)
+    return {bench: find(bench) for bench in leader}
+
+
+def _by_node(bundle: Sequence[Step]) -> dict[str, list[Step]]:
+    """Return the steps of a bundle by node; all of them under the name of the first, where a job of theirs spans nodes."""
+    nodes: dict[str, set[str]] = {}
+    for step in bundle:
+        nodes.setdefault(step.job or step.id, set()).add(step.node)
+    if any(len(of_job) > 1 for of_job in nodes.values()):
+        return {bundle[0].node: list(bundle)}
+    parts: dict[str, list[Step]] = {}
+    for step in bundle:
+        parts.setdefault(step.node, []).append(step)
+    return parts

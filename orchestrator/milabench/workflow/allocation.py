@@ -1,0 +1,167 @@
+"""Which nodes of Slurm a command means: those of the allocation that it is in, or of one that it asks for; or of a later job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from milabench.errors import ConfigError, Unreachable
+from milabench.events.rundir import Run
+from milabench.events.values import as_mapping
+from milabench.execute.allocation import (
+    SHARE,
+    HeldAllocation,
+    allocation_with,
+    claim_again,
+    forget_allocation,
+    request_nodes,
+)
+from milabench.execute.scheduler import JobHandle, JobState
+from milabench.execute.slurm.script import job_name
+from milabench.execute.srun import scheduler_here
+from milabench.facts.slurm import Allocation, allocation_of
+from milabench.plan.system import stated_allocation, stated_devices
+from milabench.workflow.files import base_folder
+from milabench.workflow.options import Session, SuiteOptions
+
+if TYPE_CHECKING:
+    from milabench.config.schema import SystemConfig
+    from milabench.facts.model import Node
+
+UNKNOWN = JobState(phase="unknown")
+
+
+def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session) -> Allocation | None:
+    """Return the nodes that Slurm places the steps on; None where it does not. Asks for them where the options say so.
+
+    Only stated, with no job, unless the options ask to `allocate`. Raises ConfigError, UsageError for what Slurm refuses, and
+    Unreachable.
+    """
+    if system.engine == "local" or (system.engine is None and system.nodes):
+        return None
+    ours = allocation_of(options.environ)
+    if ours is None and system.engine is None:
+        return None
+    require_arch(system)
+    if options.bound_nodes:
+        if ours is None:
+            raise ConfigError("no SLURM_JOB_ID: the nodes of a job can be bound only in it")
+        names = [name for _, name in options.bound_nodes]
+        by_name = {node.name: node for node in ours.nodes}
+        return replace(ours, nodes=tuple(by_name[name] for name in names))
+    if not options.allocate:
+        return stated_allocation(system) if ours is None else without_job(ours)
+    if session.allocation is None and ours is not None:
+        session.allocation = HeldAllocation(ours)
+    elif session.allocation is None:
+        slurm = system.slurm
+        if wanted := session.wanted_nodes:
+            slurm = replace(slurm, nodelist=",".join(wanted), nodes=len(wanted))
+        session.allocation = request_nodes(slurm, base_folder(options.base), session.info)
+    return session.allocation.nodes
+
+
+def without_job(allocation: Allocation) -> Allocation:
+    """Return the nodes of an allocation as a plan may name them, for what does nothing on them."""
+    return replace(allocation, job="", nodes=tuple(replace(node, job="") for node in allocation.nodes))
+
+
+def require_arch(system: SystemConfig) -> None:
+    """Raise ConfigError where the nodes are to have devices, and neither the system file nor this machine says of which kind."""
+    from milabench.facts.probe import this_machine
+
+    if system.arch is None and stated_devices(system) and not this_machine().answer().devices:
+        raise ConfigError(
+            f"system.arch: unknown: this machine has no devices, and slurm.gpus_per_node={system.slurm.gpus_per_node} asks for"
+            " nodes that have some; set it, or --arch, to their kind: cuda, rocm, xpu or hpu"
+        )
+
+
+def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, Node]) -> str:
+    """Return the kind of devices of the first node that reported, or is this machine; of this machine where none has."""
+    first = allocation.nodes[0].name
+    node = machine if first == allocation.here else reported.get(first, machine)
+    return node.devices[0].arch if node.devices else "cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedAllocation:
+    """The nodes that the last orchestrator of a run used, as its journal says; it had asked for them itself (`marker`), or not."""
+
+    run: Path
+    job: str
+    marker: str
+    nodes: tuple[str, ...]
+
+    @property
+    def handle(self) -> JobHandle:
+        """The job that holds them."""
+        return JobHandle(id=self.job, name=job_name(self.marker, SHARE))
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as `status --json` prints it."""
+        return {"scheduler": "slurm", "job": self.job, "nodes": list(self.nodes)}
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.nodes)}, of Slurm's job {self.job}"
+
+
+def recorded_allocation(run: Run) -> RecordedAllocation | None:
+    """Return the nodes of Slurm that the last orchestrator of a run used; None where it used none."""
+    started: Mapping[str, Any] = next(
+        (entry for entry in reversed(run.transitions) if entry.get("run") == "started"), {}
+    )
+    recorded = as_mapping(started.get("allocation"))
+    nodes = recorded.get("nodes")
+    job = str(recorded.get("job") or "")
+    if not job or not isinstance(nodes, list):
+        return None
+    return RecordedAllocation(
+        run=run.path, job=job, marker=str(recorded.get("marker") or ""), nodes=tuple(map(str, nodes))
+    )
+
+
+def held_jobs(recorded: Sequence[RecordedAllocation]) -> list[RecordedAllocation]:
+    """Return those whose own jobs still hold their nodes, or may: Slurm is asked once."""
+    own = [allocation for allocation in recorded if allocation.marker]
+    if not own:
+        return []
+    states = scheduler_here().observe([allocation.handle for allocation in own])
+    return [each for each in own if states.get(each.job, UNKNOWN).phase not in ("ended", "absent")]
+
+
+def held_text(allocation: RecordedAllocation) -> str:
+    """Return what to know about the nodes of a run without an orchestrator; nothing once they are given back."""
+    if not held_jobs([allocation]):
+        return ""
+    return f"; they are still held, and given back soon, or by `milabench cancel {allocation.run.name}`"
+
+
+def give_back(allocation: RecordedAllocation) -> None:
+    """Cancel the job that still holds the nodes of a run without an orchestrator. Raises Unreachable."""
+    scheduler_here().cancel([allocation.handle])
+    forget_allocation(allocation.run.parent.parent, allocation.marker)
+
+
+def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
+    """Let a run be resumed on the nodes that it had: claim them where their job lives, else ask for the same, with `force` any.
+
+    Raises Unreachable when Slurm does not answer.
+    """
+    recorded = recorded_allocation(run)
+    if recorded is None or not recorded.marker or session.allocation is not None:
+        return
+    state = scheduler_here().observe([recorded.handle]).get(recorded.job, UNKNOWN)
+    if state.phase == "unknown":
+        raise Unreachable(
+            f"{run.path}: Slurm does not answer about job {recorded.job}, which may still hold its nodes; try again"
+        )
+    if state.phase in ("running", "pending"):
+        nodes = state.nodes or recorded.nodes
+        base = run.path.parent.parent
+        session.allocation = claim_again(base, allocation_with(recorded.job, nodes), recorded.marker)
+        session.info(f"resume: Slurm's job {recorded.job} still holds {', '.join(recorded.nodes)}")
+    elif not force:
+        session.wanted_nodes = recorded.nodes
