@@ -35,6 +35,9 @@ CANCELLED_AT_ONCE: Final = 100
 SHOWN_AT_ONCE: Final = 8  # scontrol answers for one job at a time
 REMEMBERED: Final = "now-30days"
 
+SINFO_FORMAT: Final = SEPARATOR.join(("%P", "%N", "%T"))
+
+_UNUSABLE = re.compile("down|drain|fail|error|unknown", re.I)
 _JOB_ID = re.compile(r"([0-9]+)(?:;([\w.-]+))?")
 _NO_CONTACT = re.compile(
     "timed out|zero bytes|unable to contact|connect failure|connection refused|communication|temporarily unable", re.I
@@ -87,6 +90,23 @@ class SlurmScheduler:
         rows = [*(past.rows if past else ()), *rows]
         names = {row.id: row.name for row in rows if row.name.startswith(job_name_prefix(marker))}
         return [JobHandle(id=id_, name=name) for id_, name in names.items()]
+
+    def nodes(self, partition: str, exclude: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
+        """Return the nodes of a partition, the default one where none is named; and those that take no job, with their state.
+
+        Raises UsageError with Slurm's reason, Unreachable when it does not answer.
+        """
+        which = (f"--partition={partition}",) if partition else ()
+        answer = self._commands.ask("sinfo", "--noheader", "--Node", f"--format={SINFO_FORMAT}", *which)
+        if answer.code:
+            kind = Unreachable if _NO_CONTACT.search(answer.errors) else UsageError
+            raise kind(f"sinfo: {answer.reason}")
+        rows = [cells for line in answer.output.splitlines() if len(cells := line.split(SEPARATOR)) == 3]
+        if not partition and any(name.endswith("*") for name, _, _ in rows):
+            rows = [row for row in rows if row[0].endswith("*")]
+        states = {node: state for _, node, state in rows if node not in exclude}
+        unusable = {node: state for node, state in states.items() if _UNUSABLE.match(state) or state.endswith("*")}
+        return [node for node in states if node not in unusable], unusable
 
     def _submit(self, job: JobRequest) -> list[JobHandle]:
         try:
