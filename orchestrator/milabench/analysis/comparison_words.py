@@ -26,6 +26,8 @@ def warnings_on(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Ite
         yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
     yield from _unlike("profiles", systems, lambda summary: summary.profile)
     yield from _unlike("versions of milabench", systems, lambda summary: summary.version)
+    if all(_nodes(run.summary) not in ("", "local") for system in systems for run in system.sessions):
+        yield from _unlike("nodes", systems, _nodes)
     lacking = [row.bench for row in rows if any(side.outcome == "absent" for side in row.sides)]
     if lacking:
         yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
@@ -35,6 +37,11 @@ def warnings_on(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Ite
             f"{', '.join(single)}: one session{' each' * (len(single) > 1)}: how sessions drift is not in the intervals; compare"
             " several runs a side (compare A1,A2,A3 B1,B2,B3), or alternate the two (run --ab)"
         )
+
+
+def _nodes(summary: Summary) -> str:
+    """Return the nodes of a run by name; `local` is a machine that no system file names."""
+    return " and ".join(sorted(str(node.get("name") or "") for node in summary.nodes))
 
 
 def _unlike(what: str, systems: Sequence[System], of_run: Callable[[Summary], str]) -> Iterable[str]:

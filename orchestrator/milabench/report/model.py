@@ -178,7 +178,9 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
     for node in summary.nodes:
-        lines += _node_lines(node, name=str(node.get("name", "")) if len(summary.nodes) > 1 else "")
+        # One machine without a system file has no name of its own.
+        name = str(node.get("name", ""))
+        lines += _node_lines(node, name=name if len(summary.nodes) > 1 or name != "local" else "")
     if not summary.nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}

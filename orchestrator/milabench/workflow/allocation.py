@@ -88,7 +88,7 @@ def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAllocation:
-    """The nodes that the last orchestrator of a run used, as its journal says; it had asked for them itself (`marker`), or not."""
+    """The nodes that the last orchestrator of a run used, as its journal says; with a `marker` it had asked for them itself."""
 
     run: Path
     job: str
