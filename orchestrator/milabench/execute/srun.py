@@ -109,7 +109,7 @@ def srun_command(address: Address) -> tuple[str, ...]:
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of srun, and of what it starts: those of a job's step that we run in are not those of the new one.
 
-    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them; which devices are visible is for Slurm to say on each node.
+    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them; which devices are visible Slurm says on each node.
     """
     devices = {name for vendor in VENDORS for name in vendor.visible_variables}
     return {

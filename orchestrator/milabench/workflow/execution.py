@@ -416,7 +416,7 @@ def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], obj
         extension = extend(writer.path)
     if extension is None:
         return None
-    manifest = dict(open_run(writer.path).manifest)
+    manifest = dict(open_run(writer.path).as_planned)
     # Steps keep their files: a step of the pilot must not get another name because its benchmark is repeated now.
     known = manifest["files"]
     files = {**stems(extension.plan.steps), **known}

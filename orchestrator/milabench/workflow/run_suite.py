@@ -71,8 +71,11 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     checks = tuple(parse_checks(settings.validations or "all"))
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
-    # What jobs carry out is planned for nodes as they are stated.
     options = replace(options, allocate=settings.submit is None)
+    if settings.submit is not None:
+        from milabench.workflow.submit import for_jobs
+
+        options = for_jobs(options, session)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
     if settings.submit is not None:
         require_submittable(requests, settings.submit)

@@ -110,7 +110,7 @@ def retry_of(run: Run) -> RetryPolicy:
 
 def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[str], session: Session) -> ShareWork:
     """Plan the run again, for the nodes that we have, and return our part. Raises MilabenchError for what is not as it was."""
-    bound = _bound_nodes(share, allocation)
+    bound = _bound_nodes(run, share, allocation)
     planned = plan_request(request_of(run, session, bound_nodes=bound, ask_nodes=True))
     description = describe_run(planned)
     _require_unchanged(run, share, description)
@@ -138,17 +138,26 @@ def _of_share_steps(plan: Plan, bundle: Sequence[Step]) -> list[Step]:
     return [step for step in plan.steps if step.id in wanted]
 
 
-def _bound_nodes(share: Share, allocation: Allocation) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of a node that the share was planned for and the one that stands for it. Raises EnvironmentFailed."""
+def _bound_nodes(run: Run, share: Share, allocation: Allocation) -> tuple[tuple[str, str], ...]:
+    """Return each node that the run was planned for, with the one of ours that stands for it, empty where none does.
+
+    Raises EnvironmentFailed when we have too few.
+    """
     ours = [node.name for node in allocation.nodes]
-    if set(share.nodes) <= set(ours):
-        return tuple((name, name) for name in share.nodes)
     if len(ours) < len(share.nodes):
         raise EnvironmentFailed(
             f"share {share.name} was planned for {len(share.nodes)} nodes; job {allocation.job} has {len(ours)}:"
             f" {', '.join(ours)}"
         )
-    return tuple(zip(share.nodes, ours, strict=False))
+    named = share.nodes if set(share.nodes) <= set(ours) else ours
+    bound = dict(zip(share.nodes, named, strict=False))
+    return tuple((name, bound.get(name, "")) for name in stated_nodes(run))
+
+
+def stated_nodes(run: Run) -> tuple[str, ...]:
+    """Return the nodes that a run was planned for, as they were stated."""
+    nodes = mappings_in(as_mapping(run.as_planned.get("system")).get("nodes"))
+    return tuple(str(node.get("name")) for node in nodes)
 
 
 def _require_unchanged(run: Run, share: Share, description: RunDescription) -> None:
@@ -179,7 +188,7 @@ def _stated(run: Run, share: Share) -> str:
 
 
 def _present(plan: Plan, bound: Sequence[tuple[str, str]]) -> str:
-    ours = {name for _, name in bound}
+    ours = {name for _, name in bound if name}
     return ", ".join(_node_text(node, node["name"]) for node in plan.system["nodes"] if node["name"] in ours)
 
 

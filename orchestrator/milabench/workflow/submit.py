@@ -13,15 +13,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.errors import Unreachable
-from milabench.events.atomic_write import replace_file
+from milabench.errors import Unreachable, UsageError
 from milabench.events.rundir import RunWriter
 from milabench.events.values import as_mapping
 from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
 from milabench.execute.slurm.scheduler import SlurmScheduler
 from milabench.execute.slurm.script import batch_script, job_name
 from milabench.plan.shares import PlannedShare, shares_of
-from milabench.workflow.options import Submission
+from milabench.plan.system import nodes_in
+from milabench.workflow.context import read_suite_only
+from milabench.workflow.options import Session, Submission, SuiteOptions
 from milabench.workflow.planning import PlannedRequest
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class JobBatch:
 
 def _task_of(handle: JobHandle) -> int | None:
     """Return the number of a task of an array, None for another job."""
-    number = handle.id.partition("_")[2]
+    number = handle.id.partition(";")[0].partition("_")[2]
     return int(number) if number.isdecimal() else None
 
 
@@ -65,6 +66,28 @@ def scheduler_of(name: str, environ: Mapping[str, str] = os.environ) -> Schedule
     if name != "slurm":
         raise Unreachable(f"scheduler {name}: this version of milabench knows slurm")
     return SlurmScheduler(environ)
+
+
+def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
+    """Return the options of a run by jobs: planned for nodes as they are stated, of which `distribute` names all.
+
+    Raises UsageError and Unreachable where the nodes cannot be asked for.
+    """
+    # The jobs get nodes of their own, whatever allocation the command is typed in.
+    environ = {name: value for name, value in options.environ.items() if not name.startswith("SLURM_")}
+    options = replace(options, ask_nodes=False, environ=environ)
+    if not options.distribute:
+        return options
+    slurm = read_suite_only(options).system.slurm
+    excluded = nodes_in(slurm.exclude, "exclude")
+    names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]
+    if not names:
+        names, unusable = SlurmScheduler(os.environ).nodes(slurm.partition, excluded)
+        for name, state in unusable.items():
+            session.warn(f"{name}: is left out: Slurm says that it is {state}")
+    if not names:
+        raise UsageError("--distribute: no node of the partition takes jobs; name others by --slurm-arg nodelist=...")
+    return replace(options, slurm_args=(*options.slurm_args, f"nodelist={','.join(names)}"))
 
 
 def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[PlannedShare, ...]:
@@ -200,7 +223,6 @@ def submit_jobs(
             # An array has a limit of its own: nothing else runs beside it.
             waits_for = before if has_arrays else before[-max_jobs:][:1] if len(before) >= max_jobs else []
             request = replace(request, after=tuple(dict.fromkeys(waits_for)))
-        replace_file(request.path, request.script.encode())
         writer.journal_all(
             {
                 "share": share,
