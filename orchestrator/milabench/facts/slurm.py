@@ -40,6 +40,8 @@ def allocation_of(environ: Mapping[str, str]) -> Allocation | None:
     job = environ.get("SLURM_JOB_ID", "")
     if not job:
         return None
+    if not job.isascii() or not job.isdigit():
+        raise ConfigError(f"SLURM_JOB_ID={job}: is not the number of a job; --engine local runs on this machine alone")
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1") if "SLURM_STEP_ID" in environ else "1"
     if tasks != "1":
         raise ConfigError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from milabench.execute.scheduler import JobState
 from milabench.execute.slurm.states import read_state
@@ -34,6 +36,31 @@ class JobRow:
     comment: str = ""
 
 
+class _Job(Struct):
+    """What we read of a job in JSON, of any type: a release changes those of some. The others are passed over unread."""
+
+    job_id: Any = None
+    array_job_id: Any = None
+    array_task_id: Any = None
+    array_task_string: Any = None
+    het_job_id: Any = None
+    het_job_offset: Any = None
+    name: Any = None
+    comment: Any = None
+    job_state: Any = None
+    state_reason: Any = None
+    nodes: Any = None
+    exit_code: Any = None
+
+
+class _Document(Struct):
+    jobs: list[_Job]
+    errors: list[Any] | None = None
+
+
+_DOCUMENT = Decoder(_Document)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Rows of one answer; `whole` says that all of it could be read: only then is a job absent that has no row."""
@@ -59,18 +86,13 @@ def read_squeue(text: str) -> Rows:
 def read_squeue_json(text: str) -> Rows | None:
     """Read the JSON of squeue, as Slurm 22.05 to 25 write it; None when it is none, or says that it is an error."""
     try:
-        document = json.loads(text)
+        document = _DOCUMENT.decode(text)
     except ValueError:
         return None
-    if not isinstance(document, dict) or document.get("errors") or not isinstance(document.get("jobs"), list):
+    if document.errors:
         return None
-    rows: list[JobRow] = []
-    whole = True
-    for job in document["jobs"]:
-        found = list(_json_rows(job)) if isinstance(job, dict) else []
-        rows += found
-        whole = whole and bool(found)
-    return Rows(rows=tuple(rows), whole=whole)
+    found = [list(_json_rows(job)) for job in document.jobs]
+    return Rows(rows=tuple(row for rows in found for row in rows), whole=all(found))
 
 
 def read_sacct(text: str) -> Rows:
@@ -117,30 +139,30 @@ def by_id(rows: Sequence[JobRow]) -> Mapping[str, JobRow]:
     return known | {row.id: row for row in rows}
 
 
-def _json_rows(job: Mapping[str, Any]) -> Iterator[JobRow]:
-    raw = _number(job.get("job_id"))
-    state = job.get("job_state")
+def _json_rows(job: _Job) -> Iterator[JobRow]:
+    raw = _number(job.job_id)
+    state = job.job_state
     words = [word for word in (state if isinstance(state, list) else [state]) if isinstance(word, str)]
     if raw is None or not words:
         return
     status = _state(
         "+".join(words),
-        reason=_text(job, "state_reason"),
-        nodes=_text(job, "nodes"),
-        exit_code=_exit_code(job.get("exit_code")),
+        reason=_text(job.state_reason),
+        nodes=_text(job.nodes),
+        exit_code=_exit_code(job.exit_code),
         witness="squeue",
     )
-    array, task = _number(job.get("array_job_id")), _number(job.get("array_task_id"))
-    het, offset = _number(job.get("het_job_id")), _number(job.get("het_job_offset"))
+    array, task = _number(job.array_job_id), _number(job.array_task_id)
+    het, offset = _number(job.het_job_id), _number(job.het_job_offset)
     ids = [str(raw)]
     if array and task is not None:
         ids = [f"{array}_{task}"]
-    elif array and _text(job, "array_task_string"):
-        ids = [f"{array}_{number}" for number in _tasks(_text(job, "array_task_string"))]
+    elif array and _text(job.array_task_string):
+        ids = [f"{array}_{number}" for number in _tasks(_text(job.array_task_string))]
     elif het:
         ids = [f"{het}+{offset or 0}"]
     for id_ in ids:
-        yield JobRow(id=id_, raw=str(raw), name=_text(job, "name"), comment=_text(job, "comment"), state=status)
+        yield JobRow(id=id_, raw=str(raw), name=_text(job.name), comment=_text(job.comment), state=status)
 
 
 def _exit_code(value: Any) -> str:
@@ -159,10 +181,7 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _text(job: Mapping[str, Any], key: str) -> str:
-    value = job.get(key)
-    if isinstance(value, dict):  # 23.02 and later have a set of strings for some of them
-        value = value.get("string")
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
