@@ -19,6 +19,8 @@ from milabench.events.values import as_mapping
 from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
 from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler
 from milabench.execute.slurm.script import batch_script, job_name
+from milabench.plan.ab import SIDES, side_name
+from milabench.plan.method import reached_nodes
 from milabench.plan.shares import PlannedShare, shares_of
 from milabench.plan.system import nodes_in
 from milabench.workflow.context import read_suite_only
@@ -103,6 +105,13 @@ def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[Pla
         planned.plan,
         planned.bundles,
         compared=compared,
+        reached={
+            side_name(bench.config.name, name) if request.is_ab else bench.config.name: reached_nodes(
+                bench.config, side.plan_context.facts
+            )
+            for name, side in zip(SIDES, request.sides, strict=False)
+            for bench in side.benches
+        },
         array=submission.array,
         distribute=request.context.options.distribute,
     )
