@@ -16,7 +16,7 @@ import yaml
 from milabench.events.model import Config
 from tests.drawn_runs import HOSTILE
 from tests.old_runs import nccl, old_run
-from tests.recorded_run import Recorded, data, message, rates, record
+from tests.recorded_run import Recorded, RecordedShare, data, message, rates, record, record_shares
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).parent / "seeds"
@@ -197,7 +197,11 @@ def _runs(base: Path) -> list[Path]:
     driven = record(
         base, Recorded(bench="said", tag="0", events=(logged,), stderr="loss 3"), name="driven", is_ended=False
     )
-    return [good.path, other.path, driven.path]
+    passed = RecordedShare(steps=(Recorded(bench="bert", tag="D0", events=seen),))
+    stopped = Recorded(bench=HOSTILE, outcome="cancelled", events=rates(5.0, units="items/s"))
+    timed_out = RecordedShare(steps=(stopped,), job="102", node="n2", result="time-limit", state="TIMEOUT")
+    jobs = record_shares(base, passed, timed_out)
+    return [good.path, other.path, driven.path, jobs.path]
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -184,6 +184,11 @@ def as_json(name, job):
     }
 
 
+def codes(job):
+    """An exit code and a signal."""
+    return job["exit"] if isinstance(job["exit"], str) else f"{job['exit']}:0"
+
+
 def sacct(state, words):
     """Show what the accounting knows."""
     if not state["accounting"]:
@@ -194,7 +199,7 @@ def sacct(state, words):
     for name, job in listed(state, "sacct"):
         if wanted == [""] or name in wanted or name.partition("_")[0] in wanted:
             told = job.get("sacct_state") or job["state"]
-            cells = (name, job["raw"], told, job["nodes"] or "None assigned", job["name"], f"{job['exit']}:0")
+            cells = (name, job["raw"], told, job["nodes"] or "None assigned", job["name"], codes(job))
             lines.append(between.join(cells))
     return "".join(f"{line}\n" for line in lines), "", 0
 
@@ -210,7 +215,7 @@ def scontrol(state, words):
     line = (
         f"JobId={job['raw']} {of_array}JobName={job['name']} JobState={job['state']} Reason={job['reason'] or 'None'}"
     )
-    return f"{line} ExitCode={job['exit']}:0 ReqNodeList=(null) NodeList={job['nodes'] or '(null)'} Power=\n", "", 0
+    return f"{line} ExitCode={codes(job)} ReqNodeList=(null) NodeList={job['nodes'] or '(null)'} Power=\n", "", 0
 
 
 def scancel(state, words):

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.events.attempts import Attempt, attempts, last_word
+from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import Run
+from milabench.events.shares import current_attempt
 from milabench.events.values import as_mapping, mappings_in
 
 OUTCOMES = ("passed", "failed", "skipped", "cancelled", "missing")
@@ -18,8 +19,8 @@ class RunStatus:
     """How the steps of a run stand.
 
     `steps` has the attempt that counts of each planned step, None for one that has not begun; `benches` are those of
-    the plan. `began` and `ended` are unix seconds; `verdict` is what the last orchestrator said at its end, empty when it
-    said nothing.
+    the plan. `began` and `ended` are unix seconds; `verdict` is what the last orchestrator said at its end, or what follows
+    from its jobs, empty while there is none.
     """
 
     name: str
@@ -45,11 +46,8 @@ class RunStatus:
 def run_status(run: Run) -> RunStatus:
     """Return how far a run is."""
     attempts_of = attempts(run.journal)
-    # An attempt that is under way matters more than one that has ended: the step is not finished.
-    steps = {step: _current(attempts_of.get(step, ())) for step in run.files}
-    transitions = [entry for entry in run.journal if "run" in entry and entry["run"] in ("started", "ended")]
+    steps = {step: current_attempt(attempts_of.get(step, ())) for step in run.files}
     times = [float(t) for entry in run.journal if isinstance(t := entry.get("t"), int | float)]
-    last = transitions[-1] if transitions else {}
     planned = as_mapping(run.manifest.get("plan")).get("steps")
     benches = [str(step.get("bench")) for step in mappings_in(planned)] if isinstance(planned, list) else run.files
     return RunStatus(
@@ -59,13 +57,8 @@ def run_status(run: Run) -> RunStatus:
         benches=tuple(dict.fromkeys(benches)),
         began=min(times, default=None),
         ended=max(times, default=None),
-        verdict=str(last.get("verdict") or "") if last.get("run") == "ended" else "",
+        verdict=run.verdict,
     )
-
-
-def _current(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
-    under_way = [attempt for attempt in step_attempts[-1:] if attempt.outcome is None]
-    return under_way[0] if under_way else last_word(step_attempts)
 
 
 def status_json(status: RunStatus, state: str) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from milabench.analysis.bench_summary import RunConditions, bench_summary, skipp
 from milabench.analysis.measure import Measurement
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
-from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, JobSummary, Summary
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run
+from milabench.events.shares import Share
 from milabench.events.values import as_mapping, finite_number, mappings_in
 
 
@@ -46,9 +47,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     argv = run.manifest.get("argv")
     return Summary(
         run=run.name,
-        verdict=_verdict(
-            benches, was_interrupted=run.is_ended and bool(ends) and ends[-1].get("verdict") == "interrupted"
-        ),
+        verdict=_verdict(benches, was_interrupted=run.is_ended and run.verdict == "interrupted"),
         benchmarks=tuple(benches),
         score=scored(benches if ab is None else []),
         system=described_system(run.manifest, measured),
@@ -67,6 +66,27 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         },
         ab=ab,
         accelerators=recorded_accelerators(measured),
+        jobs=tuple(_job_summary(share) for share in run.shares.values()),
+    )
+
+
+def _job_summary(share: Share) -> JobSummary:
+    """Return what the job of a share came to; its nodes as the scheduler names them, else as the job itself does."""
+    job = share.job
+    if job is None:
+        return JobSummary(share=share.name, steps=share.steps, unpassed=share.unpassed)
+    return JobSummary(
+        share=share.name,
+        job=job.id,
+        stage=job.stage,
+        result=job.result,
+        state=job.state,
+        reason=job.reason,
+        exit_code=job.exit_code,
+        failure=job.failure if share.unpassed else "",
+        nodes=job.nodes or share.ran_on,
+        steps=share.steps,
+        unpassed=share.unpassed,
     )
 
 

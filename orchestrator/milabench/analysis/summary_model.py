@@ -65,6 +65,27 @@ class Flaky:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """What the last job of a share of the run came to, in the words of docs/reference/protocol.md, section 3.
+
+    `job` is empty for a share that was not submitted. `failure` says why it left steps undone, empty where it did not.
+    `unpassed` are those of its `steps` that have not passed, whoever is to blame.
+    """
+
+    share: str
+    job: str = ""
+    stage: str = ""
+    result: str = ""
+    state: str = ""
+    reason: str = ""
+    exit_code: int | None = None
+    failure: str = ""
+    nodes: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    unpassed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSummary:
     """What one benchmark came to.
 
@@ -165,7 +186,7 @@ class Summary:
     each device at the start. `verdict` is passed when every planned step passed or was skipped. `overhead` is what control
     plane and agents cost: `control_cpu_s`, `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely
     was to be measured and how often that was decided to be (docs/explanation/methodology.md, 1.0); `ab` what an A/B run came
-    to, which has no score.
+    to, which has no score. `jobs` are those that carried out its shares, where it was submitted to a scheduler.
     """
 
     run: str = ""
@@ -181,6 +202,9 @@ class Summary:
     software: Mapping[str, str] = field(default_factory=dict)
     overhead: Mapping[str, float] = field(default_factory=dict)
     accelerators: tuple[Mapping[str, Any], ...] = ()
+    jobs: tuple[JobSummary, ...] = field(
+        default=(), metadata={"json": JsonKey(is_omitted=lambda summary: not summary.jobs)}
+    )
     benchmarks: tuple[BenchSummary, ...]
     score: Score
     aim: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)

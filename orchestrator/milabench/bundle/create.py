@@ -23,8 +23,8 @@ _SEED = hashlib.sha256(b"milabench-bundle-1").hexdigest()
 RECORDS = "runs"
 COMPUTED = "computed"
 SUMMARY = "summary.json"
-# No record: a file that is being written, the lock of a run, and the summary, which is computed anew for a bundle.
-_LEFT_OUT = (".tmp", ".new", ".lock")
+# No record: a file that is being written, a lock, the heartbeat of a job, and the summary, which is computed anew for a bundle.
+_LEFT_OUT = (".tmp", ".new", ".lock", ".beat")
 
 Summarised = Callable[[Run], Mapping[str, Any]]
 """A run's summary as JSON, computed from its records with the checks that it was made with."""

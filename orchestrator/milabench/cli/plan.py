@@ -90,9 +90,10 @@ def print_requests(
     submit: Submission | None = None,
     other: Path | None = None,
 ) -> None:
-    """Print what would be run, and its estimated duration; see `print_plans`."""
+    """Print what would be run, its estimated duration, and the batch scripts of its jobs; see `print_plans`."""
     from milabench.plan.text import plan_text
     from milabench.workflow.estimate import apply_budget, estimate_lines
+    from milabench.workflow.job_scripts import job_scripts
     from milabench.workflow.planning import expand_requests, plan_request, require_submittable
 
     outputs = []
@@ -102,8 +103,12 @@ def print_requests(
     for request in requests:
         budgeted = apply_budget(plan_request(request))
         plan, estimate = budgeted.planned.plan, budgeted.estimate
+        jobs = job_scripts(budgeted.planned, submit)
         value = {**plan.to_json(), "estimate": estimate.to_json()}
-        text = "\n".join([plan_text(plan), *budgeted.lines, *estimate_lines(estimate), ""])
+        if jobs:
+            value["jobs"] = [job.to_json() for job in jobs]
+        lines = [plan_text(plan), *budgeted.lines, *estimate_lines(estimate)]
+        text = "\n".join([*lines, *(f"\n{job.text}".removesuffix("\n") for job in jobs), ""])
         outputs.append(PlanOutput(value=value, text=text, name=request.name, options=request.values))
     print_plans(outputs, as_json=as_json, other=other)
 

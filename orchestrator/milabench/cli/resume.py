@@ -35,7 +35,7 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
     session = terminal_session(display)
     handle = resolve_run(base, run)
     resumed, holder = handle.run, handle.holder
-    if holder is not None and holder.detached:
+    if holder is not None and (holder.detached or resumed.shares):
         session.info(f"resume: {resumed.name} is executed by {holder}")
         if detach:
             return DONE
@@ -44,6 +44,10 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
         code = attach_to_run(resumed, holder, session)
         if code is not None:
             return code
+    if resumed.shares:
+        from milabench.workflow.job_runs import resume_jobs
+
+        return resume_jobs(resumed.path, session, force=force, detach=detach)
     from milabench.workflow.detach import run_detachable
     from milabench.workflow.resume_run import resume_run
 

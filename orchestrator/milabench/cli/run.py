@@ -75,6 +75,11 @@ def command(
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")
     if settings.save_sizes is not None and extent.ab is not None:
         raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
+    if settings.submit is not None:
+        from milabench.workflow.job_runs import submit_runs
+
+        prepared = prepare_runs(replace(options, ask_nodes=False), extent, settings, session)
+        return max(code for _, code in submit_runs(prepared, session, detach=detach))
     prepared = prepare_runs(options, extent, settings, session)
 
     def execute(handover: DetachHandover | None) -> int:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +17,11 @@ from milabench.cli.options import base_option, json_option, run_argument
 from milabench.shown import visible_line
 
 if TYPE_CHECKING:
+    from milabench.execute.scheduler import JobState
     from milabench.workflow.run_lookup import RunHandle
 
 SHOWN = 10
+NOBODY_ASKED: Mapping[str, JobState] = MappingProxyType({})
 
 
 @click.command("status")
@@ -32,29 +38,33 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
     click.echo(json.dumps(handle_json(handle, now), indent=1) if as_json else "\n".join(lines))
 
 
-def handle_json(handle: RunHandle, now: float) -> dict[str, Any]:
-    """Return the state of a run, its orchestrator, and the steps that run."""
+def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, Any]:
+    """Return the state of a run, its orchestrator, the steps that run, and its shares; see `status_lines`."""
     from milabench.analysis.run_status import status_json
+    from milabench.workflow.run_lookup import share_states
 
+    shares = [asdict(state) for state in share_states(handle, live)]
     return {
         "schema": 1,
         **status_json(handle.status, handle.state),
         "path": str(handle.run.path),
         "orchestrator": None if handle.holder is None else handle.holder.to_json(),
         "allocation": None if handle.allocation is None else handle.allocation.to_json(),
+        **({"shares": shares} if shares else {}),
         "running": [
             {"step": tried.step, "attempt": tried.number, "pid": tried.entry.get("pid"), "seconds": now - tried.began}
-            for tried in handle.status.running
-            if handle.holder is not None and tried.began is not None
+            for tried in handle.running
+            if tried.began is not None
         ],
     }
 
 
-def status_lines(handle: RunHandle, now: float) -> list[str]:
-    """Return the status as text for a person."""
+def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
+    """Return the status as text for a person; `live` is what the scheduler says of its jobs now, by share, where it was asked."""
     from milabench.execute.detach import LOG
     from milabench.report.labels import duration
     from milabench.workflow.allocation import held_text
+    from milabench.workflow.run_lookup import ACTIVE
 
     path, status, holder = handle.run.path, handle.status, handle.holder
     lines = [f"{handle.run.name}: {handle.state_text}" + (f", by {holder}" if holder is not None else "")]
@@ -70,7 +80,8 @@ def status_lines(handle: RunHandle, now: float) -> list[str]:
         f"{count} {'not done' if outcome == 'missing' else outcome}" for outcome, count in status.counts.items()
     )
     lines.append(f"steps    {done}/{len(status.steps)} done: {counts}")
-    for tried in status.running if holder is not None else ():
+    lines += share_lines(handle, live)
+    for tried in handle.running:
         since = f" for {duration(now - tried.began)}" if tried.began is not None else ""
         lines.append(f"running  {tried.step}{since} (pid {tried.entry.get('pid')})")
     failed = [tried for tried in status.steps.values() if tried is not None and tried.outcome == "failed"]
@@ -80,6 +91,27 @@ def status_lines(handle: RunHandle, now: float) -> list[str]:
     lines.append(f"records  {path}")
     if handle.is_detached:
         lines += [f"log      {path / LOG}", f"watch    milabench resume {path}"]
-    if holder is None and status.counts.keys() - {"passed", "skipped"}:
+    if handle.state not in ACTIVE and status.counts.keys() - {"passed", "skipped"}:
         lines.append(f"resume   milabench resume {path}")
+    return lines
+
+
+def share_lines(handle: RunHandle, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
+    """Return the jobs of a run: how many are where, and each that is not done."""
+    from milabench.workflow.run_lookup import share_states
+
+    states = share_states(handle, live)
+    if not states:
+        return []
+    counts = ", ".join(f"{count} {stage}" for stage, count in Counter(state.stage for state in states).items())
+    lines = [f"jobs     {len(states)}: {counts}"]
+    undone = [state for state in states if state.stage != "ended" or state.failure]
+    for state in undone[:SHOWN]:
+        job = f"job {state.job}" if state.job else "no job"
+        where = f" on {', '.join(state.nodes)}" if state.nodes else ""
+        why = f": {state.failure or state.reason}" if state.failure or state.reason else ""
+        done = f", {state.done}/{state.steps} steps done"
+        lines.append(f"         {state.share}: {job}, {state.stage}{where}{why}{done}")
+    if len(undone) > SHOWN:
+        lines.append(f"         and {len(undone) - SHOWN} more")
     return lines

@@ -66,6 +66,8 @@ GROUPS = {
     },
 }
 COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+# What other programs call: neither listed nor completed.
+HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}
 WIDTH = max(map(len, COMMANDS))  # of the first column, the same in all groups
 
 
@@ -78,7 +80,7 @@ class VerbGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the verb's command, from the module of its name."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
         command = importlib.import_module(f"milabench.cli.{module}").command
@@ -103,7 +105,7 @@ class VerbGroup(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
             return self.resolve_command(ctx, [*args[1:], "--help"])
-        if name and name not in COMMANDS and not name.startswith("-"):
+        if name and name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
             import difflib
 
             near = difflib.get_close_matches(name, COMMANDS, n=2)

@@ -36,7 +36,7 @@ from milabench.errors import ConfigError, Problem
 Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 """The plan methods; plan/method.py says what each means."""
 Profile = Literal["quick", "default", "rigorous"]
-Engine = Literal["docker", "podman", "apptainer", "none"]
+Engine = Literal["docker", "podman", "apptainer", "enroot", "pyxis", "none"]
 KeepStepDir = Literal["always", "failed", "never"]
 Arch: TypeAlias = Annotated[str, Choice(words=ARCHS)]
 
@@ -120,7 +120,9 @@ class ClientConfig:
 class ContainerConfig:
     """A container as a suite or a system file describes it; None where it does not."""
 
-    engine: Engine | None = key("Container engine, docker by default; `none` runs without a container.", default=None)
+    engine: Engine | None = key(
+        "Container engine, docker by default; `pyxis` is srun with a container; `none` runs without one.", default=None
+    )
     image: str | None = key("Image; wins over docker_image.", default=None)
     args: tuple[str, ...] | None = key("More options of the engine, such as `--privileged`.", default=None)
     mounts: tuple[str, ...] | None = key("More folders to mount: `path` or `path:inside[:ro]`.", default=None)

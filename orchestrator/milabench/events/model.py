@@ -26,6 +26,7 @@ Why = Literal[
     "preempted",
     "node-failed",
     "job-cancelled",
+    "job-failed",
     "job-lost",
 ]
 

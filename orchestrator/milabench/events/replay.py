@@ -13,7 +13,7 @@ from milabench.events.attempts import Attempt, attempts
 from milabench.events.model import End, Event, Start
 from milabench.events.rundir import Run
 
-LOST = ("lost-node", "time-limit", "preempted", "node-failed", "job-cancelled", "job-lost")
+LOST = ("lost-node", "time-limit", "preempted", "node-failed", "job-cancelled", "job-failed", "job-lost")
 """Of these ends the agent cannot tell."""
 CLOCKS_DIFFER_S = 1.0  # the journal may say a little later that a step has begun
 

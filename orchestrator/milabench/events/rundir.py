@@ -488,13 +488,14 @@ def open_run(path: Path) -> Run:
     files = manifest.get("files")
     if not isinstance(files, dict):
         files = _files_without_manifest(journal, data)
+    as_done = overlaid(manifest, manifests)
     return Run(
         path=path,
-        manifest=overlaid(manifest, manifests),
+        manifest=as_done,
         journal=journal,
         files=files,
         as_planned=manifest,
-        shares=fold_shares(manifest, journal),
+        shares=fold_shares(as_done, journal),
     )
 
 

@@ -154,8 +154,15 @@ _BENCH = {
     "validations": [{**dict.fromkeys(("step", "check", "verdict", "message"), Required(str)), "numbers": {}}],
     "metrics": [_METRIC],
 }
+_JOB = {
+    **dict.fromkeys(("job", "stage", "result", "state", "reason", "failure"), str),
+    "share": Required(str),
+    "exit_code": int,
+    **{key: [str] for key in ("nodes", "steps", "unpassed")},
+}
 SUMMARY: Shape = {
     "system": _SYSTEM,
+    "jobs": [_JOB],
     "options": _OPTIONS,
     "accelerators": [{}],
     "aim": _AIM,

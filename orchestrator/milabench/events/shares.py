@@ -44,8 +44,11 @@ class ShareJob:
 
     @property
     def failure(self) -> str:
-        """How it ended where it did not complete, with the scheduler's words; empty while it has not ended."""
-        if self.result in ("", "completed"):
+        """How it ended where it did not complete, with the scheduler's words; empty while it has not ended.
+
+        A job whose process came to its end did its part, also where steps of it failed, for which the process exits with 1.
+        """
+        if self.result in ("", "completed") or (self.result == "failed" and self.ended is not None):
             return ""
         words = ", ".join(dict.fromkeys(word for word in (self.state, self.reason) if word not in ("", "None")))
         return f"{self.result} ({words})" if words else self.result
@@ -55,6 +58,7 @@ class ShareJob:
 class Share:
     """A share: its steps and the nodes that they were planned for, its jobs in order, and its steps' attempts.
 
+    `ran_on` are the nodes where it began, by its own word; none before.
     `attempts` has, for each step, the one under way or else the one that counts; None for a step that has not begun.
     `is_submitting`: a submission began of which nobody wrote down the job, so that only the scheduler knows whether there is
     one.
@@ -63,6 +67,7 @@ class Share:
     name: str
     steps: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    ran_on: tuple[str, ...] = ()
     jobs: tuple[ShareJob, ...] = ()
     attempts: Mapping[str, Attempt | None] = field(default_factory=dict)
     is_submitting: bool = False
@@ -76,6 +81,16 @@ class Share:
     def is_ended(self) -> bool:
         """Whether its last job has ended; one that was never submitted has not."""
         return not self.is_submitting and self.job is not None and self.job.is_ended
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the process of its last job has begun."""
+        return self.job is not None and self.job.began is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its last job was submitted and is not known to have begun or ended."""
+        return self.job is not None and not self.is_begun and not self.job.is_ended
 
     @property
     def unended(self) -> tuple[str, ...]:
@@ -96,7 +111,7 @@ def share_number(name: str) -> int:
 def fold_shares(manifest: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> dict[str, Share]:
     """Return the shares of a run by name; none for a run that was not submitted.
 
-    `journal` is that of the run: its entries of all its journals.
+    `manifest` is that of the run with what its shares did, `journal` the entries of all its journals.
     """
     planned = as_mapping(as_mapping(manifest.get("submission")).get("shares"))
     if not planned:
@@ -107,14 +122,19 @@ def fold_shares(manifest: Mapping[str, Any], journal: Sequence[Mapping[str, Any]
         fold = folds.get(str(entry.get("share")))
         if fold is not None and "step" not in entry:
             fold.add(entry)
+    every = mappings_in(as_mapping(manifest.get("plan")).get("steps"))
+    node_of = {step.get("id"): str(step.get("node")) for step in every}
     shares = {}
     for name in sorted(folds, key=share_number):
         steps = _words(as_mapping(planned[name]).get("steps"))
+        jobs = folds[name].jobs
+        has_begun = any(job.began is not None for job in jobs)
         shares[name] = Share(
             name=name,
             steps=steps,
             nodes=_words(as_mapping(planned[name]).get("nodes")),
-            jobs=folds[name].jobs,
+            ran_on=tuple(dict.fromkeys(node_of[step] for step in steps if step in node_of)) if has_begun else (),
+            jobs=jobs,
             attempts={step: current_attempt(attempts_of.get(step, ())) for step in steps},
             is_submitting=folds[name].is_submitting,
         )

@@ -119,6 +119,15 @@ def allocation_folder(base: Path, marker: str) -> Path:
     return base / "allocations" / marker
 
 
+def holder_script(slurm: SlurmOptions, base: Path, marker: str) -> str:
+    """Return the batch script of a job that holds nodes for as long as somebody claims them."""
+    lease = Lease(allocation_folder(base, marker))
+    step_s = max(1, min(5, int(lease_s() / 4)))
+    command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path), str(int(lease_s())), str(step_s)]
+    # Slurm would fail a job whose output cannot be opened on its node: whether the base is shared is asked, and said, later.
+    return batch_script(slurm, marker=marker, share=SHARE, command=command, output=Path("/dev/null"))
+
+
 def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object]) -> HeldAllocation:
     """Ask Slurm for nodes and wait until it gives them; an interrupt cancels the job.
 
@@ -128,10 +137,7 @@ def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object])
     scheduler = scheduler_here()
     marker = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
     lease = Lease(allocation_folder(base, marker))
-    step_s = max(1, min(5, int(lease_s() / 4)))
-    command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path), str(int(lease_s())), str(step_s)]
-    folder = lease.folder
-    script = batch_script(slurm, marker=marker, share=SHARE, command=command, output=folder / "holder.out")
+    folder, script = lease.folder, holder_script(slurm, base, marker)
     name = job_name(marker, SHARE)
     handle: JobHandle | None = None
     try:

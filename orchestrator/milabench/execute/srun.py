@@ -95,8 +95,13 @@ class SrunConnection:
 
 def srun_command(address: Address) -> tuple[str, ...]:
     """Return the command that starts another one on a node of a job, beside its steps: it takes nothing from them."""
+    job, _, cluster = address.job.partition(";")
+    job, _, component = job.partition("+")
     return (
-        *("srun", f"--jobid={address.job}", f"--nodelist={address.host}", "--overlap", "--nodes=1", "--ntasks=1"),
+        "srun",
+        *((f"--clusters={cluster}",) if cluster else ()),
+        *((f"--het-group={component}",) if component else ()),
+        *(f"--jobid={job}", f"--nodelist={address.host}", "--overlap", "--nodes=1", "--ntasks=1"),
         *("--mem=0", "--cpu-bind=none", "--mpi=none", "--chdir=/", "--quiet", "--job-name=milabench"),
     )
 
@@ -104,7 +109,7 @@ def srun_command(address: Address) -> tuple[str, ...]:
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of srun, and of what it starts: those of a job's step that we run in are not those of the new one.
 
-    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them; which devices are visible Slurm says anew on each node.
+    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them; which devices are visible Slurm says on each node.
     """
     devices = {name for vendor in VENDORS for name in vendor.visible_variables}
     return {

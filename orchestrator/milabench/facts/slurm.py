@@ -19,7 +19,7 @@ _CPUS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedNode:
-    """A node of an allocation: its name in Slurm, the job that holds it (each component of a heterogeneous job is one)."""
+    """A node of an allocation: its name in Slurm, the job that holds it: of a heterogeneous one its component, `12+1`."""
 
     name: str
     job: str
@@ -40,6 +40,8 @@ def allocation_of(environ: Mapping[str, str]) -> Allocation | None:
     job = environ.get("SLURM_JOB_ID", "")
     if not job:
         return None
+    if not job.isascii() or not job.isdigit():
+        raise ConfigError(f"SLURM_JOB_ID={job}: is not the number of a job; --engine local runs on this machine alone")
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1") if "SLURM_STEP_ID" in environ else "1"
     if tasks != "1":
         raise ConfigError(
@@ -47,10 +49,11 @@ def allocation_of(environ: Mapping[str, str]) -> Allocation | None:
             " it once, without srun or by `srun --overlap --ntasks=1`: it reaches the other nodes by itself"
         )
     components = _whole_number(environ, "SLURM_HET_SIZE")
-    suffixes = [f"_HET_GROUP_{number}" for number in range(components)] or [""]
+    # Slurm's own way to write a component; srun takes no other than the leader's id with its number.
+    jobs = {f"_HET_GROUP_{number}": f"{job}+{number}" for number in range(components)} or {"": job}
     nodes: dict[str, AllocatedNode] = {}
-    for suffix in suffixes:
-        for node in _nodes_of(environ, suffix, job):
+    for suffix, component in jobs.items():
+        for node in _nodes_of(environ, suffix, component):
             nodes.setdefault(node.name, node)
     here = environ.get("SLURMD_NODENAME", "")
     return Allocation(job=job, nodes=tuple(nodes.values()), here=here if here in nodes else "")
@@ -68,9 +71,8 @@ def _nodes_of(environ: Mapping[str, str], suffix: str, job: str) -> Iterator[All
         what = f"{variable}: is not set, although SLURM_JOB_ID says that this is job {job}"
         raise ConfigError(f"{what}; --engine local runs on this machine alone")
     cpus = _expand_counts(environ.get(f"SLURM_JOB_CPUS_PER_NODE{suffix}", ""))
-    component = environ.get(f"SLURM_JOB_ID{suffix}", "") or job
     for name, count in itertools.zip_longest(names, cpus[: len(names)]):
-        yield AllocatedNode(name=name, job=component, cpus=count)
+        yield AllocatedNode(name=name, job=job, cpus=count)
 
 
 def _whole_number(environ: Mapping[str, str], variable: str) -> int:

@@ -1,4 +1,4 @@
-"""Commands in containers, for docker, podman and apptainer: the images they need, and the words of the engine around them."""
+"""Commands in containers, for docker, podman, apptainer, enroot and pyxis: images, and the words of the engine around them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from milabench.devices.registry import vendor_of
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Device
 from milabench.plan.context import NodeBenchmark
+from milabench.plan.launchers import SRUN_LINE, launcher_of
+from milabench.plan.method import SRUN
 from milabench.plan.model import Step
 
 # Whole or not at all: what a download that was cut off left is never taken for an image.
-_PULL_FILE = 'mkdir -p "$(dirname "$1")" && apptainer pull --force "$1.$$" "$2" && mv "$1.$$" "$1"'
+_PULL_FILE = 'mkdir -p "$(dirname "$1")" && {command} "$1.$$" "$2" && mv "$1.$$" "$1"'
+_PULL = {"apptainer": "apptainer pull --force", "enroot": "enroot import --output"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """What an engine needs on a node before a step can start in it.
 
-    `file` is where apptainer keeps it on that node; docker and podman have a store of their own. `source` is where it can
-    be fetched from, empty for a file of the user's.
+    `file` is where apptainer or enroot keeps it on that node; docker and podman have a store of their own. `source` is where
+    it can be fetched from, empty for a file of the user's.
     """
 
     engine: str
@@ -43,7 +46,7 @@ class Image:
         if not self.source:
             return ()
         if self.file:
-            return ("/bin/sh", "-c", _PULL_FILE, "pull", self.file, self.source)
+            return ("/bin/sh", "-c", _PULL_FILE.format(command=_PULL[self.engine]), "pull", self.file, self.source)
         return (self.engine, "pull", "--quiet", self.source)
 
     @property
@@ -57,14 +60,24 @@ class Image:
 
 
 def image_of(engine: str, name: str, cache: str) -> Image:
-    """Return the image `name` of a suite; what apptainer has to fetch is kept as a file in `cache`."""
-    if engine != "apptainer":
+    """Return the image `name` of a suite; what apptainer or enroot has to fetch is kept as a file in `cache`."""
+    if engine in ("docker", "podman"):
         return Image(engine=engine, name=name, source=name)
-    if "://" not in name and (name.startswith(("/", "./", "../")) or name.endswith(".sif")):
-        return Image(engine=engine, name=name, file=name)
+    ending = "sif" if engine == "apptainer" else "sqsh"
+    if "://" not in name and (name.startswith(("/", "./", "../")) or name.endswith(f".{ending}")):
+        return Image(engine="srun" if engine == "pyxis" else engine, name=name, file=name)
     # docker:// is where the same name leads with docker and podman.
-    source = name if "://" in name else f"docker://{name}"
-    return Image(engine=engine, name=name, file=f"{cache}/images/{quote(source, safe='')}.sif", source=source)
+    source = name if "://" in name else f"docker://{name if engine == 'apptainer' else _with_registry(name)}"
+    file = f"{cache}/images/{quote(source, safe='')}.{ending}"
+    # pyxis starts what enroot has imported.
+    return Image(engine="enroot" if engine == "pyxis" else engine, name=name, file=file, source=source)
+
+
+def _with_registry(name: str) -> str:
+    """Return the name of an image as enroot has it: `#` after its registry, by which that is told from a folder."""
+    registry, slash, rest = name.partition("/")
+    is_registry = slash and ("." in registry or ":" in registry or registry == "localhost")
+    return f"{registry}#{rest}" if is_registry else name
 
 
 def in_one_line(image: Image, *, refetch: bool) -> str:
@@ -129,6 +142,9 @@ def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = 
     container = container_of(bench.config, context.system)
     if container is None:
         return step
+    if launcher_of(bench.config) == SRUN:
+        what = "srun starts ranks on nodes that do not have what is mounted into a container"
+        raise bench.config.error("plan.launcher", what, "use torchrun or ranks with a container")
     dirs = bench.dirs
     folders = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra, bench.folder]
     folders += [context.current_env] if context.current_env is not None else []
@@ -142,7 +158,7 @@ def containerize(
 
     `folders` are seen inside under the same paths; of `devices` (all that the node has for it) no others are seen. Values
     of variables stand in no command line: the engine takes them from its own environment, by name. `cache` is where
-    apptainer's images are kept.
+    images that are files are kept.
     """
     env = dict(step.env)
     mounts = (*outermost([*folders, step.cwd]), *container.mounts)
@@ -152,10 +168,16 @@ def containerize(
             env["APPTAINERENV_PREPEND_PATH"] = f"{step.venv}/bin"
         return replace(step, argv=words, env=env, container=container.image)
     vendor = vendor_of(arch)
+    if container.engine in ("enroot", "pyxis"):
+        # Their containers have all devices of the node; those of the step are chosen as outside.
+        env.update(vendor.enroot_environment)
+        names = sorted({*env, *_MARKERS, *_INHERITED} - {"PATH"})
+        engine_words = _enroot if container.engine == "enroot" else _pyxis
+        words = engine_words(container, step, names, mounts, image_of(container.engine, container.image, cache).file)
+        return replace(step, argv=words, env=env, container=container.image)
     env.update(vendor.container_environment(env, len(devices)))
     ids = [str(device.details.get("visible_as") or device.uuid) for device in devices]
     names = sorted({*env, *_MARKERS, *_INHERITED} - {"PATH"})
-    path = ":".join((f"{step.venv}/bin", *_PATH) if step.venv else _PATH)
     ours = [
         # Ranks find each other at the addresses of their nodes; port mappings would also cost throughput.
         "--network=host",
@@ -178,7 +200,7 @@ def containerize(
         *(f"--volume={_pair(mount)}" for mount in mounts),
         "--volume=@folder",
         f"--workdir={step.cwd}",
-        f"--env=PATH={path}",
+        f"--env=PATH={_path(step)}",
         *(f"--env={name}" for name in names),
         # Last, where the engine lets a later option win.
         *container.args,
@@ -200,6 +222,53 @@ def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[st
         image_of(container.engine, container.image, cache).file,
         *step.argv,
     )
+
+
+def _enroot(
+    container: Container, step: Step, names: Sequence[str], mounts: Sequence[str], file: str
+) -> tuple[str, ...]:
+    """Return the words around a command: enroot has no daemon, no network and no users of its own, and no option for a folder."""
+    return (
+        *("enroot", "start"),
+        *(f"--mount={_fstab(mount)}" for mount in mounts),
+        "--mount=@folder",
+        f"--env=PATH={_path(step)}",
+        *(f"--env={name}" for name in names),
+        *container.args,
+        file,
+        *("/bin/sh", "-c", 'cd "$0" && exec "$@"', step.cwd),
+        *step.argv,
+    )
+
+
+def _pyxis(container: Container, step: Step, names: Sequence[str], mounts: Sequence[str], file: str) -> tuple[str, ...]:
+    """Return the words around a command: a step of the job that we are in, on the same node, which pyxis puts into a container.
+
+    Our variables win over those of the image; of PATH its own would.
+    """
+    return (
+        *("/bin/sh", "-c", SRUN_LINE, "srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={step.node}"),
+        *("--mem=0", "--cpu-bind=none", "--mpi=none", "--quiet"),
+        f"--container-image={file}",
+        f"--container-mounts={','.join((*map(_pair, mounts), '@folder'))}",
+        f"--container-workdir={step.cwd}",
+        "--no-container-mount-home",
+        "--no-container-entrypoint",
+        f"--container-env={','.join(names)}",
+        *container.args,
+        *("/usr/bin/env", f"PATH={_path(step)}"),
+        *step.argv,
+    )
+
+
+def _fstab(mount: str) -> str:
+    """Return a mount as enroot has it, whose third part is a kind of file system."""
+    source, inside, *more = _pair(mount).split(":")
+    return ":".join((source, inside, *(("none", f"x-create=auto,rbind,{','.join(more)}") if more else ())))
+
+
+def _path(step: Step) -> str:
+    return ":".join((f"{step.venv}/bin", *_PATH) if step.venv else _PATH)
 
 
 def _is_given(word: str, args: Sequence[str]) -> bool:

@@ -20,7 +20,7 @@ _AS_RANK = (
     'LOCAL_RANK="${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID}"; export RANK WORLD_SIZE LOCAL_RANK; exec "$@"'
 )
 # A step of the job that we are in, over nodes of its own: what Slurm says of our own step would be taken for options of it.
-_SRUN = (
+SRUN_LINE = (
     'job="${SLURM_JOB_ID:?not set: srun starts ranks in an allocation of Slurm}"; '
     "for name in $(env | sed -n 's/^\\(SLURM_[A-Z0-9_]*\\)=.*/\\1/p'); do "
     '[ "$name" = SLURM_CONF ] || unset "$name"; done; exec srun --jobid="$job" "$@"'
@@ -70,7 +70,7 @@ def launcher_words(
         case "mpirun":
             return ("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"), ()
         case "srun":
-            return ("/bin/sh", "-c", _SRUN, "srun", *_srun(nodes, own_options), *_as_task(nodes, env)), ()
+            return ("/bin/sh", "-c", SRUN_LINE, "srun", *_srun(nodes, own_options), *_as_task(nodes, env)), ()
         case other:
             raise config.error("plan.launcher", f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 

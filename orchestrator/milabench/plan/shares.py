@@ -9,7 +9,7 @@ from milabench.plan.model import Plan, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class PlannedShare:
     """The part of a plan that one job carries out: its steps, in the plan's order, and the nodes that these are planned for.
 
     Shares with the same `array` are submitted together, as the tasks of one job array; empty: a job of its own.
@@ -28,7 +28,7 @@ def shares_of(
     compared: Iterable[tuple[str, str]] = (),
     array: bool = False,
     distribute: bool = False,
-) -> tuple[Share, ...]:
+) -> tuple[PlannedShare, ...]:
     """Return the shares of a plan, named `s1`, `s2`, ... in its order; each step is in exactly one.
 
     A share is a benchmark with all its replicates: what is compared is measured on the same nodes. So are the two sides
@@ -53,7 +53,7 @@ def shares_of(
         used = dict.fromkeys(step.node for step in steps)
         name = f"s{number}"
         shares.append(
-            Share(
+            PlannedShare(
                 name=name,
                 steps=tuple(sorted((step.id for step in steps), key=place.__getitem__)),
                 nodes=tuple(sorted(used, key=lambda name: order.index(name) if name in order else len(order))),

@@ -51,6 +51,7 @@ def brief_document(summary: Summary) -> document.Document:
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
         *ab_blocks(summary),
+        *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),
         *document.section("flaky", model.flaky(summary)),
         *document.section("skipped", model.skips(summary)),

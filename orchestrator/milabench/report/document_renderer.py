@@ -36,6 +36,7 @@ def run_document(summary: Summary) -> document.Document:
         *model.window_tables(summary),
         *ab_blocks(summary),
         *model.node_tables(summary),
+        *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),
         *document.section("flaky", model.flaky(summary)),
         *document.section("replicates", model.replicate_lines(summary)),

@@ -119,6 +119,8 @@ def _has_several(bench: BenchSummary) -> bool:
     return bench.instances > 1 and bench.direction == "higher"
 
 
+JOBS_TITLE = "jobs that did not do their part"
+MOST_NAMES = 8
 CUT_OFF = Statement(text="this run is incomplete or still running: what follows is what is known")
 
 OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
@@ -177,6 +179,8 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("capsule", summary.capsule))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
+    if names := measured_nodes(summary):
+        lines.append(("nodes", some_names(names)))
     for node in summary.nodes:
         lines += _node_lines(node, name=str(node.get("name", "")) if len(summary.nodes) > 1 else "")
     if not summary.nodes:
@@ -186,6 +190,34 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if versions:
         lines.append(("software", versions))
     return lines + _overhead_lines(summary.overhead)
+
+
+def measured_nodes(summary: Summary) -> tuple[str, ...]:
+    """Return the names of the nodes that were measured; none where this machine is the only one, which has no name."""
+    of_jobs = dict.fromkeys(node for job in summary.jobs for node in job.nodes)
+    names = of_jobs or dict.fromkeys(str(node.get("name") or "") for node in summary.nodes)
+    return () if names.keys() <= {"", "local"} else tuple(names)
+
+
+def some_names(names: Sequence[str]) -> str:
+    """Return names by commas; of many, how many there are and the first ones."""
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+
+
+def unfinished_jobs(summary: Summary) -> list[Entry]:
+    """Return each job that did not do its part of the run: its id, its nodes, and why not, in the scheduler's words."""
+    entries = []
+    for job in summary.jobs:
+        if not job.unpassed or (job.stage == "ended" and not job.failure):
+            continue
+        where = f" on {some_names(job.nodes)}" if job.nodes else ""
+        waits = f" ({job.reason})" if job.reason and job.stage == "pending" else ""
+        code = f", exit code {job.exit_code}" if job.exit_code and job.failure else ""
+        what = job.failure or (f"{job.stage}{waits}" if job.job else "was not submitted")
+        left = f"{len(job.unpassed)} of {len(job.steps)} steps did not pass"
+        entries.append(Entry(name=f"job {job.job}" if job.job else job.share, text=f"{what}{where}{code}; {left}"))
+    return entries
 
 
 def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:

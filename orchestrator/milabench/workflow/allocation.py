@@ -21,8 +21,8 @@ from milabench.execute.allocation import (
 from milabench.execute.scheduler import JobHandle, JobState
 from milabench.execute.slurm.script import job_name
 from milabench.execute.srun import scheduler_here
-from milabench.facts.slurm import Allocation, allocation_of
-from milabench.plan.system import stated_allocation, stated_devices
+from milabench.facts.slurm import AllocatedNode, Allocation, allocation_of
+from milabench.plan.system import nodes_in, stated_allocation, stated_devices
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session, SuiteOptions
 
@@ -46,13 +46,12 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
         return None
     require_arch(system)
     if options.bound_nodes:
-        if ours is None:
-            raise ConfigError("no SLURM_JOB_ID: the nodes of a job can be bound only in it")
-        names = [name for _, name in options.bound_nodes]
-        by_name = {node.name: node for node in ours.nodes}
-        return replace(ours, nodes=tuple(by_name[name] for name in names))
+        by_name = {} if ours is None else {node.name: node for node in ours.nodes}
+        nodes = [by_name.get(name) or AllocatedNode(name=stated, job="") for stated, name in options.bound_nodes]
+        return replace(ours or Allocation(job="", nodes=()), nodes=tuple(nodes))
     if not options.allocate:
-        return stated_allocation(system) if ours is None else without_job(ours)
+        named = nodes_in(system.slurm.nodelist, "nodelist") if options.distribute else ()
+        return stated_allocation(system, named) if ours is None else without_job(ours)
     if session.allocation is None and ours is not None:
         session.allocation = HeldAllocation(ours)
     elif session.allocation is None:
@@ -79,6 +78,15 @@ def require_arch(system: SystemConfig) -> None:
         )
 
 
+def as_node_of(allocation: Allocation, machine: Node) -> Node:
+    """Return this machine as one of the nodes of an allocation, at the address at which the others meet it."""
+    if len(allocation.nodes) == 1:
+        return machine
+    from milabench.workflow.node_query import reachable
+
+    return reachable(replace(machine, name=allocation.here))
+
+
 def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, Node]) -> str:
     """Return the kind of devices of the first node that reported, or is this machine; of this machine where none has."""
     first = allocation.nodes[0].name
@@ -88,7 +96,7 @@ def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAllocation:
-    """The nodes that the last orchestrator of a run used, as its journal says; it had asked for them itself (`marker`), or not."""
+    """The nodes that the last orchestrator of a run used, by its journal; it had asked for them itself (`marker`), or not."""
 
     run: Path
     job: str
@@ -136,7 +144,7 @@ def held_text(allocation: RecordedAllocation) -> str:
     """Return what to know about the nodes of a run without an orchestrator; nothing once they are given back."""
     if not held_jobs([allocation]):
         return ""
-    return "; they are still held, and given back soon, or by `milabench cancel`"
+    return f"; they are still held, and given back soon, or by `milabench cancel {allocation.run.name}`"
 
 
 def give_back(allocation: RecordedAllocation) -> None:
@@ -162,6 +170,6 @@ def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
         nodes = state.nodes or recorded.nodes
         base = run.path.parent.parent
         session.allocation = claim_again(base, allocation_with(recorded.job, nodes), recorded.marker)
-        session.info(f"resume: {recorded} still holds them")
+        session.info(f"resume: Slurm's job {recorded.job} still holds {', '.join(recorded.nodes)}")
     elif not force:
         session.wanted_nodes = recorded.nodes

@@ -9,6 +9,8 @@ from pathlib import Path
 from milabench.errors import Unreachable
 from milabench.execute.locks import Orchestrator, wait_for_release
 from milabench.workflow.allocation import give_back, held_jobs, recorded_allocation
+from milabench.workflow.follow_jobs import open_jobs
+from milabench.workflow.job_runs import cancel_jobs
 from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import active_run, resolve_run
 
@@ -16,10 +18,13 @@ from milabench.workflow.run_lookup import active_run, resolve_run
 def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:
     """Ask the orchestrator of a run, by default the only active one, to end, and wait until it has; `now` kills its steps.
 
-    Raises NothingSelected, and Unreachable for a run of another host or user.
+    The jobs of a run are ended by their scheduler. Raises NothingSelected, and Unreachable for a run of another host or user.
     """
     handle = resolve_run(base, name) if name is not None else active_run(base)
     run, holder = handle.run, handle.holder
+    if open_jobs(run):
+        cancel_jobs(run, session)
+        return
     if holder is None and (held := held_jobs([used] if (used := recorded_allocation(run)) is not None else [])):
         give_back(held[0])
         session.info(f"cancel: {run.name} is not active ({handle.state_text}); gave back {held[0]}")

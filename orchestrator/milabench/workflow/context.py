@@ -122,7 +122,7 @@ def read_context(
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.profile import PROFILES
     from milabench.plan.system import allocated_facts, system_facts
-    from milabench.workflow.allocation import allocation_for, arch_of_nodes
+    from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
     from milabench.workflow.environments import environment_folders
     from milabench.workflow.scaling_files import read_sizer
 
@@ -152,7 +152,7 @@ def read_context(
             )
             suite = read_suite_only(options, detected_arch=arch)
             selected = selected_benchmarks(suite, options)
-        facts = allocated_facts(suite.system, machine, arch, allocation, remote)
+        facts = allocated_facts(suite.system, as_node_of(allocation, machine), arch, allocation, remote)
     plan_context = PlanContext(
         facts=facts,
         system=suite.system,
@@ -219,10 +219,11 @@ def read_suite_only(options: SuiteOptions, *, detected_arch: str = "cpu") -> Sui
 
 
 def selected_benchmarks(suite: Suite, options: SuiteOptions) -> tuple[BenchmarkConfig, ...]:
-    """Return what is selected of a suite. Raises NothingSelected, which names --select."""
+    """Return what is selected of a suite, on every node where it is distributed. Raises NothingSelected, which names --select."""
     from milabench.config.select import select
 
-    return select(suite, options.select, options.exclude)
+    selected = select(suite, options.select, options.exclude)
+    return tuple(map(on_every_node, selected)) if options.distribute else selected
 
 
 def read_whole_suite(
@@ -244,6 +245,15 @@ def read_whole_suite(
         max_benchmarks=options.max_benchmarks or MAX_BENCHMARKS,
         settings={**(settings or {}), **slurm_overrides(options)},
     )
+
+
+def on_every_node(bench: BenchmarkConfig) -> BenchmarkConfig:
+    """Return a benchmark of one node as one of every node, by itself on each; others stay as they are."""
+    from milabench.plan.method import is_client_server, method_of
+
+    if bench.num_machines > 1 or bench.plan.nodes or method_of(bench).spans_nodes or is_client_server(bench):
+        return bench
+    return replace(bench, plan=replace(bench.plan, nodes=("all",)))
 
 
 def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:

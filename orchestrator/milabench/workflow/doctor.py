@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from milabench.config.schema import SystemConfig
-from milabench.errors import UsageError
+from milabench.errors import Unreachable, UsageError
 from milabench.execute.remote_host import connect_all, link_speeds
+from milabench.execute.slurm.commands import Commands
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
@@ -25,6 +26,7 @@ from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import missing_environments, missing_preparations
 
 LOW_DISK_GIB = 5
+SLURM_S = 5.0  # for each question to Slurm
 
 
 def diagnose(options: SuiteOptions, session: Session) -> list[NodeFinding]:
@@ -34,7 +36,7 @@ def diagnose(options: SuiteOptions, session: Session) -> list[NodeFinding]:
 
 def diagnose_machine(base: Path | None) -> list[NodeFinding]:
     """Check machine and base, whatever is to run there."""
-    return [*check_machine(this_machine().answer()), *check_base(base_folder(base))]
+    return [*check_machine(this_machine().answer()), check_slurm(os.environ), *check_base(base_folder(base))]
 
 
 def findings_text(findings: Sequence[NodeFinding]) -> str:
@@ -70,6 +72,31 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
         # In an environment that is not activated, uv is beside the interpreter and not on PATH.
         path = shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
         yield NodeFinding(what=tool, state="ok" if path else "note", says="found" if path else f"not found: {why}")
+
+
+def check_slurm(environ: Mapping[str, str]) -> NodeFinding:
+    """Check whether Slurm is here and answers, and with which partitions; without it, this machine can be measured as well."""
+    if shutil.which("sinfo", path=environ.get("PATH")) is None:
+        return NodeFinding(
+            what="slurm", state="note", says="not found: --engine slurm needs the login node of a cluster"
+        )
+    commands = Commands(environ, SLURM_S)
+    try:
+        version = commands.ask("sinfo", "--version").output.strip().rpartition(" ")[2]
+        answer = commands.ask("sinfo", "--noheader", "--format=%R|%D|%l|%G")
+    except Unreachable as error:
+        return NodeFinding(what="slurm", state="note", says=str(error))
+    if answer.code:
+        return NodeFinding(what="slurm", state="note", says=f"{version} does not answer: {answer.reason}")
+    rows = [line.split("|") for line in answer.output.splitlines() if line.count("|") == 3]
+    partitions = (
+        f"{name} ({nodes} nodes"
+        + (f" with {devices}" if devices not in ("", "(null)") else "")
+        + (f", at most {limit}" if limit not in ("infinite", "n/a") else "")
+        + ")"
+        for name, nodes, limit, devices in rows
+    )
+    return NodeFinding(what="slurm", state="ok", says=f"{version}; partitions: {', '.join(partitions) or 'none'}")
 
 
 def check_base(folder: Path) -> Iterator[NodeFinding]:

@@ -110,7 +110,7 @@ def execute_plan(
         # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
         # run that cannot be resumed.
         with interrupts().deferred(), hold_run(writer.path, orchestrator):
-            _write_manifest(writer, plan, context, description, files)
+            write_manifest(writer, plan, context, description, files)
             return continue_plan(
                 plan, context, description, writer, orchestrator, retry=retry, extend=extend, handover=handover
             )
@@ -380,9 +380,10 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
     return encode(Config(step=step.id, data=mask_settings(step.config))) + encode(Meta(step=step.id, data=meta))
 
 
-def _write_manifest(
+def write_manifest(
     writer: RunWriter, plan: Plan, context: CommandContext, description: RunDescription, files: Mapping[str, str]
 ) -> None:
+    """Write what a new run will do, and journal its steps as planned. Raises RecordError."""
     manifest = {
         "phase": description.phase or plan.phase,
         "name": description.name,
@@ -415,7 +416,7 @@ def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], obj
         extension = extend(writer.path)
     if extension is None:
         return None
-    manifest = dict(open_run(writer.path).manifest)
+    manifest = dict(open_run(writer.path).as_planned)
     # Steps keep their files: a step of the pilot must not get another name because its benchmark is repeated now.
     known = manifest["files"]
     files = {**stems(extension.plan.steps), **known}

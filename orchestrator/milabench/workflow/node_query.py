@@ -131,7 +131,12 @@ def ask_nodes(
             f"{base_folder(options.base)}: is another folder on {', '.join(apart)}; the nodes of Slurm need a base on a file"
             " system that they share with this machine: give one with --base"
         )
-    return {name: replace(node, ip=address_of(node)) for name, node in nodes.items()}
+    return {name: reachable(node) for name, node in nodes.items()}
+
+
+def reachable(node: Node) -> Node:
+    """Return a node of an allocation with the address at which the others meet it."""
+    return replace(node, ip=address_of(node))
 
 
 def address_of(node: Node) -> str:

@@ -24,8 +24,8 @@ class SuiteOptions:
     `ask_nodes`: query the other nodes for their facts instead of trusting the system file. `environ` are the variables that
     suite and system file may use. `engine` and `slurm_args` (`key=value`) replace `system.engine` and keys of `system.slurm`;
     `distribute`: a benchmark of one node runs on every node. Under Slurm, `allocate` asks for nodes where we are in no
-    allocation, instead of planning for nodes as they are stated; `bound_nodes` are pairs of a stated node and the one of
-    our allocation that stands for it.
+    allocation, instead of planning for nodes as they are stated; `bound_nodes` are pairs of each stated node and the one of
+    our allocation that stands for it, empty where none does.
     """
 
     config_file: Path | None = None

@@ -35,12 +35,15 @@ SWEEP = sweep_local, RemoteHost.sweep
 
 
 def dead_orchestrators(run: Run) -> list[tuple[Orchestrator, tuple[Address, ...]]]:
-    """Return the orchestrators of a run that ran on this machine and died, each with the other machines that it used."""
+    """Return the orchestrators of a run that ran on this machine and died, each with the other machines that it used.
+
+    The process of a job is one; the other nodes of its job went with it, and nobody may log in there.
+    """
     dead = []
     for entry in run.journal:
         orchestrator = orchestrator_of(entry) if entry.get("run") == "started" else None
         if orchestrator is not None and orchestrator.is_local and not orchestrator.is_alive:
-            dead.append((orchestrator, _addresses(entry)))
+            dead.append((orchestrator, () if "share" in entry else _addresses(entry)))
     return dead
 
 

@@ -163,17 +163,19 @@ def _devices(context: CommandContext) -> object:
     return context.plan_context.facts.arch, devices
 
 
-def request_of(run: Run, session: Session) -> Request:
+def request_of(run: Run, session: Session, **changes: Any) -> Request:
     """Return the request of a recorded run, read again, with the numbers of replicates that were decided.
 
-    Raises RecordError for a run whose options were not saved.
+    `changes` replace options of its command. Raises RecordError for a run whose options were not saved.
     """
     from milabench.workflow.saved_options import load_options, replicates_of, target_of
 
     options, extent = load_options(run)
     target = target_of(run)
     request = replace(
-        read_request(options, extent, session), name=str(run.manifest.get("name") or "run"), target=target
+        read_request(replace(options, **changes), extent, session),
+        name=str(run.manifest.get("name") or "run"),
+        target=target,
     )
     if target is None:
         return request

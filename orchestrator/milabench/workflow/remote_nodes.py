@@ -22,8 +22,9 @@ OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
 
 def remote_nodes(context: CommandContext) -> tuple[Node, ...]:
     """Return the nodes that are not this machine, and can be reached: not those of a job that is yet to be."""
-    is_stated = context.allocation is not None and not context.allocation.job
-    return () if is_stated else tuple(node for node in context.nodes if not node.local)
+    allocated = context.allocation.nodes if context.allocation is not None else ()
+    stated = {node.name for node in allocated if not node.job}
+    return tuple(node for node in context.nodes if not node.local and node.name not in stated)
 
 
 def first_of_storages(nodes: Sequence[Node]) -> tuple[Node, ...]:

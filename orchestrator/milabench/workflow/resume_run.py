@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milabench.errors import DONE, RecordError, UsageError
-from milabench.events.attempts import Attempt, attempts
+from milabench.events.attempts import attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
 from milabench.execute.agent_client import NOTHING_LEFT
 from milabench.execute.detach import DetachHandover
@@ -21,7 +21,7 @@ from milabench.workflow.execution import RunDescription, continue_plan, new_mark
 from milabench.workflow.options import Session
 from milabench.workflow.orphans import SWEEP, dead_orchestrators, on_each_machine, process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
-from milabench.workflow.run_lookup import last_attempt
+from milabench.workflow.run_lookup import attempts_made
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
 
@@ -85,7 +85,7 @@ def resume_run(
 
 def _complete(run: Run, session: Session) -> None:
     """Write what an orchestrator that crashed after its last step did not write."""
-    is_recorded = run.is_ended and run.journal[-1].get("verdict") == "passed"
+    is_recorded = run.verdict == "passed"
     if not is_recorded:
         with contextlib.closing(RunWriter(run.path)) as writer, writing(run.path):
             writer.journal({"run": "ended", "verdict": "passed"})
@@ -115,11 +115,6 @@ def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force:
         attempts={step.id: attempts_made(run, step.id, by_step.get(step.id, ())) for step in plan.steps},
         differences=differences,
     )
-
-
-def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
-    """Return how many attempts left a trace, in the journal or only a file: a crash may have come in between."""
-    return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
 
 
 def sweep_run(run: Run, session: Session) -> None:

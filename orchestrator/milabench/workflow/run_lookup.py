@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError
+from milabench.events.attempts import Attempt
 from milabench.events.rundir import Run, find_run, latest_run, open_run
+from milabench.events.shares import Share, ShareJob
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
-from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of
+from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder
+from milabench.execute.scheduler import JobState
 from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
+
+ACTIVE = ("running", "submitted")
+"""The states of a run that something is executing, or will: a scheduler that has its jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHandle:
-    """A run, its status, and the orchestrator that executes it at this moment."""
+    """A run, its status, and the orchestrator that executes it at this moment.
+
+    `workers` are the processes of its jobs, by share.
+    """
 
     run: Run
     status: RunStatus
     holder: Orchestrator | None
+    workers: Mapping[str, Orchestrator] = field(default_factory=dict)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a process writes its records at this moment."""
+        return self.holder is not None or bool(self.workers)
+
+    @property
+    def executed_by(self) -> str:
+        """The processes that execute it: its orchestrator, else its jobs."""
+        if self.holder is not None:
+            return f"process {self.holder.pid}"
+        jobs = [share.job.id for name, share in self.run.shares.items() if share.job and name in self.workers]
+        return f"job{'s' * (len(jobs) > 1)} {', '.join(jobs[:3])}{' and others' if len(jobs) > 3 else ''}"
 
     @property
     def state(self) -> str:
-        """`running`; the verdict; or `cut off`, in JSON, when it has neither an orchestrator nor an end."""
-        if self.holder is not None:
+        """`running`; the verdict; `submitted`, while jobs wait; or `cut off`, in JSON, when nothing executes or ended it.
+
+        Whether the scheduler still has a job that waits, only it knows.
+        """
+        if self.is_active:
             return "running"
+        if any(share.is_waiting for share in self.run.shares.values()):
+            return "submitted"
         return self.status.verdict or ("cut off" if self.run.journal else "not recorded")
 
     @property
@@ -44,7 +72,7 @@ class RunHandle:
     @property
     def kills_for_memory(self) -> int:
         """How often the kernel has killed for lack of memory since the orchestrator of an incomplete run began."""
-        entries = (entry for entry in reversed(self.run.journal) if entry.get("run") == "started")
+        entries = (entry for entry in reversed(self.run.transitions) if entry.get("run") == "started")
         began: Mapping[str, Any] = next(entries, {})
         last = orchestrator_of(began) if self.state == "cut off" else None
         before, now = began.get("oom_kills"), oom_kills(MACHINE_KILLS)
@@ -53,14 +81,71 @@ class RunHandle:
         return int(now - before)
 
     @property
+    def running(self) -> tuple[Attempt, ...]:
+        """The attempts that run at this moment: begun, not ended, and their orchestrator or job lives."""
+        if self.holder is not None and not self.run.shares:
+            return self.status.running
+        own = {step for name in self.workers for step in self.run.shares[name].steps}
+        return tuple(tried for tried in self.status.running if tried.step in own)
+
+    @property
     def is_detached(self) -> bool:
         """Whether it is executed without a terminal at this moment."""
         return self.holder is not None and self.holder.detached
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareState:
+    """Where the job of a share is, as `status` shows it.
+
+    `stage` is `not submitted`, `submitting`, one of `events.shares.JobStage`, or `died`: begun, not ended, and nobody
+    executes it. `state` and `reason` are the scheduler's words, `done` the number of its `steps` that have ended.
+    """
+
+    share: str
+    job: str
+    stage: str
+    state: str
+    reason: str
+    result: str
+    failure: str
+    nodes: tuple[str, ...]
+    steps: int
+    done: int
+
+
+def share_states(handle: RunHandle, live: Mapping[str, JobState]) -> list[ShareState]:
+    """Return where each share of a run is, by its files and, where it was asked, by the scheduler's word on its job (`live`)."""
+    return [_share_state(handle, share, live.get(share.name)) for share in handle.run.shares.values()]
+
+
+def _share_state(handle: RunHandle, share: Share, live: JobState | None) -> ShareState:
+    job = share.job or ShareJob(id="")
+    stage: str = "submitting" if share.is_submitting else job.stage if job.id else "not submitted"
+    if stage == "running" and share.name not in handle.workers and (live is None or live.phase == "unknown"):
+        stage = "died"
+    if live is not None and live.phase in ("pending", "running", "ended"):
+        job = replace(job, state=live.state, reason=live.reason, result=live.result, nodes=live.nodes or job.nodes)
+        stage = live.phase
+    return ShareState(
+        share=share.name,
+        job=job.id,
+        stage=stage,
+        state=job.state,
+        reason="" if job.reason == "None" or stage == "running" else job.reason,
+        result=job.result,
+        failure=job.failure,
+        nodes=job.nodes or share.ran_on,
+        steps=len(share.steps),
+        done=len(share.steps) - len(share.unended),
+    )
+
+
 def run_handle(run: Run) -> RunHandle:
     """Return a run with its status."""
-    return RunHandle(run=run, status=run_status(run), holder=holder_of(run.path))
+    began = [share.name for share in run.shares.values() if share.is_begun and not share.is_ended]
+    workers = {name: worker for name in began if (worker := share_holder(run.path, name)) is not None}
+    return RunHandle(run=run, status=run_status(run), holder=holder_of(run.path), workers=workers)
 
 
 def resolve_run(base: Path | None, name: str | None) -> RunHandle:
@@ -90,7 +175,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
 
 def active_run(base: Path | None) -> RunHandle:
     """Return the only active run below a base. Raises NothingSelected."""
-    active = [handle for handle in all_runs(base) if handle.holder is not None]
+    active = [handle for handle in all_runs(base) if handle.state in ACTIVE]
     if not active:
         raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
     if len(active) > 1:
@@ -103,6 +188,11 @@ def last_attempt(run: Run, step: str, known: int) -> int:
     while (run.path / f"{run.stem(step, known + 1)}.data").exists():
         known += 1
     return known
+
+
+def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
+    """Return how many attempts left a trace, in the journal or only a file: a crash may have come in between."""
+    return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
 
 
 def find_step(run: Run, name: str) -> str:

@@ -71,8 +71,11 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     checks = tuple(parse_checks(settings.validations or "all"))
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
-    # What jobs carry out is planned for nodes as they are stated.
     options = replace(options, allocate=settings.submit is None)
+    if settings.submit is not None:
+        from milabench.workflow.submit import for_jobs
+
+        options = for_jobs(options, session)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
     if settings.submit is not None:
         require_submittable(requests, settings.submit)
@@ -146,16 +149,21 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
 
 def finish_run(executed: ExecutedPlan, session: Session) -> int:
     """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code."""
-    summary = write_summary(executed.path, session)
-    counts = summary.counts if summary is not None else {}
-    if summary is not None:
-        report_result(summary, executed.path, session)
+    is_whole = report_run(executed.path, session)
     if executed.result.is_cut:
         session.info("run: interrupted; `milabench resume` continues it")
     if executed.result.interrupted:
         return INTERRUPTED
-    is_whole = bool(counts) and not any(counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
     return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
+
+
+def report_run(path: Path, session: Session) -> bool:
+    """Write the summary of a run, report how its steps ended, and return whether none of them changes the exit code."""
+    summary = write_summary(path, session)
+    if summary is None:
+        return False
+    report_result(summary, path, session)
+    return bool(summary.counts) and not any(summary.counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
 
 
 def report_result(summary: Summary, path: Path, session: Session) -> None:

@@ -19,7 +19,8 @@ from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, RecordError
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import End, Line, Start
 from milabench.events.replay import replay
-from milabench.events.rundir import JOURNAL, Run, open_run, parse_entry
+from milabench.events.rundir import JOURNAL, Run, journal_name, open_run, parse_entry
+from milabench.events.shares import merge_journals
 from milabench.events.tail import Appended
 from milabench.events.values import as_mapping, whole
 from milabench.events.wire import encode
@@ -33,6 +34,7 @@ from milabench.workflow.shown_steps import ShownSteps
 from milabench.workflow.summaries import summary_of
 
 LOOK_EVERY_S = 0.3
+LOOK_AT_A_SHARE_S = 0.005  # two thousand of them every 10 s; opening one takes some hundredth of it
 _PIECE = 1 << 24  # bytes of a step's records that are read at once
 
 Ending = Literal["ended", "died", "left"]
@@ -119,27 +121,38 @@ class RunView:
         self._clock = clock
         self._marker = ""
         self._journal = Appended(run.path / JOURNAL)
+        self._of_shares = {share: Appended(run.path / journal_name(share)) for share in run.shares}
+        self._look_at = 0.0
         self._records: dict[str, Appended] = {}
         self._is_current = False
         self._shown.on_plan(plan_of(run))
 
     def update(self) -> None:
         """Show what is new, and the progress of the running steps."""
-        for line in self._journal.lines():
-            with contextlib.suppress(
-                ValueError
-            ):  # truncated by a crash; the entry after it says where the run was resumed
-                entry = parse_entry(line)
-                self._clock.reach(entry.get("t"))
-                self._show(entry)
+        for entry in self._new_entries():
+            self._clock.reach(entry.get("t"))
+            self._show(entry)
         self._clock.go_on()
         self._is_current = True
         for step in self._records:
             self._show_progress(step)
         self._display.tick()
 
+    def _new_entries(self) -> tuple[Mapping[str, Any], ...]:
+        """Return what is new in the journals, as one; thousands of them are looked at less often, those of ended jobs at once."""
+        own = _entries_of(self._journal)
+        now = time.monotonic()
+        ended = {entry.get("share") for entry in own if entry.get("state") == "ended" and "step" not in entry}
+        looked_at = [share for share in self._of_shares if share in ended]
+        if now >= self._look_at:
+            self._look_at = now + LOOK_AT_A_SHARE_S * len(self._of_shares)
+            looked_at = list(self._of_shares)
+        return merge_journals(own, (_entries_of(self._of_shares[share]) for share in looked_at))
+
     def _show(self, entry: Mapping[str, Any]) -> None:
         match entry:
+            case {"run": _, "share": _}:
+                pass  # of a job
             case {"run": "started"}:
                 self._marker = str(entry.get("marker"))
             case {"run": "ended"}:
@@ -172,6 +185,14 @@ class RunView:
     def _measured(self, step: str, attempt: int) -> Measurement | None:
         # What ended before we came would be read all at once, beside a measurement: `milabench report` has those numbers.
         return measured_attempt(self._run, step, attempt) if self._is_current else None
+
+
+def _entries_of(journal: Appended) -> list[Mapping[str, Any]]:
+    entries = []
+    for line in journal.lines():
+        with contextlib.suppress(ValueError):  # truncated by a crash; the entry after it says where the run was resumed
+            entries.append(parse_entry(line))
+    return entries
 
 
 def _attempt(entry: Mapping[str, Any]) -> int:

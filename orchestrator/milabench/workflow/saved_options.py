@@ -183,14 +183,21 @@ def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, Any]) -> list[
     before = run.manifest
     systems = plan_diff({"system": before.get("system")}, {"system": plan.system}).system
     lines = [f"system.{change.field}: {change.old} -> {change.new}" for change in systems]
+    lines += changed_files(run, manifest)
+    lines += _step_differences(before.get("plan") or {}, plan)
+    return [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else lines
+
+
+def changed_files(run: Run, manifest: Mapping[str, Any]) -> list[str]:
+    """Return which environments and programs are others than when a run was planned, a line each."""
+    before, lines = run.manifest, []
     for what, key in (("environment", "locks"), ("program of", "programs")):
         old, new = before.get(key) or {}, manifest.get(key) or {}
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
                 change = "changed" if name in old and name in new else "new" if name in new else "gone"
                 lines.append(f"{what} {name}: {change}")
-    lines += _step_differences(before.get("plan") or {}, plan)
-    return [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else lines
+    return lines
 
 
 def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:

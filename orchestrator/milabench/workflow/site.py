@@ -170,7 +170,7 @@ def _file(kind: str, name: str) -> str:
 
 def _digest(handle: RunHandle, summary: Summary, request: ReportRequest) -> str:
     """Return what the page of a run was made of; empty for one that is active, whose page is always made again."""
-    if handle.holder is not None:
+    if handle.is_active:
         return ""
     about = (stat_digest(handle.run.path), __version__, ANALYSIS, request.validations, summary.score.reference)
     return hashlib.sha256(repr(about).encode()).hexdigest()

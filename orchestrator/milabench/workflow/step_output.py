@@ -12,7 +12,7 @@ from milabench.events.model import End, Line
 from milabench.events.rundir import Run, bytes_of, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode
-from milabench.execute.locks import holder_of
+from milabench.execute.locks import holder_of, share_holder
 from milabench.workflow.run_lookup import find_step, last_attempt, resolve_run
 
 LOOK_EVERY_S = 0.3
@@ -57,8 +57,11 @@ def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) ->
 
 
 def is_active(run: Run, step: str, attempt: int) -> bool:
-    """Return whether this attempt may still write: the run has an orchestrator, and the attempt has not ended."""
-    if holder_of(run.path) is None:
+    """Return whether this attempt may still write: it has an orchestrator, or a job that goes on or waits, and has not ended."""
+    run = open_run(run.path)
+    own = [share for share in run.shares.values() if step in share.steps]
+    is_executed = any(share.is_waiting or share_holder(run.path, share.name) is not None for share in own)
+    if not is_executed and holder_of(run.path) is None:
         return False
-    by_step = attempts(open_run(run.path).journal)
+    by_step = attempts(run.journal)
     return not any(tried.number == attempt and tried.outcome is not None for tried in by_step.get(step, ()))

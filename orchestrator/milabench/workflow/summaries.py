@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
 ANALYSIS = 5
 _ENDINGS = (".data", ".stdout", ".stderr")
-_NAMES = ("manifest.json", "journal.jsonl")
 
 
 def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
@@ -39,9 +38,9 @@ def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
     for name in names or (None,):
         handle = resolve_run(base, name)
         run = handle.run
-        if handle.holder is not None:
+        if handle.is_active:
             raise RecordError(
-                f"{run.name}: is still running (process {handle.holder.pid}); wait for its end, or end it with "
+                f"{run.name}: is still running ({handle.executed_by}); wait for its end, or end it with "
                 f"`milabench cancel {run.name}`"
             )
         require_measured(run)
@@ -164,10 +163,12 @@ def _relocate(run: Run, value: dict[str, Any]) -> None:
 
 
 def _files(path: Path) -> Iterator[os.DirEntry[str]]:
+    from milabench.events.rundir import is_journal_or_manifest
+
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                if entry.name in _NAMES or entry.name.endswith(_ENDINGS):
+                if is_journal_or_manifest(entry.name) or entry.name.endswith(_ENDINGS):
                     yield entry
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None

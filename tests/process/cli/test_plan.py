@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,61 @@ def test_every_command_of_the_imaginary_suite_is_what_the_golden_file_shows(
     ]
     lines += [f"skipped {skip['bench']}: {skip['why']}" for skip in plan["skipped"]]
     as_golden("\n".join(lines) + "\n", "plan_steps.txt")
+
+
+SLURM = """
+system:
+  arch: cuda
+  engine: slurm
+  slurm:
+    partition: gpu
+    account: it's ours
+    time: "4:00:00"
+    gpus_per_node: a100:2
+    nodes: 2
+    extra: [--switches=1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ((), "plan_slurm.txt"),
+        (("--submit",), "plan_slurm_jobs.txt"),
+        (("--submit", "--array", "--max-jobs", "1", "--json"), "plan_slurm_array.json"),
+    ],
+)
+def test_the_plan_for_slurm_has_the_scripts_of_its_jobs(
+    milabench: Milabench, environ: dict[str, str], tmp_path: Path, options: tuple[str, ...], name: str
+) -> None:
+    suite, system = tmp_path / "a suite.yaml", tmp_path / "cluster.yaml"
+    suite.write_text(
+        "hello: {command: [echo, hello], env: {HF_TOKEN: hf_0123456789}, plan: {method: multigpu, launcher: none}}\n"
+    )
+    system.write_text(SLURM)
+    base = f"{environ['MILABENCH_BASE']} of $(us)"
+    words = ("--config", str(suite), "--system", str(system), "--base", base, "--repeat", "2", "--profile", "quick")
+    said = milabench("plan", "run", *words, *options, SLURM_JOB_ID="")
+    assert said.code == 0, said.err
+    assert "hf_0123456789" not in said.out + said.err
+    found = relocated(said.out.replace(sys.executable, "PYTHON"), base)
+    if "--json" in options:
+        found = json.dumps(json.loads(found)["jobs"], indent=1) + "\n"
+    elif options:
+        found = found[found.index("\njob ") + 1 :]  # the plan itself is that of the first
+    as_golden(found.replace(str(tmp_path), "FOLDER"), name)
+
+
+def test_the_script_in_a_plan_is_a_program_that_a_shell_can_read(milabench: Milabench, tmp_path: Path) -> None:
+    suite, system = tmp_path / "suite.yaml", tmp_path / "cluster.yaml"
+    suite.write_text("hello: {command: [echo, hello]}\n")
+    system.write_text(SLURM)
+    words = ("--config", str(suite), "--system", str(system), "--base", str(tmp_path / "it's $(x)"), "--json")
+    for more in ((), ("--submit",), ("--submit", "--array")):
+        for job in json.loads(milabench("plan", "run", *words, *more).out)["jobs"]:
+            assert job["script"].startswith("#!/bin/sh\n#SBATCH --parsable\n#SBATCH --no-requeue\n")
+            assert f"#SBATCH --job-name=mb-MARKER-{job['name']}\n#SBATCH --comment=MARKER\n" in job["script"]
+            subprocess.run(["sh", "-n"], input=job["script"], text=True, check=True)
 
 
 def test_a_dry_run_says_the_same_as_plan_run(milabench: Milabench) -> None:

@@ -15,7 +15,7 @@ from milabench.events.replay import replay
 from milabench.events.rundir import open_run
 from milabench.report import csv, json, markdown, text
 from tests.examples import thinned
-from tests.recorded_run import Recorded, message, rates, record
+from tests.recorded_run import Recorded, RecordedShare, message, rates, record, record_shares
 
 LEAST_BYTES = 4096
 
@@ -57,6 +57,56 @@ def test_a_run_whose_file_is_cut_off_at_any_byte_is_read(recorded: Path, tmp_pat
         if size % 16 == 0:  # these only show what the summary says
             assert len(list(replay(found))) > 0
             assert all(form.render([summary]) for form in (text, markdown, json, csv))
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    passed = tuple(Recorded(tag=f"D{device}", devices=(device,), events=told()) for device in range(2))
+    stopped = Recorded(bench="sft", tag="", outcome="cancelled", events=told())
+    shares = (
+        RecordedShare(steps=passed),
+        RecordedShare(steps=(stopped,), job="102", node="n2", result="time-limit", state="TIMEOUT"),
+    )
+    return record_shares(tmp_path_factory.mktemp("base"), *shares).path
+
+
+OF_SHARES = ["manifest.json", "journal.jsonl", "manifest.s1.json", "journal.s1.jsonl", "manifest.s2.json", "sft.data"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*OF_SHARES, "journal.s2.jsonl"])
+def test_a_run_of_jobs_whose_file_is_cut_off_at_any_byte_is_read(submitted: Path, tmp_path: Path, name: str) -> None:
+    run = tmp_path / submitted.name
+    shutil.copytree(submitted, run)
+    whole = (run / name).read_bytes()
+    for size in thinned(range(len(whole))):
+        (run / name).write_bytes(whole[:size])
+        found = open_run(run)
+        summary = summarise(found)
+        assert {bench.bench for bench in summary.benchmarks} == {"digits", "sft"}, size
+        assert sum(bench.counts["planned"] for bench in summary.benchmarks) == 3, size
+        (stopped,) = [bench for bench in summary.benchmarks if bench.bench == "sft"]
+        assert stopped.counts["passed"] == 0, size
+        if name != "manifest.json":  # which alone says that there are shares
+            assert [job.share for job in summary.jobs] == ["s1", "s2"]
+            assert {str(node["name"]) for node in summary.nodes} <= {"node1", "n1", "n2"}
+        if size % 16 == 0:
+            assert len(list(replay(found))) > 0
+            assert all(form.render([summary]) for form in (text, markdown, json, csv))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["journal.jsonl", "journal.s1.jsonl"])
+def test_only_the_scheduler_ends_a_share_that_left_steps_undone(submitted: Path, tmp_path: Path, name: str) -> None:
+    run = tmp_path / submitted.name
+    shutil.copytree(submitted, run)
+    whole = (run / name).read_bytes()
+    for size in thinned(range(len(whole))):
+        (run / name).write_bytes(whole[:size])
+        found = open_run(run)
+        for share in found.shares.values():
+            assert not share.is_ended or not share.unended or (share.job and share.job.result), (size, share)
+        assert found.verdict != "passed" or found.is_ended
 
 
 @pytest.mark.slow

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from milabench.bench.api import Benchmark
 from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.plan.container import Container, container_of, containerize, outermost
+from milabench.plan.container import Container, Image, container_of, containerize, image_of, outermost
 from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, dirs_under
 from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES
@@ -86,7 +87,9 @@ def test_an_engine_without_an_image_is_an_error_with_its_place(tmp_path: Path) -
 
 
 def test_an_unknown_engine_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"b\.container\.engine: expected one of docker, podman, apptainer, none"):
+    with pytest.raises(
+        ConfigError, match=r"b\.container\.engine: expected one of docker, podman, apptainer, enroot, pyxis, none"
+    ):
         chosen(tmp_path, "container: {engine: dokcer}", "arch: cpu")
 
 
@@ -129,13 +132,86 @@ def test_apptainer_runs_as_a_child_and_inherits_its_environment() -> None:
     assert step.env["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
+INSIDE = "/base/venv/b/bin:/usr/local/nvidia/bin:/usr/local/cuda/bin:/opt/rocm/bin"
+INSIDE += ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def test_enroot_starts_the_file_that_it_imported_and_is_told_every_variable_by_name() -> None:
+    step = in_engine("enroot", args=("--rw",), mounts=("/a:/b:ro",))
+    names = ["CUDA_VISIBLE_DEVICES", "HF_TOKEN", "MILABENCH_RUN_MARKER", "MILABENCH_SINK", "MILABENCH_STEP"]
+    assert step.argv == (
+        *("enroot", "start", "--mount=/base:/base", "--mount=/suite/b:/suite/b", "--mount=/fast/cache:/fast/cache"),
+        *("--mount=/a:/b:none:x-create=auto,rbind,ro", "--mount=@folder", f"--env=PATH={INSIDE}"),
+        *(f"--env={name}" for name in [*names, "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES"]),
+        *("--rw", "/base/cache/images/docker%3A%2F%2Fr%2Fi%3A1.sqsh"),
+        *("/bin/sh", "-c", 'cd "$0" && exec "$@"', "/base/data/b"),
+        *STEP.argv,
+    )
+    assert (step.end_argv, step.env["CUDA_VISIBLE_DEVICES"]) == ((), "2,3")
+
+
+def test_pyxis_is_a_step_of_the_job_on_the_same_node_with_a_container() -> None:
+    step = in_engine("pyxis", args=("--container-writable",), mounts=("/a:/b:ro",))
+    assert step.argv[:2] == ("/bin/sh", "-c")
+    assert step.argv[3:] == (
+        *("srun", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=local", "--mem=0", "--cpu-bind=none"),
+        *("--mpi=none", "--quiet", "--container-image=/base/cache/images/docker%3A%2F%2Fr%2Fi%3A1.sqsh"),
+        "--container-mounts=/base:/base,/suite/b:/suite/b,/fast/cache:/fast/cache,/a:/b:ro,@folder",
+        *("--container-workdir=/base/data/b", "--no-container-mount-home", "--no-container-entrypoint"),
+        "--container-env=CUDA_VISIBLE_DEVICES,HF_TOKEN,MILABENCH_RUN_MARKER,MILABENCH_SINK,MILABENCH_STEP"
+        ",NVIDIA_DRIVER_CAPABILITIES,NVIDIA_VISIBLE_DEVICES",
+        *("--container-writable", "/usr/bin/env", f"PATH={INSIDE}"),
+        *STEP.argv,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("ubuntu", "docker://ubuntu"),
+        ("r/i:1", "docker://r/i:1"),
+        ("nvcr.io/nvidia/pytorch:24.01-py3", "docker://nvcr.io#nvidia/pytorch:24.01-py3"),
+        ("localhost:5000/i", "docker://localhost:5000#i"),
+        ("dockerd://i", "dockerd://i"),
+    ],
+)
+def test_enroot_is_told_where_the_name_of_a_registry_ends(name: str, source: str) -> None:
+    image = image_of("pyxis", name, CACHE)
+    assert (image.engine, image.source) == ("enroot", source)
+    assert image.fetch[2].find("enroot import --output") > 0 and image.fetch[4:] == (image.file, source)
+
+
+def test_an_image_that_the_user_imported_needs_no_enroot_here() -> None:
+    assert image_of("pyxis", "/images/i.sqsh", CACHE) == Image(
+        engine="srun", name="/images/i.sqsh", file="/images/i.sqsh"
+    )
+
+
+def test_ranks_of_srun_in_a_container_are_refused(tmp_path: Path) -> None:
+    made = suite(
+        tmp_path,
+        "b: {definition: x, plan: {method: multigpu, launcher: srun}}\n"
+        "system: {arch: cuda, container: {engine: pyxis, image: i}}\n",
+    )
+    where = PlanContext(
+        facts=SystemFacts(arch="cuda", nodes=(Node(name="one", devices=DEVICES, main=True),)),
+        system=made.system,
+        dirs=dirs_under("/base", {}),
+        profile=PROFILES["quick"],
+    )
+    declared = Benchmark(script="main.py", voirfile=None, prepare=None)
+    bench = ResolvedBenchmark(config=made.benchmarks["b"], folder="/suite/b", declared=declared)
+    with pytest.raises(ConfigError, match=r"b\.plan\.launcher: .*; use torchrun or ranks with a container"):
+        plan_run([bench], where)
+
+
 @pytest.mark.parametrize("image", ["/images/i.sif", "i.sif", "./i"])
 def test_apptainer_takes_files_as_they_are(image: str) -> None:
     step = containerize(STEP, Container(engine="apptainer", image=image), "cpu", DEVICES, (), CACHE)
     assert image in step.argv
 
 
-@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
+@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer", "enroot", "pyxis"])
 def test_no_secret_stands_on_a_command_line_and_nothing_is_privileged_unless_asked(engine: str) -> None:
     step = in_engine(engine)
     assert "secret" not in " ".join(step.argv)

@@ -19,7 +19,7 @@ import pytest
 from milabench.events.model import Config, Event, Meta, Verdict
 from tests.examples import thinned
 from tests.mutations import Mutation, mutations
-from tests.recorded_run import Recorded, data, message, rates, record
+from tests.recorded_run import Recorded, RecordedShare, data, message, rates, record, record_shares
 
 Milabench = Callable[..., Any]
 
@@ -105,6 +105,24 @@ def recorded(base: Path) -> Path:
     return run.path
 
 
+def submitted(base: Path) -> Path:
+    """A run of jobs: one that did its part, one that was stopped, one that waits."""
+    seen = tuple(events())
+    shares = (
+        RecordedShare(steps=(Recorded(events=seen, stderr="speed 5\n"), Recorded(tag="D1", devices=(1,), events=seen))),
+        RecordedShare(
+            steps=(Recorded(bench="other", tag="", outcome="failed", why="time-limit", events=seen),),
+            job="102",
+            node="n2",
+            result="time-limit",
+            state="TIMEOUT",
+            is_over=False,
+        ),
+        RecordedShare(steps=(Recorded(bench="later", tag="", outcome=None),), job="103", is_begun=False, result=None),
+    )
+    return record_shares(base, *shares).path
+
+
 def sampled(found: list[Mutation]) -> list[Mutation]:
     return random.Random(5).sample(found, min(SAMPLE, len(found)))
 
@@ -142,9 +160,16 @@ OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u20
 
 
 @pytest.fixture
-def answers(milabench: Milabench, tmp_path: Path) -> Callable[[Mutation, Iterable[str]], None]:
+def source(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The run that is mutated, below a base of its own."""
+    (tmp_path / "source").mkdir()
+    write: Callable[[Path], Path] = getattr(request, "param", recorded)
+    return write(tmp_path / "source")
+
+
+@pytest.fixture
+def answers(milabench: Milabench, source: Path, tmp_path: Path) -> Callable[[Mutation, Iterable[str]], None]:
     """Applies a mutation to a copy of the run, and demands an answer of these commands."""
-    source = recorded(tmp_path / "source") if (tmp_path / "source").mkdir() is None else tmp_path
     good = tmp_path / "good" / source.name
     shutil.copytree(source, good)
     (tmp_path / "c.yaml").write_text("benchmarks:\n  digits: {minimum: '0.5 x reference', failure_rate: 0}\n")
@@ -170,12 +195,18 @@ def answers(milabench: Milabench, tmp_path: Path) -> Callable[[Mutation, Iterabl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["manifest.json", "journal.jsonl", ".data", "summary.json", "report.json"])
+@pytest.mark.parametrize(
+    ("source", "file"),
+    [
+        *((recorded, name) for name in ("manifest.json", "journal.jsonl", ".data", "summary.json", "report.json")),
+        *((submitted, name) for name in ("manifest.json", "journal.jsonl", "manifest.s1.json", "journal.s2.jsonl")),
+    ],
+    indirect=["source"],
+)
 def test_no_record_of_another_shape_breaks_a_command(
-    answers: Callable[[Mutation, Iterable[str]], None], tmp_path: Path, file: str
+    answers: Callable[[Mutation, Iterable[str]], None], source: Path, tmp_path: Path, file: str
 ) -> None:
-    (folder,) = (tmp_path / "source" / "runs").iterdir()
-    folder = tmp_path if file in REPORTED else folder
+    folder = tmp_path if file in REPORTED else source
     found = list(mutations(folder, lambda name: name.endswith(file)))
     commands = itertools.cycle(OF_A_REPORT if file in REPORTED else COMMANDS)
     for mutation in sampled(found):

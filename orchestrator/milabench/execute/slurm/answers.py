@@ -1,12 +1,14 @@
-"""What Slurm's commands answer, read into one kind of row; pure. What cannot be read is said to be so, never left out."""
+"""What Slurm's commands answer, read into one kind of row; pure. An answer that cannot be read whole says so."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from milabench.execute.scheduler import JobState
 from milabench.execute.slurm.states import read_state
@@ -19,6 +21,7 @@ MAX_TASKS = 100_000
 
 _ID = re.compile(r"[0-9]+(_[0-9]+|\+[0-9]+)?")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
+_CODES = re.compile(r"([0-9]+):([0-9]+)")
 _NOTHING = ("", "(null)", "None", "None assigned", "N/A")
 
 
@@ -31,6 +34,31 @@ class JobRow:
     name: str
     state: JobState
     comment: str = ""
+
+
+class _Job(Struct):
+    """What we read of a job in JSON, of any type: a release changes those of some. The others are passed over unread."""
+
+    job_id: Any = None
+    array_job_id: Any = None
+    array_task_id: Any = None
+    array_task_string: Any = None
+    het_job_id: Any = None
+    het_job_offset: Any = None
+    name: Any = None
+    comment: Any = None
+    job_state: Any = None
+    state_reason: Any = None
+    nodes: Any = None
+    exit_code: Any = None
+
+
+class _Document(Struct):
+    jobs: list[_Job]
+    errors: list[Any] | None = None
+
+
+_DOCUMENT = Decoder(_Document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +76,8 @@ def read_squeue(text: str) -> Rows:
         cells = line.split(SEPARATOR)
         if len(cells) == 7 and _ID.fullmatch(cells[0]):
             id_, raw, state, nodes, name, comment, reason = cells
-            said = _state(state, reason=reason, nodes=nodes, witness="squeue")
-            rows.append(JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=said))
+            status = _state(state, reason=reason, nodes=nodes, witness="squeue")
+            rows.append(JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=status))
         elif line.strip() and not line.startswith("CLUSTER: "):
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -58,18 +86,13 @@ def read_squeue(text: str) -> Rows:
 def read_squeue_json(text: str) -> Rows | None:
     """Read the JSON of squeue, as Slurm 22.05 to 25 write it; None when it is none, or says that it is an error."""
     try:
-        document = json.loads(text)
+        document = _DOCUMENT.decode(text)
     except ValueError:
         return None
-    if not isinstance(document, dict) or document.get("errors") or not isinstance(document.get("jobs"), list):
+    if document.errors:
         return None
-    rows: list[JobRow] = []
-    whole = True
-    for job in document["jobs"]:
-        found = list(_json_rows(job)) if isinstance(job, dict) else []
-        rows += found
-        whole = whole and bool(found)
-    return Rows(rows=tuple(rows), whole=whole)
+    found = [list(_json_rows(job)) for job in document.jobs]
+    return Rows(rows=tuple(row for rows in found for row in rows), whole=all(found))
 
 
 def read_sacct(text: str) -> Rows:
@@ -79,8 +102,8 @@ def read_sacct(text: str) -> Rows:
         cells = line.split(SEPARATOR)
         if len(cells) == 6 and _ID.fullmatch(cells[0]):
             id_, raw, state, nodes, name, code = cells
-            said = _state(state, nodes=nodes, exit_code=code, witness="sacct")
-            rows.append(JobRow(id=id_, raw=raw, name=name, state=said))
+            status = _state(state, nodes=nodes, exit_code=code, witness="sacct")
+            rows.append(JobRow(id=id_, raw=raw, name=name, state=status))
         elif line.strip() and "_[" not in cells[0]:  # tasks that have not begun are one row, of which squeue knows more
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -96,14 +119,14 @@ def read_scontrol(text: str) -> Rows:
             array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
             het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
             id_ = f"{array}_{task}" if array and task.isdigit() else f"{het}+{offset}" if het and offset else raw
-            said = _state(
+            status = _state(
                 fields["JobState"],
                 reason=fields.get("Reason", ""),
                 nodes=fields.get("NodeList", ""),
                 exit_code=fields.get("ExitCode", ""),
                 witness="scontrol",
             )
-            rows.append(JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=said))
+            rows.append(JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=status))
         elif line.strip():
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
@@ -116,38 +139,39 @@ def by_id(rows: Sequence[JobRow]) -> Mapping[str, JobRow]:
     return known | {row.id: row for row in rows}
 
 
-def _json_rows(job: Mapping[str, Any]) -> Iterator[JobRow]:
-    raw = _number(job.get("job_id"))
-    state = job.get("job_state")
+def _json_rows(job: _Job) -> Iterator[JobRow]:
+    raw = _number(job.job_id)
+    state = job.job_state
     words = [word for word in (state if isinstance(state, list) else [state]) if isinstance(word, str)]
     if raw is None or not words:
         return
-    said = _state(
+    status = _state(
         "+".join(words),
-        reason=_text(job, "state_reason"),
-        nodes=_text(job, "nodes"),
-        exit_code=_exit_code(job.get("exit_code")),
+        reason=_text(job.state_reason),
+        nodes=_text(job.nodes),
+        exit_code=_exit_code(job.exit_code),
         witness="squeue",
     )
-    array, task = _number(job.get("array_job_id")), _number(job.get("array_task_id"))
-    het, offset = _number(job.get("het_job_id")), _number(job.get("het_job_offset"))
+    array, task = _number(job.array_job_id), _number(job.array_task_id)
+    het, offset = _number(job.het_job_id), _number(job.het_job_offset)
     ids = [str(raw)]
     if array and task is not None:
         ids = [f"{array}_{task}"]
-    elif array and _text(job, "array_task_string"):
-        ids = [f"{array}_{number}" for number in _tasks(_text(job, "array_task_string"))]
+    elif array and _text(job.array_task_string):
+        ids = [f"{array}_{number}" for number in _tasks(_text(job.array_task_string))]
     elif het:
         ids = [f"{het}+{offset or 0}"]
     for id_ in ids:
-        yield JobRow(id=id_, raw=str(raw), name=_text(job, "name"), comment=_text(job, "comment"), state=said)
+        yield JobRow(id=id_, raw=str(raw), name=_text(job.name), comment=_text(job.comment), state=status)
 
 
 def _exit_code(value: Any) -> str:
+    """Return an exit code and a signal as text has them, `3:0`."""
     if isinstance(value, dict):
-        value = _number(value.get("return_code"))
-    elif isinstance(value, int):
-        value >>= 8  # 22.05: as wait(2) has it
-    return "" if value is None else str(value)
+        ended_by = value.get("signal")
+        number = _number(ended_by.get("id", ended_by.get("signal_id"))) if isinstance(ended_by, dict) else None
+        return f"{_number(value.get('return_code')) or 0}:{number or 0}"
+    return f"{value >> 8}:{value & 0x7F}" if isinstance(value, int) else ""  # 22.05: as wait(2) has it
 
 
 def _number(value: Any) -> int | None:
@@ -157,10 +181,7 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _text(job: Mapping[str, Any], key: str) -> str:
-    value = job.get(key)
-    if isinstance(value, dict):  # 23.02 and later have a set of strings for some of them
-        value = value.get("string")
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -174,14 +195,16 @@ def _tasks(text: str) -> Iterator[int]:
 
 def _state(text: str, *, reason: str = "", nodes: str = "", exit_code: str = "", witness: str) -> JobState:
     phase, result = read_state(text)
-    code = exit_code.partition(":")[0]
+    codes = _CODES.fullmatch(exit_code) if phase == "ended" else None
     return JobState(
         phase=phase,
         result=result,
         state=text,
         reason=_word(reason),
         nodes=_nodes(_word(nodes)),
-        exit_code=int(code) if phase == "ended" and code.isdecimal() else None,
+        exit_code=(int(codes[1]) or (128 + int(codes[2]) if int(codes[2]) else 0))
+        if codes
+        else None,  # as a shell says it
         witness=witness,
     )
 

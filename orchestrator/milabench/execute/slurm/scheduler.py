@@ -35,6 +35,9 @@ CANCELLED_AT_ONCE: Final = 100
 SHOWN_AT_ONCE: Final = 8  # scontrol answers for one job at a time
 REMEMBERED: Final = "now-30days"
 
+SINFO_FORMAT: Final = SEPARATOR.join(("%P", "%N", "%T"))
+
+_UNUSABLE = re.compile("down|drain|fail|error|unknown", re.I)
 _JOB_ID = re.compile(r"([0-9]+)(?:;([\w.-]+))?")
 _NO_CONTACT = re.compile(
     "timed out|zero bytes|unable to contact|connect failure|connection refused|communication|temporarily unable", re.I
@@ -88,6 +91,23 @@ class SlurmScheduler:
         names = {row.id: row.name for row in rows if row.name.startswith(job_name_prefix(marker))}
         return [JobHandle(id=id_, name=name) for id_, name in names.items()]
 
+    def nodes(self, partition: str, exclude: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
+        """Return the nodes of a partition, the default one where none is named; and those that take no job, with their state.
+
+        Raises UsageError with Slurm's reason, Unreachable when it does not answer.
+        """
+        which = (f"--partition={partition}",) if partition else ()
+        answer = self._commands.ask("sinfo", "--noheader", "--Node", f"--format={SINFO_FORMAT}", *which)
+        if answer.code:
+            kind = Unreachable if _NO_CONTACT.search(answer.errors) else UsageError
+            raise kind(f"sinfo: {answer.reason}")
+        rows = [cells for line in answer.output.splitlines() if len(cells := line.split(SEPARATOR)) == 3]
+        if not partition and any(name.endswith("*") for name, _, _ in rows):
+            rows = [row for row in rows if row[0].endswith("*")]
+        states = {node: state for _, node, state in rows if node not in exclude}
+        unusable = {node: state for node, state in states.items() if _UNUSABLE.match(state) or state.endswith("*")}
+        return [node for node in states if node not in unusable], unusable
+
     def _submit(self, job: JobRequest) -> list[JobHandle]:
         try:
             replace_file(job.path, job.script.encode())
@@ -136,8 +156,8 @@ class SlurmScheduler:
             witnesses.remove(self._ask_scontrol)  # it asks the same controller
         for ask in witnesses:
             open_ = [handle for handle in handles if states[handle.id].phase in ("absent", "unknown")]
-            for handle, said in ask(cluster, open_) if open_ else ():
-                states[handle.id] = _weighed(states[handle.id], said)
+            for handle, answer in ask(cluster, open_) if open_ else ():
+                states[handle.id] = _weighed(states[handle.id], answer)
         return states
 
     def _ask_sacct(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
@@ -147,8 +167,8 @@ class SlurmScheduler:
             return
         states = _states_in(past, handles) if past is not None else {}
         for handle in handles:
-            said = states.get(handle.id) or _unknown("sacct did not answer", "sacct")
-            yield handle, said if said.phase in ("ended", "absent") else replace(said, phase="unknown", result="")
+            state = states.get(handle.id) or _unknown("sacct did not answer", "sacct")
+            yield handle, state if state.phase in ("ended", "absent") else replace(state, phase="unknown", result="")
 
     def _squeue(self, cluster: str) -> Rows:
         """Ask for all jobs of the user. Raises Unreachable."""
@@ -246,11 +266,11 @@ def _states_in(answer: Rows, handles: Iterable[JobHandle]) -> dict[str, JobState
     return {handle.id: row.state if _is_of(row := found[handle.id], handle) else silent for handle in handles}
 
 
-def _weighed(before: JobState, said: JobState) -> JobState:
+def _weighed(before: JobState, now: JobState) -> JobState:
     """Return what is known after a further witness: a job is absent only where none of them is silent."""
-    if said.phase == "unknown" and not said.state and before.phase == "unknown":
+    if now.phase == "unknown" and not now.state and before.phase == "unknown":
         return before
-    return before if said.phase == "absent" and before.phase == "unknown" else said
+    return before if now.phase == "absent" and before.phase == "unknown" else now
 
 
 def _is_of(row: JobRow | None, handle: JobHandle) -> TypeGuard[JobRow]:

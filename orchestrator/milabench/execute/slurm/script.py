@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from milabench.errors import ConfigError
+from milabench.redaction import mask_argument
 
 _DIRECTIVE = "#SBATCH "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -139,3 +140,10 @@ def _options(slurm: SlurmOptions, marker: str, share: str, output: Path, tasks: 
 def _require_readable(word: str) -> None:
     if _CONTROL.search(word):
         raise ConfigError(f"system.slurm: {word!r}: a line break or control character in an option of Slurm")
+    # Of the value alone: an option such as --wckey is named like a secret.
+    name, _, value = word.partition("=")
+    if mask_argument(value) != value:
+        raise ConfigError(
+            f"system.slurm: {name}={mask_argument(value)}: a secret would stand in the batch script; set its variable where you"
+            " type the command: jobs inherit it"
+        )

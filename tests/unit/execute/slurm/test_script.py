@@ -92,12 +92,20 @@ def test_the_names_of_all_jobs_of_a_run_begin_alike() -> None:
         (SlurmConfig(extra=("switches=1",)), "expected an option such as --switches=1, got 'switches=1'"),
         (SlurmConfig(extra=("--job-name=x",)), "milabench sets --job-name itself"),
         (SlurmConfig(extra=("--requeue",)), "milabench sets --requeue itself"),
+        (
+            SlurmConfig(extra=("--export=ALL,HF_TOKEN=abcdef",)),
+            r"--export=ALL,HF_TOKEN=\*\*\*: a secret would stand in",
+        ),
     ],
 )
 def test_what_slurm_would_read_as_something_else_is_refused(slurm: SlurmConfig, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         script(slurm)
     assert "\n" not in str(error.value)
+
+
+def test_an_option_that_is_named_like_a_secret_is_none() -> None:
+    assert resource_options(replace(SHARED, extra=("--wckey=project",))) == ("--wckey=project",)
 
 
 @pytest.mark.parametrize("output", ["/runs/a\nb", "/runs/a\\b"])

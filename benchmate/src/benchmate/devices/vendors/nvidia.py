@@ -44,6 +44,7 @@ class Nvidia(Vendor):
     assigned_variable = "CUDA_VISIBLE_DEVICES"
     collective = "nccl"
     apptainer_options = ("--nv",)
+    enroot_environment: Mapping[str, str] = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
     inventories = (("nvidia by library", by_library), ("nvidia by command", inventory_by_nvidia_smi))
 
     def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:

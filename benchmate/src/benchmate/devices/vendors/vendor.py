@@ -70,6 +70,7 @@ class Vendor:
     collective = "gloo"
     """The collective communication library."""
     apptainer_options: Tuple[str, ...] = ()
+    enroot_environment: Mapping[str, str] = {}
     inventories: Tuple[Tuple[str, Callable[[], Inventory]], ...] = ()
     """The ways to ask what the devices are, the best first, each with its name.
 

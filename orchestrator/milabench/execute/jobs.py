@@ -1,0 +1,116 @@
+"""Follows jobs of a batch scheduler: what is known of each, from answers that may be late, wrong or missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from milabench.execute.scheduler import JobHandle, JobState, Scheduler
+
+FIRST_INTERVAL_S: Final = 1.0
+LONGEST_INTERVAL_S: Final = 10.0
+_DECAY: Final = 1.5
+
+LOST_S: Final = 90.0
+"""For so long nobody may know a job, and it may show no heartbeat, until it is lost."""
+OUTAGE_S: Final = 1800.0
+"""The same where no scheduler answers at all and the job had not begun: nothing beats then, and controllers are upgraded."""
+LOST_ANSWERS: Final = 3
+"""And so many answers in a row without it: we may have been stopped ourselves meanwhile."""
+
+_NOT_ASKED: Final = JobState(phase="unknown")
+
+
+@dataclass(slots=True)
+class _Tracked:
+    handle: JobHandle
+    state: JobState
+    witnessed_s: float
+    silent_answers: int = 0
+    is_lost: bool = False
+
+
+class JobTracker:
+    """Knows the states of jobs; `tick` asks for all that have not ended by one `observe`, `interval_s` is when to tick again.
+
+    `last_beat_s` returns how many seconds ago a job's share showed a heartbeat, None when it never did. One thread may tick
+    while others read.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        handles: Sequence[JobHandle] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        last_beat_s: Callable[[JobHandle], float | None] = lambda _: None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._last_beat_s = last_beat_s
+        self._jobs: dict[str, _Tracked] = {}
+        self._changed: dict[str, JobHandle] = {}
+        self.interval_s = FIRST_INTERVAL_S
+        self.add(handles)
+
+    @property
+    def states(self) -> Mapping[str, JobState]:
+        """What is known of each job, by id: a job seen running is running while nobody answers."""
+        return {id_: job.state for id_, job in list(self._jobs.items())}
+
+    @property
+    def unfinished(self) -> list[JobHandle]:
+        """The jobs that have not ended and are not lost."""
+        return [job.handle for job in list(self._jobs.values()) if job.state.phase != "ended" and not job.is_lost]
+
+    def is_lost(self, id_: str) -> bool:
+        """Whether a job is lost: no witness knows it, and its share shows no heartbeat."""
+        return self._jobs[id_].is_lost
+
+    def add(self, handles: Iterable[JobHandle]) -> None:
+        """Follow further jobs."""
+        now = self._clock()
+        for handle in handles:
+            self._jobs.setdefault(handle.id, _Tracked(handle=handle, state=_NOT_ASKED, witnessed_s=now))
+        self.interval_s = FIRST_INTERVAL_S
+
+    def tick(self) -> None:
+        """Ask for all unfinished jobs at once; does nothing when there are none."""
+        asked = self.unfinished
+        if not asked:
+            return
+        answers = self._scheduler.observe(asked)
+        now = self._clock()
+        for handle in asked:
+            job, answer = self._jobs[handle.id], answers.get(handle.id, _NOT_ASKED)
+            if answer.phase in ("pending", "running", "ended"):
+                self._note(job, answer)
+                job.witnessed_s, job.silent_answers = now, 0
+            else:
+                self._hear_nothing(job, answer, now)
+        self.interval_s = min(self.interval_s * _DECAY, LONGEST_INTERVAL_S)
+
+    def changes(self) -> list[JobHandle]:
+        """Return the jobs of which something else is known than at the last call, each once."""
+        changed, self._changed = self._changed, {}
+        return list(changed.values())
+
+    def _note(self, job: _Tracked, state: JobState) -> None:
+        if job.state != state:
+            job.state = state
+            self._changed[job.handle.id] = job.handle
+
+    def _hear_nothing(self, job: _Tracked, answer: JobState, now: float) -> None:
+        job.silent_answers += 1
+        if job.state.phase in ("unknown", "absent"):
+            self._note(job, answer)
+        may_beat = answer.phase == "absent" or job.state.phase == "running"
+        budget_s = LOST_S if may_beat else OUTAGE_S
+        if now - job.witnessed_s < budget_s or job.silent_answers < LOST_ANSWERS:
+            return
+        beat_s = self._last_beat_s(job.handle)
+        if beat_s is None or beat_s >= LOST_S:
+            job.is_lost = True
+            self._changed[job.handle.id] = job.handle

@@ -1,0 +1,212 @@
+"""Follows the jobs of a run to their ends, and gives each step of a job that died its end and the reason.
+
+Whoever does so holds the run's lock; the jobs need nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final, Literal
+
+from milabench.display.base import Display
+from milabench.events.model import Why
+from milabench.events.rundir import Run, RunWriter, open_run
+from milabench.events.shares import Share, ShareJob
+from milabench.execute.heartbeat import last_beat_age_s
+from milabench.execute.interrupts import interrupts
+from milabench.execute.jobs import JobTracker
+from milabench.execute.locks import share_beat
+from milabench.execute.scheduler import JobHandle, JobState, Scheduler
+from milabench.workflow.execution import writing
+from milabench.workflow.options import Session
+from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
+from milabench.workflow.share_job import ends_of
+from milabench.workflow.submit import output_of
+
+Until = Literal["ended", "known"]
+
+WHY: Final[Mapping[str, Why]] = {
+    "time-limit": "time-limit",
+    "preempted": "preempted",
+    "node-failed": "node-failed",
+    "out-of-memory": "out-of-memory",
+    "cancelled": "job-cancelled",
+    "not-started": "job-cancelled",
+    "lost": "job-lost",
+}
+"""Why the steps of a job failed, by how it ended; a job that ended by itself and left steps undone is `job-failed`."""
+_STRUCK: Final = ("time-limit", "preempted", "node-failed", "out-of-memory", "cancelled")
+"""How jobs end that are asked to before: their steps, which then ended in order, have this as the reason."""
+
+
+class JobWatch:
+    """Asks the scheduler about jobs in a thread of its own, so that a scheduler that hangs delays nothing else."""
+
+    def __init__(self, tracker: JobTracker) -> None:
+        self.tracker = tracker
+        self.ticks = 0
+        self._is_over = Event()
+        self._thread = Thread(target=self._ask, name="job watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more; a question that the scheduler has yet to answer is left to itself."""
+        self._is_over.set()
+
+    def _ask(self) -> None:
+        while not self._is_over.is_set():
+            self.tracker.tick()
+            self.ticks += 1
+            self._is_over.wait(self.tracker.interval_s)
+
+
+def follow_jobs(
+    path: Path, writer: RunWriter, scheduler: Scheduler, session: Session, *, until: Until = "ended"
+) -> bool:
+    """Show what the jobs of a run write, and harvest those that end, until all have; False when we were asked to leave before.
+
+    `until="known"`: only until each job is known to wait, run or have ended. Raises RecordError when the journal cannot be
+    written.
+    """
+    run, clock, requests = open_run(path), JournalClock(), list[None]()
+    clock.reach(run.journal[0].get("t") if run.journal else None)
+    jobs = open_jobs(run)
+    beats = {handle.id: path / share_beat(share) for share, handle in jobs.items()}
+    with (
+        interrupts().routed_to(lambda: requests.append(None)),
+        contextlib.closing(
+            JobWatch(JobTracker(scheduler, list(jobs.values()), last_beat_s=lambda job: last_beat_age_s(beats[job.id])))
+        ) as watch,
+        contextlib.closing(
+            session.reporter.open_display(clock=clock.now) if until == "ended" else Display()
+        ) as display,
+    ):
+        harvest = Harvest(path, writer, watch.tracker, display)
+        view = RunView(run, display, clock) if until == "ended" else None
+        ticks = 0  # nothing is decided before the scheduler was asked
+        while not requests:
+            is_over = False
+            if watch.ticks > ticks:
+                ticks = watch.ticks
+                is_over = harvest.look(until)
+            if view is not None:
+                view.update()
+            if is_over:
+                return True
+            time.sleep(LOOK_EVERY_S)
+    return False
+
+
+def open_jobs(run: Run) -> dict[str, JobHandle]:
+    """Return the last job of each share of a run, by share, but for those whose end the scheduler has told.
+
+    A job is known to the scheduler by the name that its submission was journaled with.
+    """
+    names = {entry["share"]: str(entry.get("name")) for entry in run.journal if entry.get("state") == "submitting"}
+    return {
+        share.name: JobHandle(id=share.job.id, name=names.get(share.name, ""))
+        for share in run.shares.values()
+        if share.job is not None and not (share.job.is_ended and share.job.result)
+    }
+
+
+class Harvest:
+    """Writes what the scheduler says of the jobs of a run to its journal, and ends the steps of those that are gone."""
+
+    def __init__(self, path: Path, writer: RunWriter, tracker: JobTracker, display: Display) -> None:
+        self._path = path
+        self._writer = writer
+        self._tracker = tracker
+        self._display = display
+        self._said: dict[str, tuple[str, str]] = {}
+        self._shown = ""
+
+    def look(self, until: Until) -> bool:
+        """Harvest what has ended; return whether there is nothing left to wait for."""
+        run, open_phases = open_run(self._path), Counter[str]()
+        is_over = True
+        entries: list[dict[str, object]] = []
+        for name, handle in open_jobs(run).items():
+            share = run.shares[name]
+            job = share.job
+            assert job is not None
+            state = self._tracker.states.get(handle.id, JobState(phase="unknown"))
+            end = conclusion(job, state, self._tracker.is_lost(handle.id))
+            if end is not None:
+                entries += harvested(share, end, output_of(run, share.name))
+                continue
+            open_phases[phase_text(state)] += 1
+            is_over = is_over and until == "known" and state.phase in ("pending", "running")
+            if state.phase in ("pending", "running") and self._said.get(handle.id) != (state.phase, state.reason):
+                self._said[handle.id] = (state.phase, state.reason)
+                entries.append({**_of_job(share.name, handle.id, state), "state": state.phase})
+        if entries:
+            with writing(self._path):
+                # After what the job wrote, whose clock may be ahead of ours.
+                latest = max((float(entry.get("t") or 0.0) for entry in run.journal[-1:]), default=0.0)
+                now = max(time.time(), latest)
+                self._writer.journal_all({"t": now, **entry} for entry in entries)
+        if (text := "; ".join(f"{count} {phase}" for phase, count in sorted(open_phases.items()))) != self._shown:
+            self._shown = text
+            if text:
+                self._display.on_message(f"jobs: {text}")
+        return is_over
+
+
+def phase_text(state: JobState) -> str:
+    """Return where a job is, for a person: a pending one with its reason."""
+    waits = state.phase == "pending" and state.reason not in ("", "None")
+    return f"pending ({state.reason})" if waits else state.phase
+
+
+def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> tuple[JobState, str] | None:
+    """Return how a job ended, and its result; None while it goes on, or nobody can say.
+
+    Its own word counts where the scheduler has none; a job that the scheduler has forgotten, and of which nothing is heard, is
+    lost.
+    """
+    if state.phase == "ended":
+        return state, state.result or "completed"
+    if job.is_ended and state.phase in ("absent", "unknown"):
+        return replace(state, phase="ended", witness="journal"), "completed"
+    return (replace(state, phase="ended"), "lost") if is_lost else None
+
+
+def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[dict[str, object]]:
+    """Yield the entries that end a share: those of its steps that have no end, then that of its job, whose `output` is named."""
+    state, result = end
+    job = share.job
+    assert job is not None
+    nodes = state.nodes or job.nodes
+    what = ", ".join(dict.fromkeys(word for word in (state.state, state.reason) if word not in ("", "None")))
+    what = what or ("is not known to the scheduler any more" if result == "lost" else "has ended")
+    where = f" on {', '.join(nodes)}" if nodes else ""
+    exit_code = f", exit code {state.exit_code}" if state.exit_code else ""
+    struck = [
+        step
+        for step, tried in share.attempts.items()
+        if tried is not None
+        and result in _STRUCK
+        # Asked to end, by a signal that its steps may have got too.
+        and (tried.outcome == "cancelled" or (tried.outcome == "failed" and tried.why in ("signal", "lost-node")))
+    ]
+    detail = f"job {job.id}{where}: {what}{exit_code}; its output is in {output}"
+    yield from ends_of(share, (*share.unended, *struck), WHY.get(result, "job-failed"), detail)
+    yield {**_of_job(share.name, job.id, state), "state": "ended", "result": result}
+
+
+def _of_job(share: str, job: str, state: JobState) -> dict[str, object]:
+    words = {
+        "job_state": state.state,
+        "reason": "" if state.reason == "None" else state.reason,
+        "witness": state.witness,
+        "hosts": list(state.nodes),
+        "exit_code": state.exit_code,
+    }
+    return {"share": share, "job": job, **{key: value for key, value in words.items() if value not in ("", [], None)}}

@@ -1,0 +1,288 @@
+"""Makes a run by jobs of a scheduler: submits it, follows it, resumes and cancels it, from any login, whoever did so before."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, RecordError, Unreachable
+from milabench.events.rundir import Run, RunWriter, create_run, open_run, stems
+from milabench.events.values import as_mapping
+from milabench.execute.interrupts import interrupts
+from milabench.execute.locks import hold_run, holder_of, this_orchestrator
+from milabench.execute.scheduler import Scheduler
+from milabench.workflow.execution import new_marker, with_stems, write_manifest, writing
+from milabench.workflow.follow_jobs import follow_jobs, open_jobs
+from milabench.workflow.options import Session
+from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.run_suite import report_run
+from milabench.workflow.saved_options import plan_differences
+from milabench.workflow.share_job import stated_nodes
+from milabench.workflow.submit import (
+    JobBatch,
+    job_batches,
+    planned_shares,
+    scheduler_of,
+    share_of_job,
+    submission_entry,
+    submission_of,
+    submit_jobs,
+    submitted_shares,
+)
+
+if TYPE_CHECKING:
+    from milabench.workflow.estimate import BudgetedPlan
+    from milabench.workflow.run_suite import PreparedRuns
+
+
+def submit_runs(prepared: PreparedRuns, session: Session, *, detach: bool = False) -> list[tuple[Path, int]]:
+    """Submit the runs of a command one after the other, each followed to its end unless `detach`.
+
+    Return the directory and exit code of each. Raises UsageError with the scheduler's reason for what it refuses, Unreachable
+    when it does not answer.
+    """
+    finished = []
+    for budgeted in prepared.plans:
+        for line in budgeted.lines:
+            session.info(line)
+        path, code = _submit_run(budgeted, prepared, session, detach=detach)
+        if prepared.settings.save_sizes is not None and not detach:
+            from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
+
+            save_observations(prepared.settings.save_sizes, observed_batch_sizes(path, budgeted.planned.plan))
+        finished.append((path, code))
+        if code == INTERRUPTED:
+            break
+    return finished
+
+
+def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session, *, detach: bool) -> tuple[Path, int]:
+    planned, submission = budgeted.planned, prepared.settings.submit
+    assert submission is not None
+    context = planned.request.context
+    marker, shares = secrets.token_hex(6), planned_shares(planned, submission)
+    description = describe_run(
+        planned, stamp=prepared.stamp, validations=prepared.checks, replicates=budgeted.replicates
+    )
+    entry = submission_entry(shares, submission, marker, prepared.settings.retry)
+    description = replace(description, manifest={**description.manifest, "submission": entry})
+    files = stems(planned.plan.steps)
+    scheduler = scheduler_of("slurm")
+    with contextlib.closing(create_run(Path(context.dirs.base), description.name, datetime.now())) as writer:
+        path = writer.path
+        orchestrator = this_orchestrator(new_marker(path))
+        with interrupts().deferred(), hold_run(path, orchestrator):
+            try:
+                batches = job_batches(
+                    shares,
+                    context.system.slurm,
+                    marker=marker,
+                    run=path,
+                    max_jobs=submission.max_jobs,
+                    on_named_nodes=context.options.distribute,
+                )
+                write_manifest(writer, with_stems(planned.plan, files), context, description, files)
+                with writing(path):
+                    writer.journal({"run": "started", **orchestrator.to_json()})
+                    is_whole = _submit(batches, scheduler, writer, session, max_jobs=submission.max_jobs)
+            except MilabenchError as error:
+                _withdraw(path, writer, scheduler, error, session)
+                raise
+            return path, _followed(path, writer, scheduler, session, leave=detach or not is_whole)
+
+
+def _submit(
+    batches: Sequence[JobBatch],
+    scheduler: Scheduler,
+    writer: RunWriter,
+    session: Session,
+    *,
+    max_jobs: int | None,
+    living: Sequence[str] = (),
+) -> bool:
+    """Submit batches; return whether all were, and no signal came in between."""
+    jobs, count = [], sum(len(batch.shares) for batch in batches)
+    for _, handle in submit_jobs(batches, scheduler, writer, max_jobs=max_jobs, living=living):
+        jobs.append(handle.id)
+        if interrupts().is_pending and len(jobs) < count:
+            session.info(
+                f"run: {writer.path.name}: {len(jobs)} of {count} jobs are submitted; `milabench resume` submits the others"
+            )
+            return False
+    what = f"job {jobs[0]}" if len(jobs) == 1 else f"{len(jobs)} jobs, {jobs[0]} to {jobs[-1]}"
+    session.info(f"run: {writer.path.name}: submitted {what}")
+    return not interrupts().is_pending
+
+
+def _withdraw(path: Path, writer: RunWriter, scheduler: Scheduler, error: MilabenchError, session: Session) -> None:
+    """Cancel what was submitted of a run of which a job was refused; remove the run where that was the first of them.
+
+    A scheduler that did not answer may have taken the job all the same: what is known stays, for `resume`.
+    """
+    if isinstance(error, Unreachable):
+        if open_run(path).shares:
+            session.info(f"run: {path.name}: `milabench resume` finds its jobs and submits the others")
+        return
+    jobs = open_jobs(open_run(path))
+    if not jobs:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(Unreachable):
+        scheduler.cancel(list(jobs.values()))
+        session.info(f"run: {path.name}: cancelled the {len(jobs)} jobs that were submitted before")
+
+
+def _followed(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session, *, leave: bool) -> int:
+    """Follow the jobs of a run to its end, and return its exit code; say how to go on where we leave before."""
+    if leave or not follow_jobs(path, writer, scheduler, session):
+        session.info(
+            f"run: the jobs of {path.name} go on: `milabench status` shows them, `resume` follows them and harvests what has"
+            " ended, `cancel` ends them"
+        )
+        return DONE if leave else INTERRUPTED
+    return _finished(path, writer, session)
+
+
+def _finished(path: Path, writer: RunWriter, session: Session) -> int:
+    """Journal the end of a run all of whose jobs have ended, report it, and return the exit code."""
+    run = open_run(path)
+    outcomes = [tried and tried.outcome for share in run.shares.values() for tried in share.attempts.values()]
+    verdict = "passed" if all(outcome in ("passed", "skipped") for outcome in outcomes) else "failed"
+    with writing(path):
+        writer.journal({"run": "ended", "verdict": verdict})
+    return DONE if report_run(path, session) and verdict == "passed" else STEPS_FAILED
+
+
+def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bool = False) -> int:
+    """Adopt the jobs of a run that go on, harvest those that have ended, submit again what has not passed; return the exit code.
+
+    Raises Unreachable when another orchestrator follows the run or the scheduler does not answer, RecordError for a run that
+    is not as it was planned.
+    """
+    orchestrator = this_orchestrator(new_marker(path))
+    with (
+        interrupts().deferred(),
+        hold_run(path, orchestrator),
+        contextlib.closing(RunWriter(path)) as writer,
+    ):
+        scheduler = _scheduler(open_run(path))
+        _adopt(path, writer, scheduler, session)
+        if open_jobs(open_run(path)):
+            session.info(f"resume: {path.name}: asking the scheduler about its jobs")
+            if not follow_jobs(path, writer, scheduler, session, until="known"):
+                return INTERRUPTED
+        run = open_run(path)
+        living = open_jobs(run)
+        todo = {share.name for share in run.shares.values() if share.name not in living and share.unpassed}
+        count = sum(len(share.steps) for share in run.shares.values())
+        left = sum(len(share.unpassed) for share in run.shares.values())
+        if not todo and not living:
+            session.info(f"resume: {run.name} is finished: all of its {count} steps have passed")
+            if not run.transitions or run.transitions[-1].get("verdict") != "passed":
+                return _finished(path, writer, session)
+            return DONE
+        session.info(
+            f"resume: {run.name}: {count - left} of {count} steps have passed; {len(living)} jobs go on, {len(todo)} are"
+            " submitted again"
+        )
+        is_whole = True
+        with writing(path):
+            writer.journal({"run": "started", **orchestrator.to_json()})
+            if todo:
+                batches = _batches_again(run, todo, writer, session, force=force)
+                is_whole = _submit(
+                    batches,
+                    scheduler,
+                    writer,
+                    session,
+                    max_jobs=submission_of(run).max_jobs,
+                    living=[handle.id for handle in living.values()],
+                )
+        return _followed(path, writer, scheduler, session, leave=detach or not is_whole)
+
+
+def _scheduler(run: Run) -> Scheduler:
+    return scheduler_of(str(as_mapping(run.manifest.get("submission")).get("scheduler")))
+
+
+def _adopt(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session) -> None:
+    """Journal the jobs of which only a submission was journaled: the scheduler knows them by the marker of the run."""
+    run = open_run(path)
+    if not any(share.is_submitting for share in run.shares.values()):
+        return
+    marker = str(as_mapping(run.manifest.get("submission")).get("marker"))
+    known = {job.id for share in run.shares.values() for job in share.jobs}
+    for handle in scheduler.adopt(marker):
+        share = share_of_job(run, handle)
+        if handle.id not in known and share is not None and run.shares[share].is_submitting:
+            with writing(path):
+                writer.journal({"share": share, "state": "submitted", "job": handle.id})
+            session.info(f"resume: {run.name}: found job {handle.id} of share {share}")
+
+
+def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session, *, force: bool) -> list[JobBatch]:
+    """Return the jobs that do again what has not passed. Raises RecordError unless all is as it was planned, or forced."""
+    unbound = tuple((name, "") for name in stated_nodes(run))
+    planned = plan_request(request_of(run, session, bound_nodes=unbound, ask_nodes=False))
+    description = describe_run(planned)
+    submitted = replace(run, manifest=run.as_planned)
+    differences = plan_differences(submitted, planned.plan, {**description.manifest, "locks": description.locks})
+    if differences and not force:
+        lines = "\n         ".join(differences)
+        raise RecordError(
+            f"{run.path}: cannot resume, something changed since it was planned:\n         {lines}\n"
+            "       start a new run with `milabench run`, or mix both in one run with --force"
+        )
+    if differences:
+        writer.journal({"run": "mixed", "differs": list(differences)})
+    require_request_ready(planned.request, planned.plan)
+    context = planned.request.context
+    shares = [share for share in submitted_shares(run) if share.name in todo]
+    return job_batches(
+        shares,
+        context.system.slurm,
+        marker=str(as_mapping(run.manifest.get("submission")).get("marker")),
+        run=run.path,
+        max_jobs=submission_of(run).max_jobs,
+        on_named_nodes=context.options.distribute,
+        submissions={share.name: len(share.jobs) + share.is_submitting for share in run.shares.values()},
+    )
+
+
+def cancel_jobs(run: Run, session: Session) -> None:
+    """Cancel the jobs of a run that have not ended, and wait until they have. Raises Unreachable, where the scheduler is silent.
+
+    Whoever follows the run, on whatever host, records their ends; nobody: we do.
+    """
+    scheduler = _scheduler(run)
+    orchestrator = this_orchestrator(new_marker(run.path))
+    try:
+        with (
+            interrupts().deferred(),
+            hold_run(run.path, orchestrator),
+            contextlib.closing(RunWriter(run.path)) as writer,
+        ):
+            _adopt(run.path, writer, scheduler, session)
+            _cancel(open_run(run.path), scheduler, session)
+            if follow_jobs(run.path, writer, scheduler, session):
+                _finished(run.path, writer, session)
+    except Unreachable:
+        if (holder := holder_of(run.path)) is None or holder.marker == orchestrator.marker:
+            raise
+        _cancel(run, scheduler, session)
+        session.info(f"cancel: {run.name}: {holder} follows them, and records their ends")
+
+
+def _cancel(run: Run, scheduler: Scheduler, session: Session) -> None:
+    jobs = list(open_jobs(run).values())
+    if jobs:
+        scheduler.cancel(jobs)
+        session.info(
+            f"cancel: {run.name}: asked the scheduler to end {len(jobs)} jobs: {', '.join(job.id for job in jobs[:8])}"
+        )

@@ -1,0 +1,71 @@
+"""The batch scripts that a planned run would give to a scheduler, to be read before anything is submitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from milabench.execute.allocation import SHARE, holder_script
+from milabench.facts.slurm import allocation_of
+from milabench.workflow.submit import job_batches, planned_shares
+
+if TYPE_CHECKING:
+    from milabench.workflow.options import Submission
+    from milabench.workflow.planning import PlannedRequest
+
+MARKER = "MARKER"
+"""What stands for the marker of a run, which it gets when it begins."""
+RUN = "RUN"
+"""What stands for the name of its directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScript:
+    """A batch script: the shares that its job carries out, none where it only holds nodes; several by the tasks of an array.
+
+    At most `at_once` tasks run together; 0: as many as Slurm lets run.
+    """
+
+    name: str
+    shares: tuple[str, ...]
+    script: str
+    at_once: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for a program."""
+        limit = {"at_once": self.at_once} if self.at_once else {}
+        return {"name": self.name, "shares": list(self.shares), **limit, "script": self.script}
+
+    @property
+    def text(self) -> str:
+        """What `milabench plan run` prints of it."""
+        what = f"carries out {', '.join(self.shares)}" if self.shares else "holds the nodes of the run"
+        what += " by the tasks of an array" if len(self.shares) > 1 else ""
+        what += f", at most {self.at_once} at once" if self.at_once else ""
+        return f"job {self.name} {what}:\n\n{self.script}"
+
+
+def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple[JobScript, ...]:
+    """Return the scripts of a run by jobs, or that of the job which holds its nodes; none where we have nodes already.
+
+    Raises ConfigError for options that Slurm would read as something else.
+    """
+    context = planned.request.context
+    base, slurm = Path(context.dirs.base), context.system.slurm
+    if submission is None:
+        if context.allocation is None or allocation_of(context.options.environ) is not None:
+            return ()
+        return (JobScript(name=SHARE, shares=(), script=holder_script(slurm, base, MARKER)),)
+    batches = job_batches(
+        planned_shares(planned, submission),
+        slurm,
+        marker=MARKER,
+        run=base / "runs" / RUN,
+        max_jobs=submission.max_jobs,
+        on_named_nodes=context.options.distribute,
+    )
+    return tuple(
+        JobScript(name=batch.shares[0], shares=batch.shares, script=batch.request.script, at_once=batch.request.at_once)
+        for batch in batches
+    )

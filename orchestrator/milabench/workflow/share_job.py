@@ -1,0 +1,226 @@
+"""Carries out a share of a run in the job that was submitted for it: as a local run does, with a journal of its own.
+
+No orchestrator need live meanwhile. What has passed is not done again, so that a job which is submitted twice does its
+share once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, EnvironmentFailed, MilabenchError, RecordError, UsageError
+from milabench.events.attempts import attempts
+from milabench.events.model import Why
+from milabench.events.rundir import Run, RunWriter, open_run
+from milabench.events.shares import Share
+from milabench.events.values import as_mapping, mappings_in
+from milabench.execute.locks import hold_share, this_orchestrator
+from milabench.execute.retry_policy import RetryPolicy
+from milabench.facts.slurm import Allocation, allocation_of
+from milabench.plan.model import Plan, Step, remaining_plan
+from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
+from milabench.workflow.options import Session
+from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.run_lookup import attempts_made
+from milabench.workflow.run_suite import passed_steps
+from milabench.workflow.saved_options import changed_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareWork:
+    """What a job has to do: its share of the plan, and what remains of that, both for the nodes that it was given."""
+
+    planned: PlannedRequest
+    description: RunDescription
+    plan: Plan
+    remaining: Plan
+
+
+def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[str, str] = os.environ) -> int:
+    """Carry out a share of a run on the nodes of the allocation that we are in, and return the exit code.
+
+    Each step of the share has an end in its journal when this returns or raises, unless we were interrupted before the first
+    was started. Raises UsageError outside of a job, Unreachable when another job carries the share out.
+    """
+    allocation = allocation_of(environ)
+    if allocation is None:
+        raise UsageError(
+            "job: carries out a share inside a job of Slurm, and SLURM_JOB_ID is not set; see `milabench run --submit`"
+        )
+    if name not in open_run(path).shares:
+        raise UsageError(f"{path}: has no share '{name}'; `milabench run --submit` makes runs with shares")
+    orchestrator = this_orchestrator(new_marker(path))
+    with (
+        hold_share(path, name, orchestrator),
+        contextlib.closing(RunWriter(path, share=name, job=job_id(environ))) as writer,
+    ):
+        run = open_run(path)  # again: another job may have carried it out until now
+        passed = passed_steps(run)
+        with _failing(writer, run, name):
+            work = _work_of(run, run.shares[name], allocation, passed, session)
+            if not work.remaining.steps:
+                with writing(path):
+                    writer.journal({"run": "ended", "verdict": "passed"})
+                session.info(f"job: {run.name}: all steps of share {name} have passed")
+                return DONE
+            with writing(path):
+                writer.write_share_manifest(work.plan.system, [step.to_json() for step in work.plan.steps])
+            by_step = attempts(run.journal)
+            executed = continue_plan(
+                work.remaining,
+                work.planned.request.context,
+                work.description,
+                writer,
+                orchestrator,
+                retry=replace(
+                    retry_of(run),
+                    attempts={
+                        step.id: attempts_made(run, step.id, by_step.get(step.id, ())) for step in work.remaining.steps
+                    },
+                    passed=passed,
+                ),
+                whole=work.plan,
+            )
+    if executed.result.interrupted:
+        return INTERRUPTED
+    return DONE if executed.result.all_passed else STEPS_FAILED
+
+
+def job_id(environ: Mapping[str, str]) -> str:
+    """Return the id of the job that we are in, as its submission returned it: of an array's task `123_4`."""
+    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
+
+
+def retry_of(run: Run) -> RetryPolicy:
+    """Return the policy that a run was submitted with."""
+    saved = as_mapping(as_mapping(run.manifest.get("submission")).get("retry"))
+    most = saved.get("max_failures")
+    return RetryPolicy(
+        wait=saved.get("wait") is True,
+        max_retries=int(saved.get("max_retries") or 0),
+        max_failures=None if most is None else int(most),
+    )
+
+
+def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[str], session: Session) -> ShareWork:
+    """Plan the run again, for the nodes that we have, and return our part. Raises MilabenchError for what is not as it was."""
+    bound = _bound_nodes(run, share, allocation)
+    planned = plan_request(request_of(run, session, bound_nodes=bound, ask_nodes=True))
+    description = describe_run(planned)
+    _require_unchanged(run, share, description)
+    bundles = [ours for bundle in planned.bundles if (ours := [step for step in bundle if step.id in share.steps])]
+    found = {step.id for bundle in bundles for step in bundle}
+    if missing := [step for step in share.steps if step not in found]:
+        raise EnvironmentFailed(
+            f"{', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: planned for {_stated(run, share)};"
+            f" the job has {_present(planned.plan, bound)}; state what the nodes have in system.slurm.gpus_per_node and"
+            " system.gpu"
+        )
+    plan = with_stems(_of_share(planned.plan, share.steps), run.files)
+    remaining = remaining_plan(plan, passed, [_of_share_steps(plan, bundle) for bundle in bundles])
+    require_request_ready(planned.request, remaining)
+    return ShareWork(planned=planned, description=description, plan=plan, remaining=remaining)
+
+
+def _of_share(plan: Plan, steps: Sequence[str]) -> Plan:
+    own = set(steps)
+    return replace(plan, steps=tuple(step for step in plan.steps if step.id in own), skipped=())
+
+
+def _of_share_steps(plan: Plan, bundle: Sequence[Step]) -> list[Step]:
+    wanted = {step.id for step in bundle}
+    return [step for step in plan.steps if step.id in wanted]
+
+
+def _bound_nodes(run: Run, share: Share, allocation: Allocation) -> tuple[tuple[str, str], ...]:
+    """Return each node that the run was planned for, with the one of ours that stands for it, empty where none does.
+
+    Raises EnvironmentFailed when we have too few.
+    """
+    ours = [node.name for node in allocation.nodes]
+    if len(ours) < len(share.nodes):
+        raise EnvironmentFailed(
+            f"share {share.name} was planned for {len(share.nodes)} nodes; job {allocation.job} has {len(ours)}:"
+            f" {', '.join(ours)}"
+        )
+    named = share.nodes if set(share.nodes) <= set(ours) else ours
+    bound = dict(zip(share.nodes, named, strict=False))
+    return tuple((name, bound.get(name, "")) for name in stated_nodes(run))
+
+
+def stated_nodes(run: Run) -> tuple[str, ...]:
+    """Return the nodes that a run was planned for, as they were stated."""
+    nodes = mappings_in(as_mapping(run.as_planned.get("system")).get("nodes"))
+    return tuple(str(node.get("name")) for node in nodes)
+
+
+def _require_unchanged(run: Run, share: Share, description: RunDescription) -> None:
+    """Raise RecordError unless suite, programs and environments are those that were submitted, or the run is mixed anyway."""
+    if any(entry.get("run") == "mixed" for entry in run.journal):
+        return
+    lines = changed_files(run, {**description.manifest, "locks": description.locks})
+    before = as_mapping(run.manifest.get("suite"))
+    benches = {step.get("bench") for step in _planned_steps(run) if step.get("id") in share.steps}
+    lines += [
+        f"suite: {bench} changed"
+        for bench in sorted(map(str, benches))
+        if bench in before and before[bench] != description.suite.get(bench)
+    ]
+    if lines:
+        raise RecordError(
+            f"not what was submitted: {'; '.join(lines)}; submit a new run, or `milabench resume --force`"
+        )
+
+
+def _planned_steps(run: Run) -> Sequence[Mapping[str, Any]]:
+    return mappings_in(as_mapping(run.as_planned.get("plan")).get("steps"))
+
+
+def _stated(run: Run, share: Share) -> str:
+    nodes = mappings_in(as_mapping(run.as_planned.get("system")).get("nodes"))
+    return ", ".join(_node_text(node, str(node.get("name"))) for node in nodes if node.get("name") in share.nodes)
+
+
+def _present(plan: Plan, bound: Sequence[tuple[str, str]]) -> str:
+    ours = {name for _, name in bound if name}
+    return ", ".join(_node_text(node, node["name"]) for node in plan.system["nodes"] if node["name"] in ours)
+
+
+def _node_text(node: Mapping[str, Any], name: str) -> str:
+    devices = [f"D{device.get('index')}" for device in mappings_in(node.get("devices"))]
+    return f"{name} with {' '.join(devices) or 'no devices'}"
+
+
+@contextlib.contextmanager
+def _failing(writer: RunWriter, run: Run, name: str) -> Iterator[None]:
+    """Journal the end of each step of a share that an error leaves without one, with the error as the reason."""
+    try:
+        yield
+    except MilabenchError as error:
+        share = open_run(run.path).shares[name]
+        with contextlib.suppress(OSError):  # a full disk: the end of the job is known to the scheduler
+            writer.journal_all(
+                [*ends_of(share, share.unended, "environment", str(error)), {"run": "ended", "verdict": "failed"}]
+            )
+        raise
+
+
+def ends_of(share: Share, steps: Sequence[str], why: Why, detail: str) -> list[dict[str, Any]]:
+    """Return the journal's entries that end steps of a share as failed, each in the attempt that is under way or was next."""
+    return [
+        {
+            "step": step,
+            "attempt": 1 if (tried := share.attempts[step]) is None else tried.number,
+            "state": "ended",
+            "outcome": "failed",
+            "why": why,
+            "detail": detail.partition("\n")[0],
+        }
+        for step in steps
+    ]

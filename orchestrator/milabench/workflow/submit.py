@@ -1,0 +1,242 @@
+"""Submits a run as jobs of a scheduler, one for each share of its plan: what is submitted, in which order, what is written first.
+
+A submission is journaled before it is made and after it, so that a job is known whenever an orchestrator dies: one that was
+not heard of any more is found by its name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from milabench.errors import Unreachable, UsageError
+from milabench.events.rundir import RunWriter
+from milabench.events.values import as_mapping
+from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
+from milabench.execute.slurm.scheduler import SlurmScheduler
+from milabench.execute.slurm.script import batch_script, job_name
+from milabench.plan.shares import PlannedShare, shares_of
+from milabench.plan.system import nodes_in
+from milabench.workflow.context import read_suite_only
+from milabench.workflow.options import Session, Submission, SuiteOptions
+from milabench.workflow.planning import PlannedRequest
+
+if TYPE_CHECKING:
+    from milabench.config.schema import SlurmConfig
+    from milabench.events.rundir import Run
+    from milabench.execute.retry_policy import RetryPolicy
+
+JOBS = "jobs"
+"""The folder of a run directory that holds the jobs' scripts and output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBatch:
+    """What is submitted at once: one job for a share, or an array with a task for each of several."""
+
+    shares: tuple[str, ...]
+    request: JobRequest
+
+    def share_of(self, handle: JobHandle) -> str:
+        """Return the share that a job of this batch carries out."""
+        return self.shares[_task_of(handle) or 0]
+
+
+def _task_of(handle: JobHandle) -> int | None:
+    """Return the number of a task of an array, None for another job."""
+    number = handle.id.partition(";")[0].partition("_")[2]
+    return int(number) if number.isdecimal() else None
+
+
+def share_of_job(run: Run, handle: JobHandle) -> str | None:
+    """Return the share for which a job of this name was submitted, as the journal says; None for one that it does not name."""
+    task = _task_of(handle)
+    for entry in run.journal:
+        if entry.get("state") == "submitting" and (entry.get("name"), entry.get("task")) == (handle.name, task):
+            return str(entry.get("share"))
+    return None
+
+
+def scheduler_of(name: str, environ: Mapping[str, str] = os.environ) -> Scheduler:
+    """Return the scheduler of this name, as a run's manifest has it. Raises Unreachable for one that we do not know."""
+    if name != "slurm":
+        raise Unreachable(f"scheduler {name}: this version of milabench knows slurm")
+    return SlurmScheduler(environ)
+
+
+def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
+    """Return the options of a run by jobs: planned for nodes as they are stated, of which `distribute` names all.
+
+    Raises UsageError and Unreachable where the nodes cannot be asked for.
+    """
+    # The jobs get nodes of their own, whatever allocation the command is typed in.
+    environ = {name: value for name, value in options.environ.items() if not name.startswith("SLURM_")}
+    options = replace(options, ask_nodes=False, environ=environ)
+    if not options.distribute:
+        return options
+    slurm = read_suite_only(options).system.slurm
+    excluded = nodes_in(slurm.exclude, "exclude")
+    names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]
+    if not names:
+        names, unusable = SlurmScheduler(os.environ).nodes(slurm.partition, excluded)
+        for name, state in unusable.items():
+            session.warn(f"{name}: is left out: Slurm says that it is {state}")
+    if not names:
+        raise UsageError("--distribute: no node of the partition takes jobs; name others by --slurm-arg nodelist=...")
+    return replace(options, slurm_args=(*options.slurm_args, f"nodelist={','.join(names)}"))
+
+
+def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[PlannedShare, ...]:
+    """Return the shares of a planned request."""
+    request = planned.request
+    compared = [(request.baseline, bench.config.name) for bench in request.context.benches] if request.baseline else []
+    return shares_of(
+        planned.plan,
+        planned.bundles,
+        compared=compared,
+        array=submission.array,
+        distribute=request.context.options.distribute,
+    )
+
+
+def job_batches(
+    shares: Sequence[PlannedShare],
+    slurm: SlurmConfig,
+    *,
+    marker: str,
+    run: Path,
+    max_jobs: int | None = None,
+    on_named_nodes: bool = False,
+    submissions: Mapping[str, int] | None = None,
+) -> list[JobBatch]:
+    """Return what is submitted for the shares of a run, in order; pure, so that it can be shown before.
+
+    `on_named_nodes`: a share runs on the nodes that it was planned for, not on as many. `submissions` counts those that each
+    share has behind it: no two jobs of a run have the same name.
+    """
+    arrays: dict[str, list[PlannedShare]] = {}
+    for share in shares:
+        arrays.setdefault(share.array or share.name, []).append(share)
+    batches = []
+    for together in arrays.values():
+        first = together[0]
+        before = (submissions or {}).get(first.name, 0)
+        name = f"{first.name}-{before + 1}" if before else first.name
+        tasks = tuple(share.name for share in together) if len(together) > 1 else ()
+        command = [
+            sys.executable,
+            "-m",
+            "milabench",
+            "job",
+            "--run",
+            str(run),
+            "--share",
+            *(() if tasks else (first.name,)),
+        ]
+        options = replace(slurm, nodes=len(first.nodes))
+        if on_named_nodes:
+            options = replace(options, nodelist=",".join(first.nodes), exclude="")
+        script = batch_script(
+            options, marker=marker, share=name, command=command, output=run / JOBS / f"{first.name}.out", tasks=tasks
+        )
+        request = JobRequest(
+            name=job_name(marker, name),
+            script=script,
+            path=run / JOBS / f"{name}.sh",
+            tasks=len(tasks),
+            at_once=min(max_jobs or 0, len(tasks)),
+        )
+        batches.append(JobBatch(shares=tuple(share.name for share in together), request=request))
+    return batches
+
+
+def submission_entry(
+    shares: Sequence[PlannedShare], submission: Submission, marker: str, retry: RetryPolicy
+) -> dict[str, Any]:
+    """Return what the manifest holds of a submission."""
+    return {
+        "marker": marker,
+        "scheduler": "slurm",
+        "shares": {
+            share.name: {
+                "steps": list(share.steps),
+                "nodes": list(share.nodes),
+                **({"array": share.array} if share.array else {}),
+            }
+            for share in shares
+        },
+        **asdict(submission),
+        "retry": {"wait": retry.wait, "max_retries": retry.max_retries, "max_failures": retry.max_failures},
+    }
+
+
+def submitted_shares(run: Run) -> tuple[PlannedShare, ...]:
+    """Return the shares of a run as they were planned."""
+    arrays = as_mapping(as_mapping(run.manifest.get("submission")).get("shares"))
+    return tuple(
+        PlannedShare(
+            name=share.name,
+            steps=share.steps,
+            nodes=share.nodes,
+            array=str(as_mapping(arrays.get(share.name)).get("array") or ""),
+        )
+        for share in run.shares.values()
+    )
+
+
+def output_of(run: Run, share: str) -> str:
+    """Return the file below a run directory that has the output of the last job of a share."""
+    outputs = [entry["output"] for entry in run.journal if entry.get("share") == share and "output" in entry]
+    return str(outputs[-1]) if outputs else JOBS
+
+
+def submission_of(run: Run) -> Submission:
+    """Return how a run was submitted."""
+    entry = as_mapping(run.manifest.get("submission"))
+    most = entry.get("max_jobs")
+    return Submission(max_jobs=most if isinstance(most, int) and most > 0 else None, array=entry.get("array") is True)
+
+
+def submit_jobs(
+    batches: Sequence[JobBatch],
+    scheduler: Scheduler,
+    writer: RunWriter,
+    *,
+    max_jobs: int | None = None,
+    living: Sequence[str] = (),
+) -> Iterator[tuple[str, JobHandle]]:
+    """Submit batches in order, and yield the job of each share when it is in the journal.
+
+    At most `max_jobs` run at once, of the `living` ones too, without anybody who would have to watch: a job begins when
+    one before it has ended. Raises what `Scheduler.submit` raises.
+    """
+    before = [handle.partition("_")[0] for handle in living]
+    has_arrays = any(batch.request.tasks for batch in batches)
+    (writer.path / JOBS).mkdir(exist_ok=True)
+    for batch in batches:
+        request = batch.request
+        if max_jobs is not None:
+            # An array has a limit of its own: nothing else runs beside it.
+            waits_for = before if has_arrays else before[-max_jobs:][:1] if len(before) >= max_jobs else []
+            request = replace(request, after=tuple(dict.fromkeys(waits_for)))
+        writer.journal_all(
+            {
+                "share": share,
+                "state": "submitting",
+                "name": request.name,
+                "output": f"{JOBS}/{batch.shares[0]}.out{f'.{task}' if request.tasks else ''}",
+                **({"task": task} if request.tasks else {}),
+            }
+            for task, share in enumerate(batch.shares)
+        )
+        handles = scheduler.submit([request])
+        by_share = {batch.share_of(handle): handle for handle in handles}
+        writer.journal_all(
+            {"share": share, "state": "submitted", "job": handle.id} for share, handle in by_share.items()
+        )
+        before = [*(() if has_arrays else before), handles[0].id.partition("_")[0]]
+        yield from by_share.items()
