@@ -21,7 +21,7 @@ SUITE = """
 profile: quick
 _line: {{install_variant: unpinned, max_duration: 600, shell: true}}
 first: {{inherits: _line, command: ['echo it is $SLURM_JOB_ID']}}
-tree: {{inherits: _line, command: ['[ -e {folder}/calm ] && exec echo fine; exec {python} {programs}/tree.py wait']}}
+tree: {{inherits: _line, command: ['echo it is $SLURM_JOB_ID; [ -e {folder}/calm ] || exec {python} {programs}/tree.py wait']}}
 last: {{inherits: _line, command: ['echo it is $SLURM_JOB_ID']}}
 """
 
@@ -89,15 +89,20 @@ class User:
         """The last entry about the end of a benchmark's only step."""
         return [entry for entry in self.entries() if entry.get("step", "").startswith(bench) and "outcome" in entry][-1]
 
-    def wait_for_tree(self, process: subprocess.Popen[str]) -> dict[str, int]:
-        """The pids of all that `tree` has started, once it has; for a run that must not have ended before."""
+    def wait_for_tree(self, process: subprocess.Popen[str]) -> str:
+        """The job in which `tree` runs, once all that it starts is there; for a run that must not have ended before."""
 
-        def begun() -> list[Path]:
-            found = [path for path in self.base.glob("runs/run.*/tree*.stdout") if path.read_text().endswith("\n")]
+        def begun() -> list[str]:
+            texts = [path.read_text() for path in self.base.glob("runs/run.*/tree*.stdout")]
+            found = [text for text in texts if text.endswith("}\n")]
             assert found or process.poll() is None, self.log.read_text()
             return found
 
-        return json.loads(until(begun, "tree")[-1].read_text().splitlines()[-1])
+        return until(begun, "tree")[0].split()[2]
+
+    def passed(self) -> set[str]:
+        """The benchmarks of the latest run whose step has passed."""
+        return {entry["step"].partition(".")[0] for entry in self.entries() if entry.get("outcome") == "passed"}
 
     def calm(self) -> None:
         """From now on `tree` passes."""
