@@ -181,8 +181,7 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
     if names := measured_nodes(summary):
         lines.append(("nodes", some_names(names)))
-    for node in summary.nodes:
-        lines += _node_lines(node, name=str(node.get("name", "")) if len(summary.nodes) > 1 else "")
+    lines += _lines_of_nodes(summary.nodes)
     if not summary.nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
@@ -229,26 +228,38 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
     return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
 
 
-def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
-    suffix = f" ({name})" if name else ""
+def _lines_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return what is known of the nodes, by kind; what not all have in common with the names of those that have it."""
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for node in nodes:
+        for kind, text in _node_lines(node):
+            kinds.setdefault(kind, {}).setdefault(text, []).append(str(node.get("name", "")))
+    return [
+        (kind if len(names) == len(nodes) else f"{kind} ({some_names(names)})", text)
+        for kind, texts in kinds.items()
+        for text, names in texts.items()
+    ]
+
+
+def _node_lines(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     cpu, lines = node.get("cpu"), []
     cpu = cpu if isinstance(cpu, Mapping) else {}
     if cpu.get("model") or cpu.get("count"):
         count = f"{cpu['count']} x " if cpu.get("count") else ""
-        lines.append((f"cpu{suffix}", f"{count}{cpu.get('model') or 'unknown model'}"))
+        lines.append(("cpu", f"{count}{cpu.get('model') or 'unknown model'}"))
     memory = node.get("memory_MiB")
     if isinstance(memory, int | float) and memory:
-        lines.append((f"memory{suffix}", f"{memory / 1024:.1f} GiB"))
+        lines.append(("memory", f"{memory / 1024:.1f} GiB"))
     devices = mappings(node.get("devices"))
     if devices:
-        lines.append((f"devices{suffix}", _devices(devices)))
+        lines.append(("devices", _devices(devices)))
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
     if system:
-        lines.append((f"os{suffix}", system))
+        lines.append(("os", system))
     if clock := clock_text(node):
-        lines.append((f"clock{suffix}", f"{clock} when it began; its records are stamped by it"))
+        lines.append(("clock", f"{clock} when it began; its records are stamped by it"))
     if busy := busy_text(node):
-        lines.append((f"busy{suffix}", f"{busy} when it began"))
+        lines.append(("busy", f"{busy} when it began"))
     return lines
 
 
