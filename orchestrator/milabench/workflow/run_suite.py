@@ -78,7 +78,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
         options = for_jobs(options, session)
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
     if settings.submit is not None:
-        require_submittable(requests, settings.submit)
+        require_submittable(requests)
     plans = tuple(prepare_request(request, settings) for request in requests)
     # Of an A/B run, the first suite becomes the default; the runs of a multirun differ by their overrides alone.
     sides = {side.suite_file: side for request in requests for side in reversed(request.sides)}
