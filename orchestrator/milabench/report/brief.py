@@ -39,7 +39,7 @@ def brief_document(summary: Summary) -> document.Document:
     """Return what decides whether the numbers are good enough, and the command that leads on."""
     (label, run), *properties = model.system_lines(summary)
     profile = dict(properties)["profile"]
-    kept = [pair for pair in properties if pair[0].rpartition(" ")[2] not in _LEFT_OUT]
+    kept = [pair for pair in properties if pair[0].partition(" (")[0] not in _LEFT_OUT]
     if not any(device.get("arch") != "cpu" for device in summary.devices):
         kept = [pair for pair in kept if not pair[0].startswith("devices")]  # the processor again
     table = _table(summary)

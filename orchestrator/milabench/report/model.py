@@ -15,7 +15,15 @@ from milabench.analysis.paired_comparison import AB
 from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.steady_state import agree
-from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings, validity_words
+from milabench.analysis.summary_model import (
+    BenchSummary,
+    Failure,
+    ReplicateResult,
+    Summary,
+    mappings,
+    some_names,
+    validity_words,
+)
 from milabench.analysis.throughput import Throughput
 from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
@@ -120,7 +128,6 @@ def _has_several(bench: BenchSummary) -> bool:
 
 
 JOBS_TITLE = "jobs that did not do their part"
-MOST_NAMES = 8
 CUT_OFF = Statement(text="this run is incomplete or still running: what follows is what is known")
 
 OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
@@ -179,10 +186,9 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("capsule", summary.capsule))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
-    if names := measured_nodes(summary):
-        lines.append(("nodes", some_names(names)))
-    for node in summary.nodes:
-        lines += _node_lines(node, name=str(node.get("name", "")) if len(summary.nodes) > 1 else "")
+    if summary.node_names:
+        lines.append(("nodes", some_names(summary.node_names)))
+    lines += _lines_of_nodes(summary.nodes)
     if not summary.nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
@@ -190,19 +196,6 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if versions:
         lines.append(("software", versions))
     return lines + _overhead_lines(summary.overhead)
-
-
-def measured_nodes(summary: Summary) -> tuple[str, ...]:
-    """Return the names of the nodes that were measured; none where this machine is the only one, which has no name."""
-    of_jobs = dict.fromkeys(node for job in summary.jobs for node in job.nodes)
-    names = of_jobs or dict.fromkeys(str(node.get("name") or "") for node in summary.nodes)
-    return () if names.keys() <= {"", "local"} else tuple(names)
-
-
-def some_names(names: Sequence[str]) -> str:
-    """Return names by commas; of many, how many there are and the first ones."""
-    shown = ", ".join(names[:MOST_NAMES])
-    return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
 
 
 def unfinished_jobs(summary: Summary) -> list[Entry]:
@@ -229,26 +222,38 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
     return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
 
 
-def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
-    suffix = f" ({name})" if name else ""
+def _lines_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return what is known of the nodes, by kind; what not all have in common with the names of those that have it."""
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for node in nodes:
+        for kind, text in _node_lines(node):
+            kinds.setdefault(kind, {}).setdefault(text, []).append(str(node.get("name", "")))
+    return [
+        (kind if len(names) == len(nodes) else f"{kind} ({some_names(names)})", text)
+        for kind, texts in kinds.items()
+        for text, names in texts.items()
+    ]
+
+
+def _node_lines(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     cpu, lines = node.get("cpu"), []
     cpu = cpu if isinstance(cpu, Mapping) else {}
     if cpu.get("model") or cpu.get("count"):
         count = f"{cpu['count']} x " if cpu.get("count") else ""
-        lines.append((f"cpu{suffix}", f"{count}{cpu.get('model') or 'unknown model'}"))
+        lines.append(("cpu", f"{count}{cpu.get('model') or 'unknown model'}"))
     memory = node.get("memory_MiB")
     if isinstance(memory, int | float) and memory:
-        lines.append((f"memory{suffix}", f"{memory / 1024:.1f} GiB"))
+        lines.append(("memory", f"{memory / 1024:.1f} GiB"))
     devices = mappings(node.get("devices"))
     if devices:
-        lines.append((f"devices{suffix}", _devices(devices)))
+        lines.append(("devices", _devices(devices)))
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
     if system:
-        lines.append((f"os{suffix}", system))
+        lines.append(("os", system))
     if clock := clock_text(node):
-        lines.append((f"clock{suffix}", f"{clock} when it began; its records are stamped by it"))
+        lines.append(("clock", f"{clock} when it began; its records are stamped by it"))
     if busy := busy_text(node):
-        lines.append((f"busy{suffix}", f"{busy} when it began"))
+        lines.append(("busy", f"{busy} when it began"))
     return lines
 
 

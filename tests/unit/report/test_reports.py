@@ -296,3 +296,26 @@ def test_a_run_of_three_launches_lacks_another_run_to_compare_with(tmp_path: Pat
     assert "compare quick.2026-03-14_12-00-00 OTHER" in brief.render([summary]).splitlines()[-1]
     failed = summarise(record(tmp_path / "2", *steps, Recorded(bench="b", outcome="failed", why="exit")))
     assert "milabench resume" in brief.render([failed]).splitlines()[-1]
+
+
+def test_what_nodes_have_in_common_stands_once(summary: Summary) -> None:
+    nodes = [
+        {"name": name, "cpu": {"model": "Xeon", "count": 64}, "memory_MiB": memory, "os": "Debian 12", "kernel": "6.1"}
+        for name, memory in (("n1", 1024), ("n2", 2048), ("n3", 1024))
+    ]
+    lines = dict(model.system_lines(replace(summary, system={**summary.system, "nodes": nodes})))
+    told_once = {name: value for name, value in lines.items() if name.partition(" ")[0] in ("cpu", "memory", "os")}
+    assert told_once == {
+        "cpu": "64 x Xeon",
+        "memory (n1, n3)": "1.0 GiB",
+        "memory (n2)": "2.0 GiB",
+        "os": "Debian 12 6.1",
+    }
+    properties = dict(
+        next(
+            block.pairs
+            for block in brief.brief_document(replace(summary, system={**summary.system, "nodes": nodes}))
+            if hasattr(block, "pairs")
+        )
+    )
+    assert {"cpu", "nodes"} <= properties.keys() and not any(name.startswith(("memory", "os")) for name in properties)
