@@ -166,7 +166,7 @@ def test_what_a_benchmark_needs_is_prepared_once_on_this_machine(
     assert ran.code == 0, ran.err
     assert "preparing good first" in ran.err
     assert (tmp_path / "base" / "data" / "good" / "prepared").read_text() == "once\n"
-    assert {step for step in ends(tmp_path)} == {"good.D0.node0", "good.D0.node1"}
+    assert set(ends(tmp_path)) == {"good.D0.node0", "good.D0.node1"}
     # `prepare` on the login node and `run` mean the same preparation.
     prepared = milabench("prepare", "--engine", "slurm", "--select", "good", **odd)
     assert (prepared.code, "nothing to do" in prepared.err) == (0, True), prepared.err
