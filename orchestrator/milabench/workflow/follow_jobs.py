@@ -32,6 +32,8 @@ from milabench.workflow.submit import output_of, scheduler_of
 
 LIVE_S = 5.0  # for somebody who waits for the answer at a terminal
 
+LOOK_ANYWAY_S = 30.0
+
 Until = Literal["ended", "known"]
 
 WHY: Final[Mapping[str, Why]] = {
@@ -92,11 +94,12 @@ def follow_jobs(
     ):
         harvest = Harvest(path, writer, watch.tracker, display)
         view = RunView(run, display, clock) if until == "ended" else None
-        ticks = 0  # nothing is decided before the scheduler was asked
+        ticks, look_at = 0, 0.0  # nothing is decided before the scheduler was asked
         while not requests:
             is_over = False
-            if watch.ticks > ticks:
-                ticks = watch.ticks
+            # All journals are read for a look: where the scheduler tells no news, those of jobs may, some time.
+            if watch.ticks > ticks and (watch.tracker.changes() or time.monotonic() >= look_at):
+                ticks, look_at = watch.ticks, time.monotonic() + LOOK_ANYWAY_S
                 is_over = harvest.look(until)
             if view is not None:
                 view.update()
