@@ -25,7 +25,7 @@ from milabench.plan.shares import PlannedShare, shares_of
 from milabench.plan.system import nodes_in
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, Submission, SuiteOptions
-from milabench.workflow.planning import PlannedRequest
+from milabench.workflow.planning import PlannedRequest, require_slurm
 
 if TYPE_CHECKING:
     from milabench.config.schema import SlurmConfig
@@ -85,7 +85,9 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
     options = replace(options, ask_nodes=False, environ=environ)
     if not options.distribute:
         return options
-    slurm = read_suite_only(options).system.slurm
+    system = read_suite_only(options).system
+    require_slurm(system)
+    slurm = system.slurm
     excluded = nodes_in(slurm.exclude, "exclude")
     names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]
     if not names:
