@@ -158,6 +158,43 @@ def test_inside_of_an_allocation_its_nodes_are_used_without_an_option(
     assert "marker" not in allocation  # it was there before us, and stays
 
 
+def test_what_a_benchmark_needs_is_prepared_once_on_this_machine(
+    milabench: Milabench, slurm: Cluster, tmp_path: Path
+) -> None:
+    odd = {"MILABENCH_CONFIG": str(ROOT / "tests" / "suite" / "odd.yaml"), "MILABENCH_USE_CURRENT_ENV": "1"}
+    ran = milabench(*run_words("good"), **odd)
+    assert ran.code == 0, ran.err
+    assert "preparing good first" in ran.err
+    assert (tmp_path / "base" / "data" / "good" / "prepared").read_text() == "once\n"
+    assert {step for step in ends(tmp_path)} == {"good.D0.node0", "good.D0.node1"}
+    # `prepare` on the login node and `run` mean the same preparation.
+    prepared = milabench("prepare", "--engine", "slurm", "--select", "good", **odd)
+    assert (prepared.code, "nothing to do" in prepared.err) == (0, True), prepared.err
+    assert is_idle(slurm)
+
+
+def test_prepare_runs_in_the_partition_that_has_a_network(milabench: Milabench, slurm: Cluster, tmp_path: Path) -> None:
+    odd = {"MILABENCH_CONFIG": str(ROOT / "tests" / "suite" / "odd.yaml"), "MILABENCH_USE_CURRENT_ENV": "1"}
+    words = ("--engine", "slurm", "--slurm-arg", "install_partition=short", "--slurm-arg", "nodes=8")
+    prepared = milabench("prepare", "--select", "good", *words, **odd)
+    assert prepared.code == 0, prepared.err
+    assert "slurm: prepare runs in partition short" in prepared.err
+    assert (tmp_path / "base" / "data" / "good" / "prepared").read_text() == "once\n"
+    jobs = (slurm.folder / "jobcomp").read_text().splitlines()
+    assert any("Name=mb-install " in job and "Partition=short " in job and "NodeCnt=1 " in job for job in jobs)
+    failed = milabench("prepare", "--select", "unprepared", *words, **odd)
+    assert failed.code == 4, failed.err
+
+
+def test_devices_of_an_unknown_kind_are_one_line_before_anything_is_asked_for(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    refused = milabench(*run_words("here", more=("--slurm-arg", "gpus_per_node=2")))
+    assert refused.code == 2
+    assert [line.split(":")[1] for line in refused.err.splitlines()] == [" system.arch"]
+    assert not (tmp_path / "base" / "allocations").exists()
+
+
 def test_engine_local_in_an_allocation_means_this_machine(milabench: Milabench, tmp_path: Path) -> None:
     variables = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}
     ran = milabench("run", "--engine", "local", "--select", "here", **variables)

@@ -10,7 +10,7 @@ from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio, paired_verdicts
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary
-from milabench.events.values import as_mapping
+from milabench.events.values import as_mapping, mappings_in
 
 
 def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:
@@ -20,10 +20,14 @@ def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | 
         return None
     bench_of = {bench.bench: bench for bench in benches}
     sides, suites = as_mapping(declared.get("pairs")), declared.get("suites")
+    nodes = _nodes_of_launches(manifest)
     return AB(
         suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
         pairs=_of_one_family(
-            [_pair(name, as_mapping(sides_of_pair), bench_of) for name, sides_of_pair in sorted(sides.items())]
+            [
+                _on_its_nodes(_pair(name, as_mapping(sides_of_pair), bench_of), bench_of, nodes)
+                for name, sides_of_pair in sorted(sides.items())
+            ]
         ),
     )
 
@@ -53,6 +57,27 @@ def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSumma
     if result is not None and a.direction == "none":
         result, why = replace(result, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
     return replace(pair, result=result, why=why, units=a.units, reasons=tuple(sorted({*a.reasons, *b.reasons})))
+
+
+def _nodes_of_launches(manifest: Mapping[str, Any]) -> Mapping[tuple[str, int], frozenset[str]]:
+    """Return the nodes of each launch, by benchmark and replicate, as the manifest has them."""
+    nodes: dict[tuple[str, int], frozenset[str]] = {}
+    for step in mappings_in(as_mapping(manifest.get("plan")).get("steps")):
+        bench, repeat, node = step.get("bench"), step.get("repeat", 0), step.get("node")
+        if isinstance(bench, str) and isinstance(repeat, int) and isinstance(node, str):
+            nodes[bench, repeat] = nodes.get((bench, repeat), frozenset()) | {node}
+    return nodes
+
+
+def _on_its_nodes(
+    pair: Pair, bench_of: Mapping[str, BenchSummary], nodes: Mapping[tuple[str, int], frozenset[str]]
+) -> Pair:
+    """Return the pair, with a reason for doubt where one side of a launch had other nodes than the other."""
+    a, b = bench_of.get(pair.a), bench_of.get(pair.b)
+    both = launches(a).keys() & launches(b).keys() if a is not None and b is not None else ()
+    if all(nodes.get((pair.a, repeat)) == nodes.get((pair.b, repeat)) for repeat in both):
+        return pair
+    return replace(pair, reasons=tuple(sorted({*pair.reasons, "nodes-differ"})))
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:

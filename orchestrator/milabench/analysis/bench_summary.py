@@ -7,6 +7,7 @@ spans devices or nodes, each time it is repeated. Steps inside a process are sub
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +16,7 @@ from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import log_t_interval
 from milabench.analysis.measure import Measurement, Metric
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
-from milabench.analysis.step_results import StepResult, overlap, validation_json
+from milabench.analysis.step_results import PlannedStep, StepResult, overlap, validation_json
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
@@ -73,7 +74,9 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         messages=_messages(results),
         metrics=metrics,
     )
-    return _judged(_with_rate(summary), passed, conditions)
+    slots = {(result.step.repeat, slot_of(result.step)) for result in results}
+    instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
+    return _judged(_with_rate(summary, instances), results, conditions)
 
 
 def _device_count(results: Sequence[StepResult]) -> int:
@@ -91,10 +94,10 @@ def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
     )
 
 
-def _with_rate(summary: BenchSummary) -> BenchSummary:
+def _with_rate(summary: BenchSummary, instances: int) -> BenchSummary:
     """Return the summary with perf, its interval and spreads on every level; docs/explanation/methodology.md, 1.0.
 
-    Replicates in different units have no common number.
+    Replicates in different units have no common number. At most so many `instances` ran concurrently.
     """
     if not summary.processes:
         return summary
@@ -108,7 +111,8 @@ def _with_rate(summary: BenchSummary) -> BenchSummary:
         summary,
         units=first.units,
         direction=first.direction,
-        instances=len({process.slot for process in summary.processes}),
+        # A slot has another name where each replicate had a node of its own.
+        instances=min(instances, len({process.slot for process in summary.processes})),
         replicates=len(launches),
     )
     if len(alike) < len(summary.processes):
@@ -132,15 +136,18 @@ def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResul
     return list(groups.values())
 
 
-def _judged(summary: BenchSummary, passed: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
+def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary with its score, and why its number is suspect in the words of `events.reasons` and of the checks."""
     processes, perf, overlapped = summary.processes, summary.perf, summary.overlap
+    passed = [result for result in results if result.outcome == "passed"]
     reasons: set[str] = {reason for result in passed for reason in result.reasons}
     reasons |= {
         doubt for process in processes for doubt in launch_doubts(process.throughput, len(processes), conditions)
     }
     if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
         reasons |= {"cases-differ"}
+    if _are_on_different_nodes(results, processes):
+        reasons |= {"nodes-differ"}
     if perf is None:
         mixed = {"mixed"} if processes else set()
         # Numbers in different units have no mean; nothing below can be said of no number.
@@ -179,14 +186,27 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
     jobs: dict[tuple[str, int], list[StepResult]] = {}
     for result in results:
         step = result.step
-        slot = "" if step.one_job else f"{step.node}/{step.tag}"
-        jobs.setdefault((slot, step.repeat), []).append(result)
+        jobs.setdefault((slot_of(step), step.repeat), []).append(result)
     for (slot, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
             throughput = job_throughput([member.measured for member in members])
             if throughput is not None and throughput.value >= SMALLEST:
                 steps = tuple(member.step.id for member in members)
                 yield ReplicateResult(steps=steps, slot=slot, repeat=repeat, throughput=throughput)
+
+
+def slot_of(step: PlannedStep) -> str:
+    """Return where an instance runs, `node/tag`; empty for a step of a job that spans devices."""
+    return "" if step.one_job else f"{step.node}/{step.tag}"
+
+
+def _are_on_different_nodes(results: Sequence[StepResult], processes: Sequence[ReplicateResult]) -> bool:
+    """Return whether replicates that have a number had other nodes than others of them."""
+    counted, nodes = {process.repeat for process in processes}, dict[int, set[str]]()
+    for result in results:
+        if result.step.repeat in counted:
+            nodes.setdefault(result.step.repeat, set()).add(result.step.node)
+    return len({*map(frozenset, nodes.values())}) > 1
 
 
 def job_throughput(members: Sequence[Measurement]) -> Throughput | None:

@@ -30,7 +30,7 @@ def command(
     ignore_space: bool,
     jobs: int,
     display: str,
-) -> None:
+) -> int | None:
     """Install the environments and programs of the selected benchmarks."""
     if capsule is not None:
         from milabench.workflow.capsule import install_from
@@ -43,15 +43,21 @@ def command(
         install_from(capsule, options, session, force=force, ignore_space=ignore_space, jobs=jobs)
         # The suite that was installed last is the default of its base.
         session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
-        return
+        return None
     from milabench.workflow.install import install
+    from milabench.workflow.install_partition import run_in_install_partition
 
+    session = terminal_session(display)
+    code = run_in_install_partition(options, session)
+    if code is not None:
+        return code
     install(
         options,
-        terminal_session(display),
+        session,
         force=force,
         update=update,
         frozen=frozen,
         ignore_space=ignore_space,
         jobs=jobs,
     )
+    return None

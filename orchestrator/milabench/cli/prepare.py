@@ -15,6 +15,9 @@ from milabench.workflow.options import SuiteOptions
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Download or generate the data and models of the selected benchmarks."""
     from milabench.workflow.context import read_context
+    from milabench.workflow.install_partition import run_in_install_partition
     from milabench.workflow.prepare import prepare
 
-    return prepare(read_context(options, terminal_session(display)), force=force)
+    session = terminal_session(display)
+    code = run_in_install_partition(options, session)
+    return prepare(read_context(options, session), force=force) if code is None else code

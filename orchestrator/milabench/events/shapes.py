@@ -94,6 +94,7 @@ JOURNAL: Shape = {
     **dict.fromkeys(("pid", "pid_start", "oom_kills"), int),
     "since": float,
     "nodes": [{**dict.fromkeys(("name", "host"), Required(str)), "port": int}],
+    "allocation": {"scheduler": str, "job": str, "marker": str, "nodes": [str]},
     # Of a share of the run and of its job.
     **dict.fromkeys(("share", "job", "result", "job_state", "reason", "witness"), str),
     "hosts": [str],

@@ -167,6 +167,7 @@ def pending_preparations(context: CommandContext, *, force: bool = False, upload
 
     `upload`: send the nodes the benchmarks' folders at the same time. Raises Unreachable for a node that does not answer.
     """
+    context = on_this_machine(context)
     preparations = preparation_steps(context)
     existing = remote_paths_exist(context, remote_markers(preparations, context), upload=upload)
     return unprepared(context, preparations, existing, force=force)

@@ -61,6 +61,7 @@ def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Sessio
     bench, least, most = request.bench, request.least, request.most
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
+    options = replace(options, allocate=True)
     context = read_single_context(options, bench, session, _ONE_QUICK_LAUNCH, "size works on")
     plan = plan_single_suite(context)
     sizes = {step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}

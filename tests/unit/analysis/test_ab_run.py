@@ -48,6 +48,13 @@ def test_the_ratio_is_of_pairs_so_that_what_drifts_cancels(tmp_path: Path) -> No
     assert pair.result.ratio == pytest.approx(1.1)
 
 
+def test_a_pair_whose_sides_ran_on_different_nodes_is_doubtful(tmp_path: Path) -> None:
+    rows = [*side("A", *[100.0] * 3), *side("B", *[101.0] * 3)]
+    same = ab(tmp_path / "same", *(replace(step, node="n1") for step in rows)).pairs[0]
+    apart = ab(tmp_path / "apart", *(replace(step, node="n2" if "B" in step.bench else "n1") for step in rows)).pairs[0]
+    assert ("nodes-differ" in same.reasons, "nodes-differ" in apart.reasons) == (False, True)
+
+
 def test_a_pair_of_which_one_side_failed_is_left_out(tmp_path: Path) -> None:
     a, b = side("A", 1, 2, 3, 4), side("B", 1, 2, 3, 9)
     b[3] = replace(b[3], outcome="failed", why="exit")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,21 @@ def test_energy_is_that_of_the_window(tmp_path: Path) -> None:
     run = record(tmp_path, Recorded(events=(*rates(5.0), *samples, beside(5, 15))))
     (bench,) = summarise(run).benchmarks
     assert bench.energy_j == pytest.approx(1000 + 500)
+
+
+def test_replicates_on_different_nodes_are_doubtful_and_are_still_one_instance(tmp_path: Path) -> None:
+    def steps(*nodes: str) -> list[Recorded]:
+        return [Recorded(repeat=number, node=node, events=rates(5.0)) for number, node in enumerate(nodes)]
+
+    (same,) = summarise(record(tmp_path / "same", *steps("n1", "n1", "n1"))).benchmarks
+    (apart,) = summarise(record(tmp_path / "apart", *steps("n1", "n2", "n3"))).benchmarks
+    assert ("nodes-differ" in same.reasons, "nodes-differ" in apart.reasons) == (False, True)
+    assert (apart.instances, apart.replicates, apart.score) == (1, 3, same.score)
+
+
+def test_every_replicate_on_the_same_nodes_is_no_reason_for_doubt(tmp_path: Path) -> None:
+    steps = [Recorded(repeat=number, node=node, events=rates(5.0)) for number in range(3) for node in ("n1", "n2")]
+    failed = replace(steps[-1], outcome="failed", events=())
+    (bench,) = summarise(record(tmp_path, *steps[:-1], failed)).benchmarks
+    assert "nodes-differ" not in bench.reasons
+    assert bench.instances == 2

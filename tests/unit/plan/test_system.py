@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from milabench.config.read import read_suite
+from milabench.config.schema import SystemConfig
+from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
+from milabench.facts.slurm import AllocatedNode, Allocation
 from milabench.plan.environ import placed_environment
 from milabench.plan.method import Placement
-from milabench.plan.system import system_facts
+from milabench.plan.system import allocated_facts, stated_allocation, stated_devices, system_facts
 
 HERE = Node(
     hostname="host",
@@ -89,3 +92,53 @@ def test_a_slice_is_made_visible_by_its_uuid() -> None:
     )
     place = Placement(node=HERE, node_rank=0, devices=devices, tag="")
     assert placed_environment(place, arch="cuda", threads=1)["CUDA_VISIBLE_DEVICES"] == "MIG-a,MIG-b"
+
+
+def system_of(tmp_path: Path, text: str) -> SystemConfig:
+    path = tmp_path / "system.yaml"
+    path.write_text(f"system: {text}")
+    return read_suite([], path).system
+
+
+def allocated(*names: str, here: str = "") -> Allocation:
+    return Allocation(job="7", nodes=tuple(AllocatedNode(name=name, job="7", cpus=8) for name in names), here=here)
+
+
+def test_nodes_of_an_allocation_are_what_they_report_and_the_one_we_are_on_is_this_machine(tmp_path: Path) -> None:
+    device = Device(index=0, uuid="GPU-9", name="X9", arch="cuda", memory_mib=900)
+    reported = {"n2": Node(hostname="other", ip="10.0.0.2", cpu_count=6, devices=(device,), local=False)}
+    made = allocated_facts(system_of(tmp_path, "{}"), HERE, "cuda", allocated("n1", "n2", here="n1"), reported)
+    assert [(node.name, node.ip, node.local, node.main, node.storage) for node in made.nodes] == [
+        ("n1", "127.0.0.1", True, True, ""),
+        ("n2", "10.0.0.2", False, False, ""),
+    ]
+    assert [node.devices[0].uuid for node in made.nodes] == ["GPU-1", "GPU-9"]
+
+
+@pytest.mark.parametrize(
+    ("slurm", "names", "devices"),
+    [
+        ("{}", ["node1"], 1),
+        ("{nodes: 2, gpus_per_node: 4}", ["node1", "node2"], 4),
+        ("{nodelist: 'n[1-3]', gpus_per_node: 'a100:2'}", ["node1", "node2", "node3"], 2),
+    ],
+)
+def test_nodes_of_a_later_job_have_the_devices_that_it_asks_for(
+    tmp_path: Path, slurm: str, names: list[str], devices: int
+) -> None:
+    system = system_of(tmp_path, f"{{slurm: {slurm}}}")
+    made = allocated_facts(system, Node(), "cuda", stated_allocation(system), {})
+    assert [node.name for node in made.nodes] == names
+    assert {len(node.devices) for node in made.nodes} == {devices}
+    assert not any(node.local or node.storage for node in made.nodes)
+
+
+@pytest.mark.parametrize(("text", "count"), [("", None), ("4", 4), ("a100:4", 4), ("a100:2,h100:1", 3)])
+def test_devices_that_a_job_asks_for_are_counted(tmp_path: Path, text: str, count: int | None) -> None:
+    assert stated_devices(system_of(tmp_path, f"{{slurm: {{gpus_per_node: '{text}'}}}}")) == count
+
+
+@pytest.mark.parametrize("text", ["many", "a100", "-1", "4:a100"])
+def test_devices_that_cannot_be_counted_are_named_in_one_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"gpus_per_node: '{text}'"):
+        stated_devices(system_of(tmp_path, f"{{slurm: {{gpus_per_node: '{text}'}}}}"))
