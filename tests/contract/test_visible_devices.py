@@ -49,6 +49,13 @@ CASES = [
     ("xpu", {"ZE_AFFINITY_MASK": "1,3", "ONEAPI_DEVICE_SELECTOR": "level_zero:1"}, [3]),
     ("hpu", {"HABANA_VISIBLE_MODULES": "1,0"}, [1, 0]),
     ("hpu", {"HABANA_VISIBLE_DEVICES": "all", "HABANA_VISIBLE_MODULES": "2"}, [2]),
+    # Slurm says it by the vendor's variable; by its own, where that was switched off.
+    ("cuda", {"CUDA_VISIBLE_DEVICES": "MIG-x", "SLURM_STEP_GPUS": "1"}, [(1, 0)]),
+    ("cuda", {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": "3"}, [0]),
+    ("cuda", {"SLURM_STEP_GPUS": "2,3", "SLURM_JOB_GPUS": "1,2,3"}, [2, 3]),
+    ("hpu", {"SLURM_JOB_GPUS": "1"}, [1]),
+    ("cuda", {"SLURM_STEP_GPUS": "4,5,6,7"}, [0, 1, 2, 3]),
+    ("cuda", {"SLURM_STEP_GPUS": "g0"}, [0, 1, 2, 3]),
 ]
 
 

@@ -129,6 +129,12 @@ class Cluster:
         assert done.returncode == 0 or not check, f"{' '.join(argv)}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def node_of(self, job: str) -> str:
+        """The first of the nodes that a job has, or had."""
+        fields = self.run("scontrol", "-o", "show", "job", job).split()
+        nodes = next(field.partition("=")[2] for field in fields if field.startswith("NodeList="))
+        return self.run("scontrol", "show", "hostnames", nodes).split()[0]
+
     def states(self) -> dict[str, str]:
         """The state of each node."""
         lines = self.run("sinfo", "-h", "-N", "-p", "all", "-o", "%N %T", check=False).splitlines()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.processes import until
 from tests.slurm.cluster import Cluster, cluster, why_no_slurm
+from tests.slurm.user import User
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +46,9 @@ def slurm(shared_slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cl
 def shared(tmp_path: Path) -> Path:
     """A folder that all nodes see, as they are this machine."""
     return tmp_path
+
+
+@pytest.fixture
+def user(slurm: Cluster, tmp_path: Path) -> User:
+    """Who has a base of their own on the cluster's shared folder, and a suite of commands in it."""
+    return User(tmp_path)

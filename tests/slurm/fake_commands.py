@@ -13,7 +13,9 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "scancel")
 ENDED = (
@@ -27,17 +29,19 @@ ENDED = (
     "BOOT_FAIL",
     "DEADLINE",
 )
+Cluster = dict[str, Any]
+Printed = tuple[str, str, int]  # output, errors, exit code
 FOLDER = "FAKE_SLURM"  # the variable that says where the state is; not SLURM_, which never reaches a command
 
 
 class State:
     """The state of the cluster, in one file that is locked while it is held."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     @contextlib.contextmanager
-    def held(self):
+    def held(self) -> Iterator[dict[str, Any]]:
         """Yield the state; what is changed in it is kept."""
         with (self.folder / "state.json").open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -51,7 +55,7 @@ class State:
 class FakeSlurm:
     """A cluster that exists in a folder only."""
 
-    def __init__(self, folder, *, version="22.05.8", accounting=False):
+    def __init__(self, folder: Path, *, version: str = "22.05.8", accounting: bool = False) -> None:
         self.folder = Path(folder)
         self._state = State(folder)
         state = {"version": version, "accounting": accounting, "next": 100, "jobs": {}, "next_do": {}, "always": {}}
@@ -64,52 +68,52 @@ class FakeSlurm:
             path.chmod(0o755)
 
     @classmethod
-    def at(cls, folder):
+    def at(cls, folder: Path) -> FakeSlurm:
         """The cluster that is already in a folder."""
         it = cls.__new__(cls)
         it.folder, it._state = Path(folder), State(folder)
         return it
 
     @property
-    def environ(self):
+    def environ(self) -> dict[str, str]:
         """The variables with which a program finds it."""
         return {"PATH": f"{self.folder}/bin:/usr/bin:/bin", FOLDER: str(self.folder)}
 
     @property
-    def calls(self):
+    def calls(self) -> list[list[str]]:
         """What was called, in order: lists of words."""
         return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
 
-    def set(self, job, **values):
+    def set(self, job: str, **values: object) -> None:
         """Change a job: `state`, `reason`, `nodes`, `exit`, `name`, or in which answers it is (`squeue=False`)."""
         with self._state.held() as state:
             state["jobs"][job].update(values)
 
-    def forget(self, job, *commands):
+    def forget(self, job: str, *commands: str) -> None:
         """Let a job be in no answer any more, or not in those of some commands."""
         self.set(job, **dict.fromkeys(commands or ("squeue", "scontrol", "sacct"), False))
 
-    def job(self, job):
+    def job(self, job: str) -> dict[str, Any]:
         """All that is known of a job."""
         with self._state.held() as state:
             return state["jobs"][job]
 
-    def jobs(self):
+    def jobs(self) -> list[str]:
         """The ids of all jobs."""
         with self._state.held() as state:
             return list(state["jobs"])
 
-    def next(self, command, **what):
+    def next(self, command: str, **what: object) -> None:
         """What a command does the next time: `hang`, `sleep`, `error`, `code`, `output`, `before` (does its work first)."""
         with self._state.held() as state:
             state["next_do"].setdefault(command, []).append(what)
 
-    def always(self, command, **what):
+    def always(self, command: str, **what: object) -> None:
         """The same from now on; nothing: as it should."""
         with self._state.held() as state:
             state["always"][command] = what
 
-    def configure(self, **values):
+    def configure(self, **values: object) -> None:
         """Change the cluster: `version`, `accounting`."""
         with self._state.held() as state:
             state.update(values)
@@ -118,13 +122,13 @@ class FakeSlurm:
 # The commands
 
 
-def option(words, name, otherwise=""):
+def option(words: Sequence[str], name: str, otherwise: str = "") -> str:
     """The value of an option, the last one if there are several."""
     values = [word.partition("=")[2] for word in words if word.partition("=")[0] == name]
     return values[-1] if values else otherwise
 
 
-def sbatch(state, words):
+def sbatch(state: Cluster, words: Sequence[str]) -> Printed:
     """Submit a job, or the tasks of an array."""
     script = Path(words[-1]).read_text()
     number = state["next"]
@@ -140,12 +144,12 @@ def sbatch(state, words):
     return f"{number}\n", "", 0
 
 
-def listed(state, command):
+def listed(state: Cluster, command: str) -> list[tuple[str, dict[str, Any]]]:
     """The jobs that a command knows."""
     return [(name, job) for name, job in state["jobs"].items() if job[command]]
 
 
-def squeue(state, words):
+def squeue(state: Cluster, words: Sequence[str]) -> Printed:
     """Show the jobs, in text or JSON."""
     if "--version" in words:
         return f"slurm {state['version']}\n", "", 0
@@ -161,12 +165,12 @@ def squeue(state, words):
     return "".join(f"{line}\n" for line in lines), "", 0
 
 
-def as_json(name, job):
+def as_json(name: str, job: dict[str, Any]) -> dict[str, object]:
     """A job as Slurm 24 writes it."""
     array, _, task = name.partition("_")
 
-    def number(value):
-        return {"set": value is not None, "infinite": False, "number": int(value or 0)}
+    def number(value: object) -> dict[str, object]:
+        return {"set": value is not None, "infinite": False, "number": int(str(value or 0))}
 
     return {
         "job_id": int(job["raw"]),
@@ -184,12 +188,12 @@ def as_json(name, job):
     }
 
 
-def codes(job):
+def codes(job: dict[str, Any]) -> str:
     """An exit code and a signal."""
     return job["exit"] if isinstance(job["exit"], str) else f"{job['exit']}:0"
 
 
-def sacct(state, words):
+def sacct(state: Cluster, words: Sequence[str]) -> Printed:
     """Show what the accounting knows."""
     if not state["accounting"]:
         return "", "Slurm accounting storage is disabled\n", 1
@@ -204,7 +208,7 @@ def sacct(state, words):
     return "".join(f"{line}\n" for line in lines), "", 0
 
 
-def scontrol(state, words):
+def scontrol(state: Cluster, words: Sequence[str]) -> Printed:
     """Show one job."""
     known = dict(listed(state, "scontrol"))
     name = words[-1]
@@ -218,7 +222,7 @@ def scontrol(state, words):
     return f"{line} ExitCode={codes(job)} ReqNodeList=(null) NodeList={job['nodes'] or '(null)'} Power=\n", "", 0
 
 
-def scancel(state, words):
+def scancel(state: Cluster, words: Sequence[str]) -> Printed:
     """End jobs."""
     errors = ""
     for name in (word for word in words if not word.startswith("-")):
@@ -232,7 +236,7 @@ def scancel(state, words):
     return "", errors, 1 if errors else 0
 
 
-def main(name, *words):
+def main(name: str, *words: str) -> int:
     """Run a command."""
     state = State(os.environ[FOLDER])
     with (state.folder / "calls").open("a") as calls:

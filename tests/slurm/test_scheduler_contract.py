@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def in_memory(folder: Path) -> World:
     return World(scheduler, folder, starts, ends)
 
 
-def by_fake_commands(folder: Path, **settings: object) -> World:
+def by_fake_commands(folder: Path, **settings: Any) -> World:
     fake = FakeSlurm(folder, **settings)
 
     def starts(handle: JobHandle) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, System, SystemResult
 from milabench.analysis.replicates import LEAST
-from milabench.analysis.summary_model import Summary
+from milabench.analysis.summary_model import Summary, some_names
 
 
 def excluded_benches(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:
@@ -26,8 +26,10 @@ def warnings_on(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Ite
         yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
     yield from _unlike("profiles", systems, lambda summary: summary.profile)
     yield from _unlike("versions of milabench", systems, lambda summary: summary.version)
-    if all(_nodes(run.summary) not in ("", "local") for system in systems for run in system.sessions):
-        yield from _unlike("nodes", systems, _nodes)
+    nodes = [_node_names(system) for system in systems]
+    if all(nodes) and len({frozenset(names) for names in nodes}) > 1:
+        named = (f"{system.name} {some_names(names)}" for system, names in zip(systems, nodes, strict=True))
+        yield f"measured on different nodes: {'; '.join(named)}"
     lacking = [row.bench for row in rows if any(side.outcome == "absent" for side in row.sides)]
     if lacking:
         yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
@@ -39,9 +41,8 @@ def warnings_on(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Ite
         )
 
 
-def _nodes(summary: Summary) -> str:
-    """Return the nodes of a run by name; `local` is a machine that no system file names."""
-    return " and ".join(sorted(str(node.get("name") or "") for node in summary.nodes))
+def _node_names(system: System) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for session in system.sessions for name in session.summary.node_names))
 
 
 def _unlike(what: str, systems: Sequence[System], of_run: Callable[[Summary], str]) -> Iterable[str]:

@@ -24,6 +24,7 @@ Validity = Literal["valid", "suspect", "invalid"]
 _WITH_RATIO = {"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
 _WITH_AIM = {"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
 _WITH_CAPSULE = {"json": JsonKey(is_omitted=lambda summary: not summary.capsule)}
+MOST_NAMES = 8
 COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 
@@ -172,6 +173,12 @@ def validity_words(validity: Validity | None, reasons: Sequence[str]) -> str:
     return f"{validity or ''}({', '.join(reasons)})" if reasons else validity or ""
 
 
+def some_names(names: Sequence[str]) -> str:
+    """Return names by commas; of many, how many there are and the first ones."""
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+
+
 def mappings(value: Any) -> list[Mapping[str, Any]]:
     """Return the mappings of a list; nothing of any other value."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
@@ -223,6 +230,13 @@ class Summary:
     def nodes(self) -> list[Mapping[str, Any]]:
         """The nodes of its machine, as they were recorded."""
         return mappings(self.system.get("nodes"))
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The names of the nodes that were measured; none where this machine was the only one, which has no name."""
+        of_jobs = dict.fromkeys(node for job in self.jobs for node in job.nodes)
+        names = of_jobs or dict.fromkeys(str(node.get("name") or "") for node in self.nodes)
+        return () if names.keys() <= {"", "local"} else tuple(names)
 
     @property
     def devices(self) -> list[Mapping[str, Any]]:

@@ -32,10 +32,15 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
     """Show a run's progress. Default: the latest run."""
     from milabench.workflow.run_lookup import resolve_run
 
-    handle, now = resolve_run(base, run), time.time()
+    handle, live = resolve_run(base, run), NOBODY_ASKED
+    if handle.run.shares:
+        from milabench.workflow.follow_jobs import live_states
+
+        live = live_states(handle.run)
+    now = time.time()
     # A name of the records makes no line of its own.
-    lines = [] if as_json else map(visible_line, status_lines(handle, now))
-    click.echo(json.dumps(handle_json(handle, now), indent=1) if as_json else "\n".join(lines))
+    lines = [] if as_json else map(visible_line, status_lines(handle, now, live))
+    click.echo(json.dumps(handle_json(handle, now, live), indent=1) if as_json else "\n".join(lines))
 
 
 def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, Any]:

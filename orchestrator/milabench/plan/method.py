@@ -83,13 +83,19 @@ def is_client_server(bench: BenchmarkConfig) -> bool:
     return bench.server is not None or bench.client is not None
 
 
+def reached_nodes(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[str, ...]:
+    """Return the nodes on which a launcher that is started on one of them starts ranks; none for other launchers."""
+    reaches = method_of(bench).spans_nodes and bench.plan.launcher in (MPIRUN, SRUN)
+    return tuple(node.name for _, node in nodes_of(bench, facts)) if reaches else ()
+
+
 def placements(bench: BenchmarkConfig, facts: SystemFacts) -> Iterator[Placement]:
     """Yield the processes of one replicate of a benchmark, in rank order."""
     method, nodes = method_of(bench), nodes_of(bench, facts)
     if method.is_one_job and bench.plan.launcher == RANKS:
         return _one_per_device(bench, nodes)
     # One command starts the whole job; a second one on another node would start it again.
-    if method.spans_nodes and bench.plan.launcher in (MPIRUN, SRUN):
+    if reached_nodes(bench, facts):
         nodes = nodes[:1]
     return method.placements(bench, nodes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from milabench.plan.model import Plan, Step
@@ -26,13 +26,15 @@ def shares_of(
     bundles: Sequence[Sequence[Step]],
     *,
     compared: Iterable[tuple[str, str]] = (),
+    reached: Mapping[str, Sequence[str]] = {},
     array: bool = False,
     distribute: bool = False,
 ) -> tuple[PlannedShare, ...]:
     """Return the shares of a plan, named `s1`, `s2`, ... in its order; each step is in exactly one.
 
     A share is a benchmark with all its replicates: what is compared is measured on the same nodes. So are the two sides
-    of a pair (they share a bundle) and the benchmarks that `compared` names. With `array`, each replicate is a share. With
+    of a pair (they share a bundle) and the benchmarks that `compared` names. Its nodes are those of its steps, and those that
+    `reached` names of a benchmark whose one step starts ranks on others. With `array`, each replicate is a share. With
     `distribute`, each node is, but for a job that spans nodes: one benchmark on one node, not all benchmarks of a node, so that
     a node that is lost takes one of them with it, and the limit of jobs counts small ones.
     """
@@ -50,7 +52,7 @@ def shares_of(
     first: dict[tuple[str, str], str] = {}
     shares = []
     for number, ((bench, _, node), steps) in enumerate(units.items(), 1):
-        used = dict.fromkeys(step.node for step in steps)
+        used = dict.fromkeys(name for step in steps for name in (step.node, *reached.get(step.bench, ())))
         name = f"s{number}"
         shares.append(
             PlannedShare(

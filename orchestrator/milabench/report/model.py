@@ -15,7 +15,15 @@ from milabench.analysis.paired_comparison import AB
 from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.steady_state import agree
-from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary, mappings, validity_words
+from milabench.analysis.summary_model import (
+    BenchSummary,
+    Failure,
+    ReplicateResult,
+    Summary,
+    mappings,
+    some_names,
+    validity_words,
+)
 from milabench.analysis.throughput import Throughput
 from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
@@ -120,7 +128,6 @@ def _has_several(bench: BenchSummary) -> bool:
 
 
 JOBS_TITLE = "jobs that did not do their part"
-MOST_NAMES = 8
 CUT_OFF = Statement(text="this run is incomplete or still running: what follows is what is known")
 
 OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
@@ -179,8 +186,8 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("capsule", summary.capsule))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
-    if names := measured_nodes(summary):
-        lines.append(("nodes", some_names(names)))
+    if summary.node_names:
+        lines.append(("nodes", some_names(summary.node_names)))
     lines += _lines_of_nodes(summary.nodes)
     if not summary.nodes:
         lines.append(("system", "not recorded"))
@@ -189,19 +196,6 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if versions:
         lines.append(("software", versions))
     return lines + _overhead_lines(summary.overhead)
-
-
-def measured_nodes(summary: Summary) -> tuple[str, ...]:
-    """Return the names of the nodes that were measured; none where this machine is the only one, which has no name."""
-    of_jobs = dict.fromkeys(node for job in summary.jobs for node in job.nodes)
-    names = of_jobs or dict.fromkeys(str(node.get("name") or "") for node in summary.nodes)
-    return () if names.keys() <= {"", "local"} else tuple(names)
-
-
-def some_names(names: Sequence[str]) -> str:
-    """Return names by commas; of many, how many there are and the first ones."""
-    shown = ", ".join(names[:MOST_NAMES])
-    return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
 
 
 def unfinished_jobs(summary: Summary) -> list[Entry]:

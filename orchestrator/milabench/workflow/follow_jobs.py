@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Final, Literal
 
 from milabench.display.base import Display
+from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import Run, RunWriter, open_run
 from milabench.events.shares import Share, ShareJob
@@ -27,7 +28,9 @@ from milabench.workflow.execution import writing
 from milabench.workflow.options import Session
 from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
 from milabench.workflow.share_job import ends_of
-from milabench.workflow.submit import output_of
+from milabench.workflow.submit import output_of, scheduler_of
+
+LIVE_S = 5.0  # for somebody who waits for the answer at a terminal
 
 Until = Literal["ended", "known"]
 
@@ -114,6 +117,18 @@ def open_jobs(run: Run) -> dict[str, JobHandle]:
         for share in run.shares.values()
         if share.job is not None and not (share.job.is_ended and share.job.result)
     }
+
+
+def live_states(run: Run) -> dict[str, JobState]:
+    """Return what the scheduler says now of the jobs of a run that have not ended, by share; nothing where it is silent."""
+    jobs = open_jobs(run)
+    if not jobs:
+        return {}
+    try:
+        states = scheduler_of(run, timeout_s=LIVE_S).observe(list(jobs.values()))
+    except Unreachable:
+        return {}
+    return {share: states[handle.id] for share, handle in jobs.items() if handle.id in states}
 
 
 class Harvest:

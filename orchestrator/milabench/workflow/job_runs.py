@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import hold_run, holder_of, this_orchestrator
 from milabench.execute.scheduler import Scheduler
+from milabench.execute.slurm.scheduler import SlurmScheduler
 from milabench.workflow.execution import new_marker, with_stems, write_manifest, writing
 from milabench.workflow.follow_jobs import follow_jobs, open_jobs
 from milabench.workflow.options import Session
@@ -73,7 +75,7 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
     entry = submission_entry(shares, submission, marker, prepared.settings.retry)
     description = replace(description, manifest={**description.manifest, "submission": entry})
     files = stems(planned.plan.steps)
-    scheduler = scheduler_of("slurm")
+    scheduler = SlurmScheduler(os.environ)
     with contextlib.closing(create_run(Path(context.dirs.base), description.name, datetime.now())) as writer:
         path = writer.path
         orchestrator = this_orchestrator(new_marker(path))
@@ -171,7 +173,7 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
         hold_run(path, orchestrator),
         contextlib.closing(RunWriter(path)) as writer,
     ):
-        scheduler = _scheduler(open_run(path))
+        scheduler = scheduler_of(open_run(path))
         _adopt(path, writer, scheduler, session)
         if open_jobs(open_run(path)):
             session.info(f"resume: {path.name}: asking the scheduler about its jobs")
@@ -205,10 +207,6 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
                     living=[handle.id for handle in living.values()],
                 )
         return _followed(path, writer, scheduler, session, leave=detach or not is_whole)
-
-
-def _scheduler(run: Run) -> Scheduler:
-    return scheduler_of(str(as_mapping(run.manifest.get("submission")).get("scheduler")))
 
 
 def _adopt(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session) -> None:
@@ -260,7 +258,7 @@ def cancel_jobs(run: Run, session: Session) -> None:
 
     Whoever follows the run, on whatever host, records their ends; nobody: we do.
     """
-    scheduler = _scheduler(run)
+    scheduler = scheduler_of(run)
     orchestrator = this_orchestrator(new_marker(run.path))
     try:
         with (

@@ -17,8 +17,10 @@ from milabench.errors import Unreachable, UsageError
 from milabench.events.rundir import RunWriter
 from milabench.events.values import as_mapping
 from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
-from milabench.execute.slurm.scheduler import SlurmScheduler
+from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler
 from milabench.execute.slurm.script import batch_script, job_name
+from milabench.plan.ab import SIDES, side_name
+from milabench.plan.method import reached_nodes
 from milabench.plan.shares import PlannedShare, shares_of
 from milabench.plan.system import nodes_in
 from milabench.workflow.context import read_suite_only
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
     from milabench.execute.retry_policy import RetryPolicy
 
+SLURM = "slurm"
 JOBS = "jobs"
 """The folder of a run directory that holds the jobs' scripts and output."""
 
@@ -61,11 +64,15 @@ def share_of_job(run: Run, handle: JobHandle) -> str | None:
     return None
 
 
-def scheduler_of(name: str, environ: Mapping[str, str] = os.environ) -> Scheduler:
-    """Return the scheduler of this name, as a run's manifest has it. Raises Unreachable for one that we do not know."""
-    if name != "slurm":
-        raise Unreachable(f"scheduler {name}: this version of milabench knows slurm")
-    return SlurmScheduler(environ)
+def scheduler_of(run: Run, *, timeout_s: float = COMMAND_S) -> Scheduler:
+    """Return the scheduler that a run was submitted to, each command of which is given so long.
+
+    Raises Unreachable for one that this version does not know.
+    """
+    name = str(as_mapping(run.manifest.get("submission")).get("scheduler"))
+    if name != SLURM:
+        raise Unreachable(f"{run.path}: was submitted to {name}, which this version does not know")
+    return SlurmScheduler(os.environ, timeout_s)
 
 
 def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
@@ -98,6 +105,13 @@ def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[Pla
         planned.plan,
         planned.bundles,
         compared=compared,
+        reached={
+            side_name(bench.config.name, name) if request.is_ab else bench.config.name: reached_nodes(
+                bench.config, side.plan_context.facts
+            )
+            for name, side in zip(SIDES, request.sides, strict=False)
+            for bench in side.benches
+        },
         array=submission.array,
         distribute=request.context.options.distribute,
     )
@@ -160,7 +174,7 @@ def submission_entry(
     """Return what the manifest holds of a submission."""
     return {
         "marker": marker,
-        "scheduler": "slurm",
+        "scheduler": SLURM,
         "shares": {
             share.name: {
                 "steps": list(share.steps),

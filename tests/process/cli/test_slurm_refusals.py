@@ -35,7 +35,7 @@ def put(folder: Path, name: str, lines: str) -> str:
     return str(tools)
 
 
-@pytest.mark.parametrize("more", [()])
+@pytest.mark.parametrize("more", [(), ("--submit",)])
 def test_no_slurm_here_is_one_line(milabench: Milabench, suite: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     path = put(tmp_path, "nothing", "")
     said = milabench("run", "--config", str(suite), "--engine", "slurm", *more, PATH=path)
@@ -46,7 +46,7 @@ def test_no_slurm_here_is_one_line(milabench: Milabench, suite: Path, tmp_path: 
     )
 
 
-@pytest.mark.parametrize("more", [()])
+@pytest.mark.parametrize("more", [(), ("--submit",)])
 @pytest.mark.parametrize(
     "reason",
     [

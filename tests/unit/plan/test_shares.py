@@ -116,3 +116,10 @@ def test_distributed_a_benchmark_on_a_node_is_a_share_in_the_order_of_the_nodes(
         ("a.R0.n1", ("n1",)),
         ("b.R0.n2", ("n2", "n1")),
     ]
+
+
+def test_a_launcher_that_reaches_other_nodes_gets_them_too() -> None:
+    made = plan(["a", "b"], ["n0"], 1)
+    made = replace(made, system={"nodes": [{"name": name} for name in ("n0", "n1", "n2")]})
+    a, b = shares_of(made, made.groups(), reached={"a": ("n1", "n0")})
+    assert (a.nodes, b.nodes) == (("n0", "n1"), ("n0",))

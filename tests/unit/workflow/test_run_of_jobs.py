@@ -258,3 +258,13 @@ def test_a_copy_of_a_run_of_jobs_keeps_its_summary(tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "copy" / run.name)
     copied = open_run(tmp_path / "copy" / run.name)
     assert summary_of(copied).jobs == before.jobs
+
+
+def test_a_comparison_says_that_its_sides_ran_on_different_nodes(tmp_path: Path, milabench: Milabench) -> None:
+    first, same = (record_shares(tmp_path, PASSED, name=name).path for name in ("a", "b"))
+    elsewhere = RecordedShare(steps=PASSED.steps, node="n7")
+    other = record_shares(tmp_path, elsewhere, name="c").path
+    answer = milabench("compare", str(first), str(other)).out
+    assert "measured on different nodes: " in answer
+    assert "n1; " in answer
+    assert "different nodes" not in milabench("compare", str(first), str(same)).out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -19,9 +20,9 @@ SQUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%T", "%N", "%j", "%k", "%r"))
 SACCT_FORMAT = "JobID,JobIDRaw,State,NodeList,JobName,ExitCode"
 MAX_TASKS = 100_000
 
-_ID = re.compile(r"[0-9]+(_[0-9]+|\+[0-9]+)?")
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
-_CODES = re.compile(r"([0-9]+):([0-9]+)")
+_ID = re.compile(r"[0-9]{1,18}([_+][0-9]{1,18})?")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
+_CODES = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")
 _NOTHING = ("", "(null)", "None", "None assigned", "N/A")
 
 
@@ -104,7 +105,7 @@ def read_sacct(text: str) -> Rows:
             id_, raw, state, nodes, name, code = cells
             status = _state(state, nodes=nodes, exit_code=code, witness="sacct")
             rows.append(JobRow(id=id_, raw=raw, name=name, state=status))
-        elif line.strip() and "_[" not in cells[0]:  # tasks that have not begun are one row, of which squeue knows more
+        elif line.strip():  # also the one row of all tasks that have not begun
             whole = False
     return Rows(rows=tuple(rows), whole=whole)
 
@@ -158,7 +159,7 @@ def _json_rows(job: _Job) -> Iterator[JobRow]:
     if array and task is not None:
         ids = [f"{array}_{task}"]
     elif array and _text(job.array_task_string):
-        ids = [f"{array}_{number}" for number in _tasks(_text(job.array_task_string))]
+        ids = [f"{array}_{number}" for number in islice(_tasks(_text(job.array_task_string)), MAX_TASKS)]
     elif het:
         ids = [f"{het}+{offset or 0}"]
     for id_ in ids:
@@ -190,7 +191,7 @@ def _tasks(text: str) -> Iterator[int]:
     for part in text.partition("%")[0].strip("[]").split(","):
         if found := _RANGE.fullmatch(part.strip()):
             first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
-            yield from range(first, min(last, first + MAX_TASKS) + 1, max(step, 1))
+            yield from range(first, last + 1, max(step, 1))
 
 
 def _state(text: str, *, reason: str = "", nodes: str = "", exit_code: str = "", witness: str) -> JobState:

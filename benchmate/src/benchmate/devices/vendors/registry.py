@@ -40,10 +40,24 @@ def visible_devices(
 ) -> Tuple[List[Choice], Dict[str, str]]:
     """Return what programs with this environment may use, in the order in which they number it, and the variables read."""
     variables = vendor.effective({name: env[name] for name in vendor.visible_variables if name in env})
+    variables = variables or given_by_slurm(env, len(devices))
     choices: List[Choice] = [(index, None) for index in range(len(devices))]
     for value in variables.values():
         choices = select_devices(vendor, devices, value, choices)
     return choices, variables
+
+
+def given_by_slurm(env: Mapping[str, str], count: int) -> Dict[str, str]:
+    """Return the variable by which Slurm says which of `count` devices a step or job has, where no vendor's says it.
+
+    A site may have switched those off, or its Slurm not know them. Nothing where all are given: those are counted over the whole
+    node, and the devices that we see may be ours alone.
+    """
+    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+        words = env.get(name, "").split(",")
+        if all(word.isdigit() for word in words):
+            return {name: env[name]} if len(words) < count else {}
+    return {}
 
 
 def select_devices(vendor: Vendor, devices: Sequence[DeviceIds], value: str, choices: Sequence[Choice]) -> List[Choice]:

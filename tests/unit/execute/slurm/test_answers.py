@@ -1,0 +1,92 @@
+"""Whatever Slurm's commands print is read: into rows, or as an answer that is not whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milabench.execute.slurm.answers import (
+    SEPARATOR,
+    JobRow,
+    Rows,
+    by_id,
+    read_sacct,
+    read_scontrol,
+    read_squeue,
+    read_squeue_json,
+)
+
+NAMES = ("job_id", "array_job_id", "array_task_id", "array_task_string", "het_job_id", "het_job_offset", "name")
+KEYS = st.sampled_from(
+    (*NAMES, "comment", "job_state", "state_reason", "nodes", "exit_code", "number", "set", "signal")
+)
+WORDS = st.sampled_from(
+    ("7", "7_1", "RUNNING", "n[1-3]", "n[", "0-9:0%2", "1-99999999999999", "9" * 5000, "x=1", "JobId=7")
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=5)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=8), max_leaves=20
+)
+CELLS = st.lists(WORDS | st.text(max_size=8), max_size=9)
+LINES = st.lists(CELLS, max_size=5).flatmap(
+    lambda lines: st.sampled_from((SEPARATOR, " ", "|")).map(lambda mark: "\n".join(mark.join(line) for line in lines))
+)
+
+
+@pytest.mark.parametrize("read", [read_squeue, read_sacct, read_scontrol])
+@given(text=LINES | st.text())
+def test_any_text_is_read(read: Callable[[str], Rows], text: str) -> None:
+    by_id(read(text).rows)
+
+
+@given(jobs=st.lists(st.dictionaries(KEYS, VALUES, max_size=12), max_size=3), whole=VALUES)
+def test_any_json_is_read(jobs: object, whole: object) -> None:
+    for document in ({"jobs": jobs}, {"jobs": whole, "errors": whole}, whole):
+        rows = read_squeue_json(json.dumps(document))
+        if rows is not None:
+            assert len(rows.rows) <= 400_000
+            by_id(rows.rows)
+
+
+def line(id_: str, raw: str, state: str = "RUNNING") -> str:
+    return SEPARATOR.join((id_, raw, state, "n1", "x", "m", "None"))
+
+
+def test_a_job_is_found_by_each_of_its_ids() -> None:
+    # The last task of an array has the number of the array itself; a heterogeneous job is called by its first part.
+    text = "\n".join(
+        (line("7_0", "8"), line("7_1", "7", "PENDING"), line("9+0", "9"), line("9+1", "10"), line("12", "12"))
+    )
+    rows = by_id(read_squeue(text).rows)
+    assert {id_: row.id for id_, row in rows.items()} == {
+        "7_0": "7_0",
+        "8": "7_0",
+        "7_1": "7_1",
+        "7": "7_1",
+        "9+0": "9+0",
+        "9": "9+0",
+        "9+1": "9+1",
+        "10": "9+1",
+        "12": "12",
+    }
+
+
+def test_the_last_life_of_a_job_counts_in_the_accounting() -> None:
+    lives = ("7", "7", "NODE_FAIL", "n1", "x", "0:0"), ("7", "7", "COMPLETED", "n2", "x", "0:0")
+    rows = by_id(read_sacct("\n".join(SEPARATOR.join(life) for life in lives)).rows)
+    assert rows["7"].state.result == "completed"
+
+
+def test_tasks_that_the_accounting_has_in_one_row_make_no_job_absent() -> None:
+    waiting = SEPARATOR.join(("7_[2-3%2]", "7", "PENDING", "None assigned", "x", "0:0"))
+    assert read_sacct(waiting) == Rows(rows=(), whole=False)
+
+
+def test_one_unreadable_row_makes_the_answer_a_part_of_one() -> None:
+    answer = read_squeue(line("7", "7") + "\nslurm: warning: something\n")
+    assert [type(row) for row in answer.rows] == [JobRow]
+    assert not answer.whole
