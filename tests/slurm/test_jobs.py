@@ -289,7 +289,11 @@ def test_the_sides_of_a_comparison_and_the_ranks_of_a_job_are_measured_in_one_jo
     assert set(nodes) == set(share.job.nodes) <= set(slurm.nodes)
 
 
-KILLED_AT = [(number, when) for number in (1, 2, 3) for when in ("before", "after")]
+KILLED_AT = [
+    pytest.param(number, when, marks=() if number == 2 else pytest.mark.e2e)
+    for number in (1, 2, 3)
+    for when in ("before", "after")
+]
 
 
 @pytest.mark.parametrize(("number", "when"), KILLED_AT)
