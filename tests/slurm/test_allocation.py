@@ -350,3 +350,21 @@ def test_a_detached_run_keeps_its_nodes_and_gives_them_back(
     (tmp_path / "go").touch()
     until(lambda: is_idle(slurm))
     assert {outcome for outcome, *_ in ends(tmp_path).values()} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    ("suite", "code", "says"),
+    [
+        ("a: {command: [echo, '{nothing}'], max_duration: 9}", 2, "{nothing}"),
+        (f"a: {{definition: {ROOT}/benchmarks/digits, max_duration: 9}}", 4, "milabench install"),
+    ],
+    ids=["a placeholder without a value", "an environment that is not there"],
+)
+def test_what_is_wrong_is_said_before_nodes_are_asked_for(
+    slurm: Cluster, milabench: Milabench, tmp_path: Path, suite: str, code: int, says: str
+) -> None:
+    (tmp_path / "suite.yaml").write_text(suite)
+    said = milabench("run", "--engine", "slurm")
+    assert said.code == code
+    assert says in said.err
+    assert "asks for" not in said.err
