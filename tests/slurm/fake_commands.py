@@ -212,6 +212,8 @@ def scontrol(state: Cluster, words: Sequence[str]) -> Printed:
     """Show one job."""
     known = dict(listed(state, "scontrol"))
     name = words[-1]
+    if name not in known and name.partition("_")[0] in {id_.partition("_")[0] for id_ in known}:
+        return f"Job {name} not found\n", "", 0
     if name not in known:
         return "", "slurm_load_jobs error: Invalid job id specified\n", 1
     job, (array, _, task) = known[name], name.partition("_")
@@ -223,16 +225,20 @@ def scontrol(state: Cluster, words: Sequence[str]) -> Printed:
 
 
 def scancel(state: Cluster, words: Sequence[str]) -> Printed:
-    """End jobs."""
+    """End jobs. As in the real one, nothing is left of a waiting task of an array that is cancelled by itself."""
     errors = ""
     for name in (word for word in words if not word.startswith("-")):
-        job = state["jobs"].get(name)
-        if job is None:
+        tasks = [job for id_, job in state["jobs"].items() if id_.startswith(f"{name}_")]
+        jobs = tasks or [state["jobs"][name]] if tasks or name in state["jobs"] else []
+        if not jobs:
             errors += f"scancel: error: Kill job error on job id {name}: Invalid job id specified\n"
-        elif job["state"] in ENDED:
+        elif all(job["state"] in ENDED for job in jobs):
             errors += f"scancel: error: Kill job error on job id {name}: Job/step already completing or completed\n"
-        else:
-            job.update(state="CANCELLED", reason="")
+        for job in jobs:
+            if job["state"] not in ENDED:
+                if "_" in name and job["state"] == "PENDING":
+                    job.update(squeue=False, scontrol=False)
+                job.update(state="CANCELLED", reason="")
     return "", errors, 1 if errors else 0
 
 

@@ -166,7 +166,7 @@ def test_what_a_benchmark_needs_is_prepared_once_on_this_machine(
     assert ran.code == 0, ran.err
     assert "preparing good first" in ran.err
     assert (tmp_path / "base" / "data" / "good" / "prepared").read_text() == "once\n"
-    assert {step for step in ends(tmp_path)} == {"good.D0.node0", "good.D0.node1"}
+    assert set(ends(tmp_path)) == {"good.D0.node0", "good.D0.node1"}
     # `prepare` on the login node and `run` mean the same preparation.
     prepared = milabench("prepare", "--engine", "slurm", "--select", "good", **odd)
     assert (prepared.code, "nothing to do" in prepared.err) == (0, True), prepared.err
@@ -349,3 +349,21 @@ def test_a_detached_run_keeps_its_nodes_and_gives_them_back(
     (tmp_path / "go").touch()
     until(lambda: is_idle(slurm))
     assert {outcome for outcome, *_ in ends(tmp_path).values()} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    ("suite", "code", "says"),
+    [
+        ("a: {command: [echo, '{nothing}'], max_duration: 9}", 2, "{nothing}"),
+        (f"a: {{definition: {ROOT}/benchmarks/digits, max_duration: 9}}", 4, "milabench install"),
+    ],
+    ids=["a placeholder without a value", "an environment that is not there"],
+)
+def test_what_is_wrong_is_said_before_nodes_are_asked_for(
+    slurm: Cluster, milabench: Milabench, tmp_path: Path, suite: str, code: int, says: str
+) -> None:
+    (tmp_path / "suite.yaml").write_text(suite)
+    said = milabench("run", "--engine", "slurm")
+    assert said.code == code
+    assert says in said.err
+    assert "asks for" not in said.err

@@ -181,6 +181,18 @@ def test_each_task_of_an_array_is_a_job(world: World) -> None:
     assert world.state(handles[2]).phase == "running"
 
 
+@pytest.mark.parametrize("cancelled", [(2,), (1, 2), (0, 1, 2)], ids=["one", "two", "all"])
+def test_a_task_of_an_array_that_waits_is_cancelled(world: World, cancelled: tuple[int, ...]) -> None:
+    handles = world.scheduler.submit([world.request("s1", tasks=3, at_once=1)])
+    world.starts(handles[0])
+    world.becomes(handles[0], "running")
+    world.scheduler.cancel([handles[number] for number in cancelled])
+    for number in cancelled:
+        assert world.becomes(handles[number], "ended").result == "cancelled"
+    kept = [handle for number, handle in enumerate(handles) if number not in cancelled]
+    assert {world.state(handle).phase for handle in kept} <= {"pending", "running"}
+
+
 def test_the_jobs_of_a_run_are_found_again_by_its_marker(world: World) -> None:
     handles = world.scheduler.submit([world.request("s1"), world.request("s2", tasks=2)])
     world.scheduler.submit([world.request("s3", marker=world.marker[:-1]), world.request("s4", marker="other")])

@@ -376,6 +376,34 @@ def test_thousands_of_jobs_are_cancelled_in_batches(fake: FakeSlurm, scheduler: 
     assert len(handles) == 3
 
 
+def test_an_array_is_cancelled_as_one_where_all_of_it_is_to_end(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
+    handles = scheduler.submit([request(fake.folder, tasks=3), request(fake.folder, "s2")])
+    fake.set(handles[0].id, state="COMPLETED")
+    scheduler.cancel(handles[1:])
+    scheduler.cancel(handles[1:2])
+    assert [call[1:] for call in fake.calls if call[0] == "scancel"] == [["100", "103"], ["100"]]
+    states = SlurmScheduler(fake.environ).observe(handles)
+    assert [states[handle.id].result for handle in handles] == ["completed", "cancelled", "cancelled", "cancelled"]
+
+
+def test_a_cancelled_task_of_which_nothing_is_left_was_cancelled(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
+    handles = scheduler.submit([request(fake.folder, tasks=3)])
+    scheduler.cancel(handles[2:])
+    assert state(scheduler, handles[2]).result == "cancelled"
+    assert state(SlurmScheduler(fake.environ), handles[2]).phase == "absent"
+    fake.configure(accounting=True)
+    assert state(SlurmScheduler(fake.environ), handles[2]).result == "cancelled"
+
+
+def test_one_row_for_an_array_whose_tasks_were_cancelled_is_for_each_of_them(
+    fake: FakeSlurm, scheduler: SlurmScheduler
+) -> None:
+    handles = scheduler.submit([request(fake.folder, tasks=2)])
+    cells = ("100", "100", "CANCELLED", "", handles[0].name, "m1", "None")
+    fake.always("squeue", output="\x1f".join(cells) + "\n", code=0)
+    assert {state.result for state in scheduler.observe(handles).values()} == {"cancelled"}
+
+
 @pytest.mark.parametrize(
     ("errors", "kind"),
     [

@@ -71,14 +71,20 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     checks = tuple(parse_checks(settings.validations or "all"))
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
-    options = replace(options, allocate=settings.submit is None)
     if settings.submit is not None:
         from milabench.workflow.submit import for_jobs
 
         options = for_jobs(options, session)
-    requests = expand_requests(options, extent, session, stamp=stamp, is_part=settings.failed is not None)
+    is_part = settings.failed is not None
+    requests = expand_requests(options, extent, session, stamp=stamp, is_part=is_part)
     if settings.submit is not None:
         require_submittable(requests, settings.submit)
+    elif any(request.context.allocation is not None for request in requests):
+        # These were for nodes as they are stated: what is wrong must be found before hours are waited for real ones.
+        for request in requests:
+            prepare_request(request, settings)
+        options = replace(options, allocate=True)
+        requests = expand_requests(options, extent, session, stamp=stamp, is_part=is_part)
     plans = tuple(prepare_request(request, settings) for request in requests)
     # Of an A/B run, the first suite becomes the default; the runs of a multirun differ by their overrides alone.
     sides = {side.suite_file: side for request in requests for side in reversed(request.sides)}

@@ -42,6 +42,7 @@ _JOB_ID = re.compile(r"([0-9]+)(?:;([\w.-]+))?")
 _NO_CONTACT = re.compile(
     "timed out|zero bytes|unable to contact|connect failure|connection refused|communication|temporarily unable", re.I
 )
+_IS_NOT_THERE = re.compile(r"^(.*error: Invalid job id.*|Job [0-9_+]+ not found)$", re.M)
 _HAS_ENDED = re.compile("already complet|already finished|invalid job id", re.I)
 
 
@@ -56,6 +57,7 @@ class SlurmScheduler:
         self._has_json: bool | None = None
         self._has_accounting = True
         self._turn = 0
+        self._cancelled: set[str] = set()
 
     def submit(self, jobs: Sequence[JobRequest]) -> list[JobHandle]:
         """Submit jobs in order; see `Scheduler.submit`."""
@@ -75,13 +77,31 @@ class SlurmScheduler:
     def cancel(self, handles: Sequence[JobHandle]) -> None:
         """End jobs; see `Scheduler.cancel`. Raises UsageError with Slurm's reason where it refuses."""
         for cluster, group in _by_cluster(handles):
-            for first in range(0, len(group), CANCELLED_AT_ONCE):
-                ids = [_plain(handle.id) for handle in group[first : first + CANCELLED_AT_ONCE]]
-                answer = self._commands.ask("scancel", *_at(cluster), *ids)
+            ids = self._to_cancel(cluster, group)
+            for first in range(0, len(ids), CANCELLED_AT_ONCE):
+                answer = self._commands.ask("scancel", *_at(cluster), *ids[first : first + CANCELLED_AT_ONCE])
                 errors = "\n".join(line for line in answer.errors.splitlines() if not _HAS_ENDED.search(line))
                 if answer.code and errors:
                     kind = Unreachable if _NO_CONTACT.search(errors) else UsageError
                     raise kind(f"scancel: {replace(answer, errors=errors).reason}")
+
+    def _to_cancel(self, cluster: str, handles: Sequence[JobHandle]) -> list[str]:
+        """Return what to cancel: an array as one where all of it that has not ended is to end.
+
+        Of a waiting task that is cancelled by itself the controller keeps no record, of those of a whole array it does.
+        """
+        ids = [_plain(handle.id) for handle in handles]
+        if not any("_" in id_ for id_ in ids):
+            return ids
+        try:
+            rows = self._squeue(cluster).rows
+        except Unreachable:
+            return ids
+        waiting = {row.id for row in rows if row.state.phase == "pending"}
+        self._cancelled |= {handle.id for handle in handles if _plain(handle.id) in waiting}
+        arrays = {id_.partition("_")[0] for id_ in ids if "_" in id_}
+        arrays -= {row.id.partition("_")[0] for row in rows if row.state.phase != "ended" and row.id not in ids}
+        return list(dict.fromkeys(array if (array := id_.partition("_")[0]) in arrays else id_ for id_ in ids))
 
     def adopt(self, marker: str) -> list[JobHandle]:
         """Return the jobs of a run; see `Scheduler.adopt`. Only the default cluster is asked."""
@@ -158,6 +178,9 @@ class SlurmScheduler:
             open_ = [handle for handle in handles if states[handle.id].phase in ("absent", "unknown")]
             for handle, answer in ask(cluster, open_) if open_ else ():
                 states[handle.id] = _weighed(states[handle.id], answer)
+        for handle in handles:
+            if states[handle.id].phase == "absent" and handle.id in self._cancelled:
+                states[handle.id] = JobState(phase="ended", result="cancelled", state="CANCELLED", witness="scancel")
         return states
 
     def _ask_sacct(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
@@ -223,10 +246,10 @@ class SlurmScheduler:
             except Unreachable as error:
                 yield handle, _unknown(str(error), "scontrol")
                 return
-            if answer.code == 0:
-                yield handle, _states_in(read_scontrol(answer.output), [handle])[handle.id]
-            elif "invalid job id" in answer.errors.lower():
+            if _IS_NOT_THERE.search(answer.output + answer.errors):
                 yield handle, JobState(phase="absent", witness="scontrol")
+            elif answer.code == 0:
+                yield handle, _states_in(read_scontrol(answer.output), [handle])[handle.id]
             else:
                 yield handle, _unknown(f"scontrol: {answer.reason}", "scontrol")
 
@@ -261,8 +284,13 @@ def _plain(id_: str) -> str:
 def _states_in(answer: Rows, handles: Iterable[JobHandle]) -> dict[str, JobState]:
     """Return what an answer says of each job; one that it does not know is absent where all of the answer could be read."""
     rows = by_id(answer.rows)
+    # What is left of an array whose waiting tasks were cancelled is one row.
+    arrays = {row.id: row for row in answer.rows if row.state.phase == "ended"}
     silent = JobState(phase="absent") if answer.whole else _unknown("a part of its answer cannot be read", "")
-    found = {handle.id: rows.get(_plain(handle.id)) for handle in handles}
+    found = {
+        handle.id: rows.get(id_ := _plain(handle.id)) or ("_" in id_ and arrays.get(id_.partition("_")[0])) or None
+        for handle in handles
+    }
     return {handle.id: row.state if _is_of(row := found[handle.id], handle) else silent for handle in handles}
 
 
