@@ -111,7 +111,7 @@ def open_jobs(run: Run) -> dict[str, JobHandle]:
 
     A job is known to the scheduler by the name that its submission was journaled with.
     """
-    names = {entry["share"]: str(entry.get("name")) for entry in run.journal if entry.get("state") == "submitting"}
+    names = {entry.get("share"): str(entry.get("name")) for entry in run.journal if entry.get("state") == "submitting"}
     return {
         share.name: JobHandle(id=share.job.id, name=names.get(share.name, ""))
         for share in run.shares.values()
