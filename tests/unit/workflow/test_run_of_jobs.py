@@ -123,10 +123,10 @@ def test_a_report_names_the_jobs_that_did_not_do_their_part_and_the_nodes(tmp_pa
     assert "n1, n2" in page
     assert "node1" not in page.partition("nodes")[2].splitlines()[0]
     lines = [line.strip() for line in page.splitlines()]
-    section = lines[next(place for place, line in enumerate(lines) if line.startswith("jobs that did not")) + 1 :][:2]
+    section = lines[next(place for place, line in enumerate(lines) if line.startswith("jobs that have not")) + 1 :][:2]
     assert [" ".join(line.split()) for line in section] == [
         "job 102: time-limit (TIMEOUT, TimeLimit) on n2; 1 of 1 steps did not pass",
-        "job 103: submitted; 1 of 1 steps did not pass",
+        "job 103: has not begun; 1 of 1 steps did not pass",
     ]
 
 
@@ -141,7 +141,7 @@ def test_a_job_whose_steps_failed_did_its_part_all_the_same(tmp_path: Path) -> N
     job = RecordedShare(steps=(step,), job="102", result="failed", state="FAILED", reason="NonZeroExitCode")
     page = brief.render([summarise(record_shares(tmp_path, PASSED, job))])
     assert "boom" in page
-    assert "jobs that did not" not in page
+    assert "jobs that have not" not in page
 
 
 def test_overhead_and_marks_are_those_of_the_orchestrators_and_the_jobs(tmp_path: Path) -> None:
