@@ -226,6 +226,16 @@ def test_cancel_ends_the_jobs_from_anywhere(gated: Login, slurm: Cluster) -> Non
     assert slurm.run("squeue", "-h") == ""
 
 
+def test_an_option_that_is_none_is_one_line_and_no_run(login: Login) -> None:
+    said = login.submit("--slurm-arg", "extra=nonsense")
+    assert said.code == 2
+    assert (
+        said.err.splitlines()[-1]
+        == "error: system.slurm.extra: expected an option such as --switches=1, got 'nonsense'"
+    )
+    assert not list((login.base / "runs").iterdir())
+
+
 @pytest.mark.parametrize("wrong", ["partition=no-such", "account=%none%"])
 def test_a_refused_submission_is_a_line_with_the_reason_and_no_run(login: Login, slurm: Cluster, wrong: str) -> None:
     if wrong.startswith("account"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, RecordError, Unreachable
-from milabench.events.rundir import Run, RunWriter, create_run, open_run, stems
+from milabench.events.rundir import MANIFEST, Run, RunWriter, create_run, open_run, stems
 from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
@@ -133,7 +133,8 @@ def _withdraw(path: Path, writer: RunWriter, scheduler: Scheduler, error: Milabe
         if open_run(path).shares:
             session.info(f"run: {path.name}: `milabench resume` finds its jobs and submits the others")
         return
-    jobs = open_jobs(open_run(path))
+    # Without a manifest it is no run yet: a script could not be made.
+    jobs = open_jobs(open_run(path)) if (path / MANIFEST).exists() else {}
     if not jobs:
         shutil.rmtree(path, ignore_errors=True)
         return
