@@ -128,7 +128,9 @@ def _has_several(bench: BenchSummary) -> bool:
     return bench.instances > 1 and bench.direction == "higher"
 
 
-JOBS_TITLE = "jobs that did not do their part"
+# By the stage of a job: when it was last heard of, for a report says what the records do.
+_NOT_ENDED = {"submitted": "has not begun", "pending": "has not begun", "running": "has not ended"}
+JOBS_TITLE = "jobs that have not done their part"
 CUT_OFF = Statement(text="this run is incomplete or still running: what follows is what is known")
 
 OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
@@ -200,15 +202,15 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
 
 
 def unfinished_jobs(summary: Summary) -> list[Entry]:
-    """Return each job that did not do its part of the run: its id, its nodes, and why not, in the scheduler's words."""
+    """Return each job that has not done its part of the run: its id, its nodes, and why not, in the scheduler's words."""
     entries = []
     for job in summary.jobs:
         if not job.unpassed or (job.stage == "ended" and not job.failure):
             continue
         where = f" on {some_names(job.nodes)}" if job.nodes else ""
-        waits = f" ({job.reason})" if job.reason and job.stage == "pending" else ""
         code = f", exit code {job.exit_code}" if job.exit_code and job.failure else ""
-        what = job.failure or (f"{job.stage}{waits}" if job.job else "was not submitted")
+        what = job.failure or _NOT_ENDED.get(job.stage, "was not submitted")
+        what += f" ({job.reason})" if job.reason and job.stage == "pending" else ""
         left = f"{len(job.unpassed)} of {len(job.steps)} steps did not pass"
         entries.append(Entry(name=f"job {job.job}" if job.job else job.share, text=f"{what}{where}{code}; {left}"))
     return entries

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.errors import Unreachable, UsageError
+from milabench.errors import RecordError, UsageError
 from milabench.events.rundir import RunWriter
 from milabench.events.values import as_mapping
 from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
@@ -67,11 +67,11 @@ def share_of_job(run: Run, handle: JobHandle) -> str | None:
 def scheduler_of(run: Run, *, timeout_s: float = COMMAND_S) -> Scheduler:
     """Return the scheduler that a run was submitted to, each command of which is given so long.
 
-    Raises Unreachable for one that this version does not know.
+    Raises RecordError for one that this version does not know.
     """
     name = str(as_mapping(run.manifest.get("submission")).get("scheduler"))
     if name != SLURM:
-        raise Unreachable(f"{run.path}: was submitted to {name}, which this version does not know")
+        raise RecordError(f"{run.path}: was submitted to '{name}', which this version does not know")
     return SlurmScheduler(os.environ, timeout_s)
 
 

@@ -87,6 +87,7 @@ def test_a_job_that_lives_makes_its_run_an_active_one_without_an_orchestrator(
         handle = run_handle(run)
         assert (handle.state, [tried.step for tried in handle.running]) == ("running", ["sft"])
         assert "         s2: job 102, running on n1, 0/1 steps done" in status(run)
+        assert any(line.startswith("running  sft for ") and line.endswith("(pid 8 on n1)") for line in status(run))
         refused = milabench("bundle", str(run.path), "-o", str(tmp_path / "run.zip"))
         assert (refused.code, "is still running (job 102)" in refused.err) == (6, True)
     assert run_handle(run).state == "cut off"
@@ -123,10 +124,10 @@ def test_a_report_names_the_jobs_that_did_not_do_their_part_and_the_nodes(tmp_pa
     assert "n1, n2" in page
     assert "node1" not in page.partition("nodes")[2].splitlines()[0]
     lines = [line.strip() for line in page.splitlines()]
-    section = lines[next(place for place, line in enumerate(lines) if line.startswith("jobs that did not")) + 1 :][:2]
+    section = lines[next(place for place, line in enumerate(lines) if line.startswith("jobs that have not")) + 1 :][:2]
     assert [" ".join(line.split()) for line in section] == [
         "job 102: time-limit (TIMEOUT, TimeLimit) on n2; 1 of 1 steps did not pass",
-        "job 103: submitted; 1 of 1 steps did not pass",
+        "job 103: has not begun; 1 of 1 steps did not pass",
     ]
 
 
@@ -141,7 +142,7 @@ def test_a_job_whose_steps_failed_did_its_part_all_the_same(tmp_path: Path) -> N
     job = RecordedShare(steps=(step,), job="102", result="failed", state="FAILED", reason="NonZeroExitCode")
     page = brief.render([summarise(record_shares(tmp_path, PASSED, job))])
     assert "boom" in page
-    assert "jobs that did not" not in page
+    assert "jobs that have not" not in page
 
 
 def test_overhead_and_marks_are_those_of_the_orchestrators_and_the_jobs(tmp_path: Path) -> None:
@@ -268,3 +269,10 @@ def test_a_comparison_says_that_its_sides_ran_on_different_nodes(tmp_path: Path,
     assert "measured on different nodes: " in answer
     assert "n1; " in answer
     assert "different nodes" not in milabench("compare", str(first), str(same)).out
+
+
+def test_a_submission_that_names_no_share_breaks_no_status(tmp_path: Path, milabench: Milabench) -> None:
+    run = record_shares(tmp_path, PASSED, WAITING, is_ended=False)
+    RunWriter(run.path).journal({"state": "submitting", "name": "mb-x-s1"})
+    answer = milabench("status", str(run.path))
+    assert (answer.code, "s2: job 103" in answer.out) == (0, True), answer

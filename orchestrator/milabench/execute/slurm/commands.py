@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from milabench.errors import Unreachable
 from milabench.shown import cut_text, visible_line
@@ -82,14 +84,19 @@ class Commands:
             )
         except OSError as error:
             raise Unreachable(f"{name}: {error.strerror or error}") from None
+        # A thread that waits for an answer does not hold up our end, after which nobody would end the command.
+        end = partial(_kill, process)
+        atexit.register(end)
         try:
             output, errors = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            _kill(process)
+            end()
             raise NoAnswer(f"{name} did not answer within {limit_s:g} s") from None
         except BaseException:
-            _kill(process)
+            end()
             raise
+        finally:
+            atexit.unregister(end)
         answer = Answer(code=process.returncode, output=output, errors=errors)
         if answer.code and _NO_CLUSTER.search(errors):
             raise Unreachable(

@@ -93,7 +93,7 @@ def _alerts(summary: Summary) -> list[Child]:
         if bench.validity in ("suspect", "invalid")
     ]
     return [
-        alert("Jobs that did not do their part", "bad", model.unfinished_jobs(summary)),
+        alert("Jobs that have not done their part", "bad", model.unfinished_jobs(summary)),
         alert("Failures", "bad", model.failures(summary)),
         alert("Suspect numbers", "doubt", _together(doubts), len(doubts)),
         alert("Skipped, on purpose", "none", model.skips(summary)),
