@@ -15,7 +15,7 @@ import pytest
 from tests.slurm.cluster import Settings, cluster, why_no_slurm
 
 # One environment, made once.
-pytestmark = [pytest.mark.e2e, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 # Not c10d: on a machine that is this busy, torchrun on the second node may find the store of the first one closed at the end.
