@@ -279,7 +279,8 @@ class Cluster:
         for name in sorted(names, key=(DATABASE, ACCOUNTING).__contains__):
             self.stop(name)
         self._end(self.job_processes())
-        groups = [f"slurm_{name}" for name in self.nodes if self.settings.proctrack == "cgroup"]
+        has_groups = "ProctrackType=proctrack/cgroup" in self.conf.read_text()
+        groups = [f"slurm_{path.name}" for path in (self.folder / "spool").iterdir() if has_groups and path.is_dir()]
         for name in (*groups, f"{self.folder.name}-*"):
             for group in CPU_GROUPS.parent.glob(f"*/{name}"):
                 for path in sorted([group, *group.rglob("*/")], reverse=True):
@@ -322,7 +323,9 @@ class Cluster:
             "SwitchType=switch/none",
             "JobAcctGatherType=jobacct_gather/linux",
             "JobAcctGatherFrequency=1",
-            "JobAcctGatherParams=OverMemoryKill",
+            ""
+            if known.proctrack == "cgroup"
+            else "JobAcctGatherParams=OverMemoryKill",  # one of the two keeps to limits
             "SelectType=select/cons_tres",
             "SelectTypeParameters=CR_Core_Memory",
             "DefMemPerCPU=100",

@@ -37,7 +37,8 @@ def slurm(shared_slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cl
     until(lambda: not shared_slurm.run("squeue", "-h"), "no job is left")
     for node, state in shared_slurm.states().items():
         if state.startswith(("down", "drain")):
-            shared_slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+            # Refused where the node has come back by itself meanwhile; waited for either way.
+            shared_slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
     shared_slurm.wait()
 
 

@@ -345,7 +345,8 @@ def test_a_detached_run_keeps_its_nodes_and_gives_them_back(
     detached = milabench(*run_words("long", more=("--detach",)), MILABENCH_ALLOCATION_LEASE_S="4")
     assert detached.code == 0, detached.err
     # Longer than the lease: it is renewed by the process that left.
-    until(lambda: "%.0f" and slurm.run("squeue", "-h", "-o", "%M").strip() >= "0:07")
+    until(lambda: not is_idle(slurm) and slurm.run("squeue", "-h", "-o", "%M").strip() >= "0:07")
+    assert not is_idle(slurm)
     (tmp_path / "go").touch()
     until(lambda: is_idle(slurm))
     assert {outcome for outcome, *_ in ends(tmp_path).values()} == {"passed"}

@@ -226,6 +226,16 @@ def test_cancel_ends_the_jobs_from_anywhere(gated: Login, slurm: Cluster) -> Non
     assert slurm.run("squeue", "-h") == ""
 
 
+def test_an_option_that_is_none_is_one_line_and_no_run(login: Login) -> None:
+    said = login.submit("--slurm-arg", "extra=nonsense")
+    assert said.code == 2
+    assert (
+        said.err.splitlines()[-1]
+        == "error: system.slurm.extra: expected an option such as --switches=1, got 'nonsense'"
+    )
+    assert not list((login.base / "runs").iterdir())
+
+
 @pytest.mark.parametrize("wrong", ["partition=no-such", "account=%none%"])
 def test_a_refused_submission_is_a_line_with_the_reason_and_no_run(login: Login, slurm: Cluster, wrong: str) -> None:
     if wrong.startswith("account"):
@@ -237,25 +247,74 @@ def test_a_refused_submission_is_a_line_with_the_reason_and_no_run(login: Login,
     assert slurm.run("squeue", "-h") == ""
 
 
-KILLED_AT = [(number, when) for number in (1, 2, 3) for when in ("before", "after")]
+def wrapped(login: Login, *lines: str) -> str:
+    """A PATH on which sbatch is a script, with `real` as the real one and `number` as the number of its call."""
+    real = subprocess.run(["which", "sbatch"], capture_output=True, text=True, check=True).stdout.strip()
+    folder = login.folder / "bin"
+    folder.mkdir()
+    count = login.folder / "count"
+    head = ("#!/bin/sh", f"printf x >> {count}", f"number=$(($(wc -c < {count})))", f"real={real}")
+    (folder / "sbatch").write_text("\n".join([*head, *lines, ""]))
+    (folder / "sbatch").chmod(0o755)
+    return f"{folder}:{login.environ['PATH']}"
+
+
+def test_a_job_that_is_refused_takes_those_before_it_with_it(gated: Login, slurm: Cluster) -> None:
+    refuse = 'test $number = 2 && echo "sbatch: error: Batch job submission failed: Job violates policy" >&2 && exit 1'
+    path = wrapped(gated, refuse, 'exec $real "$@"')
+    said = gated.submit("--max-jobs", "1", select="gated,quick", PATH=path)
+    assert said.code == 2
+    assert "Job violates policy" in said.err
+    assert "cancelled what was submitted before: job " in said.err
+    until(no_jobs(slurm), "nothing is left")
+    gated.gate.touch()
+    # What is known of them stays, and can be gone on with.
+    assert gated("resume").code == 0
+    assert set(map(str, gated.outcomes().values())) <= {
+        "[('passed', '')]",
+        "[('failed', 'job-cancelled'), ('passed', '')]",
+    }
+
+
+def test_the_sides_of_a_comparison_and_the_ranks_of_a_job_are_measured_in_one_job(login: Login, slurm: Cluster) -> None:
+    other = login.folder / "other.yaml"
+    other.write_text(login.suite.read_text())
+    words = ("--ab", str(login.suite), str(other), "--select", "quick", "--repeat", "2")
+    said = login("run", *words, "--engine", "slurm", "--submit")
+    assert said.code == 0, said.err
+    (share,) = login.run.shares.values()
+    assert len(share.steps) == 4
+    assert len({step["node"] for step in login.run.manifest["plan"]["steps"]}) == 1
+    spanning = login.folder / "spanning.yaml"
+    spanning.write_text(
+        "spans: {plan: {method: multinode}, num_machines: 2, max_duration: 60, shell: true, command: [hostname]}\n"
+    )
+    words = ("--config", str(spanning), "--repeat", "1", "--engine", "slurm", "--submit", "--slurm-arg", "nodes=3")
+    said = login("run", *words)
+    assert said.code == 0, said.err
+    (share,) = login.run.shares.values()
+    assert share.job is not None
+    nodes = [step["node"] for step in login.run.manifest["plan"]["steps"]]
+    assert len(nodes) == 2
+    assert set(nodes) == set(share.job.nodes) <= set(slurm.nodes)
+
+
+KILLED_AT = [
+    pytest.param(number, when, marks=() if number == 2 else pytest.mark.e2e)
+    for number in (1, 2, 3)
+    for when in ("before", "after")
+]
 
 
 @pytest.mark.parametrize(("number", "when"), KILLED_AT)
 def test_whenever_a_submission_is_killed_no_step_is_lost_and_none_is_done_twice(
     gated: Login, number: int, when: str
 ) -> None:
-    real = subprocess.run(["which", "sbatch"], capture_output=True, text=True, check=True).stdout.strip()
-    folder = gated.folder / "bin"
-    folder.mkdir()
-    count = gated.folder / "count"
-    kill = f'test "$(wc -c < {count})" = {number} && kill -9 $PPID'
-    lines = [kill, f'{real} "$@" > {count}.id'] if when == "before" else [f'{real} "$@" > {count}.id', kill]
-    stop = f'test "$(wc -c < {count})" = {number} && exit 1' if when == "before" else ":"
-    text = "\n".join(["#!/bin/sh", f"printf x >> {count}", lines[0], stop, lines[1], f"cat {count}.id", ""])
-    (folder / "sbatch").write_text(text)
-    (folder / "sbatch").chmod(0o755)
+    kill = f"test $number = {number} && kill -9 $PPID && exit 1"
+    submit = 'id=$($real "$@")'
+    path = wrapped(gated, *((kill, submit) if when == "before" else (submit, kill)), "echo $id")
     gated.gate.touch()
-    process = gated.begun(*gated.words(select="gated,quick,other"), PATH=f"{folder}:{gated.environ['PATH']}")
+    process = gated.begun(*gated.words(select="gated,quick,other"), PATH=path)
     assert end_of(process) == -signal.SIGKILL
     said = gated("resume")
     assert said.code == 0, said.err

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.processes import end_of, until
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, Settings, cluster, why_no_slow_node, why_no_slurm
 from tests.slurm.user import User
 
 WAYS = {"allocation": ("--engine", "slurm"), "jobs": ("--engine", "slurm", "--submit")}
@@ -60,3 +63,25 @@ def test_a_job_that_is_ended_under_a_run_leaves_records_and_its_reason_and_nothi
     slurm.wait()  # a node whose slurmd answers comes back by itself
     user.says("resume")
     assert user.passed() == set(BENCHES)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_beyond_the_memory_of_its_job_is_out_of_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
+) -> None:
+    if (why := why_no_slurm() or why_no_slow_node()) is not None:
+        pytest.skip(why)
+    with cluster(Settings(nodes=1, proctrack="cgroup", prefix=f"m{os.getpid()}n")) as made:
+        for name, value in made.environ.items():
+            monkeypatch.setenv(name, value)
+        user = User(tmp_path)
+        code = "x = bytearray(900 << 20); import time; time.sleep(60)"
+        with user.suite.open("a") as file:
+            file.write(f"large: {{inherits: _line, shell: false, command: ['{sys.executable}', -c, '{code}']}}\n")
+        limit = ("--slurm-arg", "mem=400")
+        user.says("run", *WAYS[way], *limit, "--select", "large,first", expect=1)
+        assert user.passed() == {"first"}
+        ended = user.end("large")
+        assert (ended["outcome"], ended["why"]) == ("failed", "out-of-memory"), ended
+        until(lambda: not made.run("squeue", "-h") and not user.leftovers(), "nothing is left")

@@ -334,10 +334,15 @@ def _step_location(summary: Summary, suffixes: Sequence[str]) -> MeasuredUnit:
 
 
 def _location(summary: Summary, name: str, tag: str) -> MeasuredUnit:
-    """Return the machine called `name` in a run, by its host name, with its device; a lone machine needs no name."""
+    """Return the machine called `name` in a run, by its host name, with its device; a lone machine needs no name.
+
+    Nodes that share a host name, such as cloned machines, go by their own names.
+    """
     nodes = mappings_in(summary.system.get("nodes"))
     node = next((node for node in nodes if node.get("name") == name), nodes[0] if len(nodes) == 1 else {})
-    host = str(node.get("hostname") or node.get("name") or name or summary.run)
+    hostname = node.get("hostname")
+    is_shared = sum(other.get("hostname") == hostname for other in nodes) > 1
+    host = str((not is_shared and hostname) or node.get("name") or name or summary.run)
     for device in mappings_in(node.get("devices")):
         if tag == f"D{device.get('index')}":
             return MeasuredUnit(node=host, device=tag, uuid=str(device.get("uuid") or ""))

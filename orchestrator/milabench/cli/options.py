@@ -404,21 +404,24 @@ _JOBS = (
 def job_options(function: Verb) -> Verb:
     """Give a verb the options of jobs; its function receives them as `submit`, a Submission, or None for a run by this process.
 
-    `distribute` is one of the options of a suite, which are collected outside of this. Raises UsageError for options that
-    need --submit.
+    `distribute` and `ab` are options of a suite and of its extent, which are collected outside of this. Raises UsageError for
+    options that need --submit, or would part the pairs of --ab.
     """
     from milabench.workflow.options import Submission
 
     @functools.wraps(function)
     def with_submission(
-        *, submit: bool, max_jobs: int | None, array: bool, options: SuiteOptions, **values: Any
+        *, submit: bool, max_jobs: int | None, array: bool, options: SuiteOptions, extent: Extent, **values: Any
     ) -> int | None:
         is_by_jobs = submit or options.distribute
+        for name, parts_pairs in (("array", array), ("distribute", options.distribute)):
+            if parts_pairs and extent.ab is not None:
+                raise UsageError(f"--ab measures the two sides of a pair in one place; leave out --{name}")
         for name, given in (("max_jobs", max_jobs), ("array", array)):
             if given and not is_by_jobs and is_on_command_line(name):
                 raise UsageError(f"--{name.replace('_', '-')} goes with --submit")
         submission = Submission(max_jobs=max_jobs, array=array) if is_by_jobs else None
-        return function(submit=submission, options=options, **values)
+        return function(submit=submission, options=options, extent=extent, **values)
 
     verb: Verb = with_submission
     for option in reversed(_JOBS):

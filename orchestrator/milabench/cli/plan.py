@@ -97,9 +97,13 @@ def print_requests(
     from milabench.workflow.planning import expand_requests, plan_request, require_submittable
 
     outputs = []
+    if submit is not None:
+        from milabench.workflow.submit import for_jobs
+
+        options = for_jobs(options, session)
     requests = expand_requests(options, extent, session, stamp="{time}")
     if submit is not None:
-        require_submittable(requests, submit)
+        require_submittable(requests)
     for request in requests:
         budgeted = apply_budget(plan_request(request))
         plan, estimate = budgeted.planned.plan, budgeted.estimate

@@ -128,7 +128,10 @@ def _torchrun(config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options
     address, port = nodes[0].ip, _port("torchrun", options)
     if {_bare(key): value for key, value in config.plan.extra.items()}.get("rdzv-backend") == "static":
         return {**common, "master-addr": address, "master-port": port}
-    return {**common, "rdzv-backend": "c10d", "rdzv-endpoint": f"{address}:{port}", "rdzv-id": config.name}
+    # Else each node guesses by its own name whether the address is its, and where that is not in DNS, nobody is there to be met.
+    conf = f"is_host={int(rank == 0)}"
+    endpoint = {"rdzv-backend": "c10d", "rdzv-endpoint": f"{address}:{port}", "rdzv-id": config.name, "rdzv-conf": conf}
+    return {**common, **endpoint}
 
 
 def _accelerate(

@@ -33,6 +33,7 @@ from milabench.shown import suite_word
 _SELECTING = ("--select", "--exclude", "--run-name")
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+_RERUN_FLAGS = ("use_current_env", "submit", "distribute")
 _RERUN_OPTIONS = (
     "config_file",
     "system_file",
@@ -549,7 +550,9 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int)
 
     Of an old run, which did not keep them, the original command.
     """
-    given = _options({**summary.options, **changes}) if summary.options else _given(summary.argv)
+    is_by_jobs = bool(summary.jobs) and not summary.options.get("distribute")
+    recorded = {**summary.options, "submit": is_by_jobs, **changes}
+    given = _options(recorded) if summary.options else _given(summary.argv)
     if not summary.options:
         given += [word for name, value in changes.items() for word in (f"--{name}", str(value))]
     words = ["milabench", "run", *given]
@@ -575,7 +578,7 @@ def _options(options: Mapping[str, Any]) -> list[str]:
     for key, flag in (("overrides", "--override"), ("slurm_args", "--slurm-arg")):
         given = options.get(key)
         words += [word for value in (given if isinstance(given, list) else ()) for word in (flag, str(value))]
-    return [*words, *(f"--{key.replace('_', '-')}" for key in ("use_current_env", "distribute") if options.get(key))]
+    return [*words, *(f"--{key.replace('_', '-')}" for key in _RERUN_FLAGS if options.get(key))]
 
 
 def _given(argv: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from milabench.errors import Unreachable
+from milabench.events.rundir import open_run
 from milabench.execute.locks import Orchestrator, wait_for_release
 from milabench.workflow.allocation import give_back, held_jobs, recorded_allocation
 from milabench.workflow.follow_jobs import open_jobs
@@ -22,6 +23,10 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
     """
     handle = resolve_run(base, name) if name is not None else active_run(base)
     run, holder = handle.run, handle.holder
+    if any(share.job is None for share in run.shares.values()) and holder is not None and holder.is_local:
+        signal_process(holder, times=1)  # it submits: what it has not yet submitted must not follow
+        wait_for_release(run.path)
+        run, holder = open_run(run.path), None
     if open_jobs(run):
         cancel_jobs(run, session)
         return

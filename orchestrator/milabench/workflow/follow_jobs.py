@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import Final, Literal
 
 from milabench.display.base import Display
-from milabench.errors import Unreachable
+from milabench.errors import RecordError, Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import Run, RunWriter, open_run
 from milabench.events.shares import Share, ShareJob
@@ -31,6 +31,9 @@ from milabench.workflow.share_job import ends_of
 from milabench.workflow.submit import output_of, scheduler_of
 
 LIVE_S = 5.0  # for somebody who waits for the answer at a terminal
+
+LOOK_ANYWAY_S = 30.0
+ASKED = 2  # times, after which somebody who resumes a run hears that the scheduler does not answer
 
 Until = Literal["ended", "known"]
 
@@ -74,8 +77,8 @@ def follow_jobs(
 ) -> bool:
     """Show what the jobs of a run write, and harvest those that end, until all have; False when we were asked to leave before.
 
-    `until="known"`: only until each job is known to wait, run or have ended. Raises RecordError when the journal cannot be
-    written.
+    `until="known"`: only until each job is known to wait, run or have ended. Raises Unreachable then, when the scheduler does
+    not answer, RecordError when the journal cannot be written.
     """
     run, clock, requests = open_run(path), JournalClock(), list[None]()
     clock.reach(run.journal[0].get("t") if run.journal else None)
@@ -92,12 +95,15 @@ def follow_jobs(
     ):
         harvest = Harvest(path, writer, watch.tracker, display)
         view = RunView(run, display, clock) if until == "ended" else None
-        ticks = 0  # nothing is decided before the scheduler was asked
+        ticks, look_at = 0, 0.0  # nothing is decided before the scheduler was asked
         while not requests:
             is_over = False
-            if watch.ticks > ticks:
-                ticks = watch.ticks
+            # All journals are read for a look: where the scheduler tells no news, those of jobs may, some time.
+            if watch.ticks > ticks and (watch.tracker.changes() or time.monotonic() >= look_at):
+                ticks, look_at = watch.ticks, time.monotonic() + LOOK_ANYWAY_S
                 is_over = harvest.look(until)
+            if until == "known" and watch.ticks >= ASKED and (silent := harvest.silent):
+                raise Unreachable(f"{path.name}: nothing is known of its jobs: {silent}; they go on by themselves")
             if view is not None:
                 view.update()
             if is_over:
@@ -111,7 +117,9 @@ def open_jobs(run: Run) -> dict[str, JobHandle]:
 
     A job is known to the scheduler by the name that its submission was journaled with.
     """
-    names = {entry.get("share"): str(entry.get("name")) for entry in run.journal if entry.get("state") == "submitting"}
+    names = {
+        str(entry.get("share")): str(entry.get("name")) for entry in run.journal if entry.get("state") == "submitting"
+    }
     return {
         share.name: JobHandle(id=share.job.id, name=names.get(share.name, ""))
         for share in run.shares.values()
@@ -126,7 +134,7 @@ def live_states(run: Run) -> dict[str, JobState]:
         return {}
     try:
         states = scheduler_of(run, timeout_s=LIVE_S).observe(list(jobs.values()))
-    except Unreachable:
+    except (RecordError, Unreachable):
         return {}
     return {share: states[handle.id] for share, handle in jobs.items() if handle.id in states}
 
@@ -141,6 +149,12 @@ class Harvest:
         self._display = display
         self._said: dict[str, tuple[str, str]] = {}
         self._shown = ""
+
+    @property
+    def silent(self) -> str:
+        """Why nothing at all is known of a job; empty where something is known of each."""
+        why = [state.reason for state in self._tracker.states.values() if state.phase == "unknown"]
+        return (why[0] or "the scheduler does not answer") if why else ""
 
     def look(self, until: Until) -> bool:
         """Harvest what has ended; return whether there is nothing left to wait for."""

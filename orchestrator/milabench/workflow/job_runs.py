@@ -6,18 +6,18 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, RecordError, Unreachable
-from milabench.events.rundir import Run, RunWriter, create_run, open_run, stems
+from milabench.events.rundir import MANIFEST, Run, RunWriter, create_run, open_run, stems
 from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
-from milabench.execute.locks import hold_run, holder_of, this_orchestrator
-from milabench.execute.scheduler import Scheduler
+from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
+from milabench.execute.scheduler import JobHandle, Scheduler
 from milabench.execute.slurm.scheduler import SlurmScheduler
 from milabench.workflow.execution import new_marker, with_stems, write_manifest, writing
 from milabench.workflow.follow_jobs import follow_jobs, open_jobs
@@ -41,6 +41,8 @@ from milabench.workflow.submit import (
 if TYPE_CHECKING:
     from milabench.workflow.estimate import BudgetedPlan
     from milabench.workflow.run_suite import PreparedRuns
+
+NAMED = 8  # jobs that a message names
 
 
 def submit_runs(prepared: PreparedRuns, session: Session, *, detach: bool = False) -> list[tuple[Path, int]]:
@@ -131,13 +133,14 @@ def _withdraw(path: Path, writer: RunWriter, scheduler: Scheduler, error: Milabe
         if open_run(path).shares:
             session.info(f"run: {path.name}: `milabench resume` finds its jobs and submits the others")
         return
-    jobs = open_jobs(open_run(path))
+    # Without a manifest it is no run yet: a script could not be made.
+    jobs = open_jobs(open_run(path)) if (path / MANIFEST).exists() else {}
     if not jobs:
         shutil.rmtree(path, ignore_errors=True)
         return
     with contextlib.suppress(Unreachable):
         scheduler.cancel(list(jobs.values()))
-        session.info(f"run: {path.name}: cancelled the {len(jobs)} jobs that were submitted before")
+        session.info(f"run: {path.name}: cancelled what was submitted before: {_names(jobs.values())}")
 
 
 def _followed(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session, *, leave: bool) -> int:
@@ -274,13 +277,19 @@ def cancel_jobs(run: Run, session: Session) -> None:
         if (holder := holder_of(run.path)) is None or holder.marker == orchestrator.marker:
             raise
         _cancel(run, scheduler, session)
-        session.info(f"cancel: {run.name}: {holder} follows them, and records their ends")
+        session.info(f"cancel: {run.name}: {holder} follows them, and records their ends; waiting for it")
+        wait_for_release(run.path)
 
 
 def _cancel(run: Run, scheduler: Scheduler, session: Session) -> None:
     jobs = list(open_jobs(run).values())
     if jobs:
         scheduler.cancel(jobs)
-        session.info(
-            f"cancel: {run.name}: asked the scheduler to end {len(jobs)} jobs: {', '.join(job.id for job in jobs[:8])}"
-        )
+        session.info(f"cancel: {run.name}: asked the scheduler to end {_names(jobs)}")
+
+
+def _names(jobs: Collection[JobHandle]) -> str:
+    """Return jobs for a person: all of a few, else the first and how many more."""
+    names = [job.id for job in jobs]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"job{'s' * (len(names) > 1)} {', '.join(names[:NAMED])}{more}"

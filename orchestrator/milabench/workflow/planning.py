@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
-from milabench.config.schema import Suite
+from milabench.config.schema import Suite, SystemConfig
 from milabench.errors import NothingSelected, UsageError
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
@@ -18,7 +18,7 @@ from milabench.plan.run import plan_run
 from milabench.redaction import mask_settings, secret_names
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import environment_records
-from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
+from milabench.workflow.options import Extent, Session, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.workflow.execution import RunDescription
@@ -84,18 +84,18 @@ def expand_requests(
     return tuple(with_target(request, replace(extent, budget_s=share), is_part=is_part) for request in requests)
 
 
-def require_submittable(requests: Sequence[Request], submission: Submission) -> None:
+def require_slurm(system: SystemConfig) -> None:
+    """Raise UsageError unless Slurm is what places the steps of a system."""
+    if system.engine != "slurm":
+        raise UsageError(
+            "--submit and --distribute make jobs of Slurm; add --engine slurm, or engine: slurm to the system file"
+        )
+
+
+def require_submittable(requests: Sequence[Request]) -> None:
     """Raise UsageError for requests that cannot be made by jobs of a scheduler."""
     for request in requests:
-        context = request.context
-        if context.system.engine != "slurm":
-            raise UsageError(
-                "--submit and --distribute make jobs of Slurm; add --engine slurm, or engine: slurm to the system file"
-            )
-        if request.is_ab and submission.array:
-            raise UsageError("--ab measures the two sides of a pair on the same nodes; leave out --array")
-        if request.is_ab and context.options.distribute:
-            raise UsageError("--ab measures two suites in turn in one place; leave out --distribute")
+        require_slurm(request.context.system)
         if request.target is not None and request.target.precision is not None:
             raise UsageError(
                 "how often a benchmark runs has to be known before its jobs are submitted; give --repeat, not a precision"

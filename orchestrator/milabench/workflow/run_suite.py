@@ -78,7 +78,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     is_part = settings.failed is not None
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=is_part)
     if settings.submit is not None:
-        require_submittable(requests, settings.submit)
+        require_submittable(requests)
     elif any(request.context.allocation is not None for request in requests):
         # These were for nodes as they are stated: what is wrong must be found before hours are waited for real ones.
         for request in requests:

@@ -18,7 +18,7 @@ from milabench.events.attempts import attempts
 from milabench.events.model import Why
 from milabench.events.rundir import Run, RunWriter, open_run
 from milabench.events.shares import Share
-from milabench.events.values import as_mapping, mappings_in
+from milabench.events.values import as_mapping, mappings_in, whole
 from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.slurm import Allocation, allocation_of
@@ -100,11 +100,10 @@ def job_id(environ: Mapping[str, str]) -> str:
 def retry_of(run: Run) -> RetryPolicy:
     """Return the policy that a run was submitted with."""
     saved = as_mapping(as_mapping(run.manifest.get("submission")).get("retry"))
-    most = saved.get("max_failures")
     return RetryPolicy(
         wait=saved.get("wait") is True,
-        max_retries=int(saved.get("max_retries") or 0),
-        max_failures=None if most is None else int(most),
+        max_retries=whole(saved.get("max_retries"), 0),
+        max_failures=None if saved.get("max_failures") is None else whole(saved.get("max_failures"), 0),
     )
 
 

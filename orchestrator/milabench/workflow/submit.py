@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.errors import Unreachable, UsageError
+from milabench.errors import RecordError, UsageError
 from milabench.events.rundir import RunWriter
 from milabench.events.values import as_mapping
 from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
@@ -25,7 +25,7 @@ from milabench.plan.shares import PlannedShare, shares_of
 from milabench.plan.system import nodes_in
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, Submission, SuiteOptions
-from milabench.workflow.planning import PlannedRequest
+from milabench.workflow.planning import PlannedRequest, require_slurm
 
 if TYPE_CHECKING:
     from milabench.config.schema import SlurmConfig
@@ -67,11 +67,11 @@ def share_of_job(run: Run, handle: JobHandle) -> str | None:
 def scheduler_of(run: Run, *, timeout_s: float = COMMAND_S) -> Scheduler:
     """Return the scheduler that a run was submitted to, each command of which is given so long.
 
-    Raises Unreachable for one that this version does not know.
+    Raises RecordError for one that this version does not know.
     """
     name = str(as_mapping(run.manifest.get("submission")).get("scheduler"))
     if name != SLURM:
-        raise Unreachable(f"{run.path}: was submitted to {name}, which this version does not know")
+        raise RecordError(f"{run.path}: was submitted to '{name}', which this version does not know")
     return SlurmScheduler(os.environ, timeout_s)
 
 
@@ -85,7 +85,9 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
     options = replace(options, ask_nodes=False, environ=environ)
     if not options.distribute:
         return options
-    slurm = read_suite_only(options).system.slurm
+    system = read_suite_only(options).system
+    require_slurm(system)
+    slurm = system.slurm
     excluded = nodes_in(slurm.exclude, "exclude")
     names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]
     if not names:

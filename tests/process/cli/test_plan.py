@@ -101,6 +101,18 @@ def test_the_plan_for_slurm_has_the_scripts_of_its_jobs(
     as_golden(found.replace(str(tmp_path), "FOLDER"), name)
 
 
+def test_a_distributed_plan_has_a_job_for_each_node_that_is_named(milabench: Milabench, tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("hello: {command: [echo, hello]}\n")
+    nodes = ("--slurm-arg", "nodelist=n[1-3]", "--slurm-arg", "exclude=n2")
+    said = milabench("plan", "run", "--config", str(suite), "--engine", "slurm", "--distribute", *nodes, "--json")
+    scripts = [job["script"] for job in json.loads(said.out)["jobs"]]
+    assert [re.findall("--node.*", script) for script in scripts] == [
+        ["--nodes=1", "--nodelist=n1"],
+        ["--nodes=1", "--nodelist=n3"],
+    ]
+
+
 def test_the_script_in_a_plan_is_a_program_that_a_shell_can_read(milabench: Milabench, tmp_path: Path) -> None:
     suite, system = tmp_path / "suite.yaml", tmp_path / "cluster.yaml"
     suite.write_text("hello: {command: [echo, hello]}\n")

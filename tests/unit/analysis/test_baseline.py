@@ -148,3 +148,11 @@ def test_another_file_is_no_baseline(value: dict[str, Any], told: str) -> None:
 
 def test_nothing_is_expected_of_nothing() -> None:
     assert baseline([]) == Baseline(runs=(), expected=())
+
+
+def test_nodes_that_share_a_host_name_go_by_their_own_names(tmp_path: Path) -> None:
+    [entry] = system("clone", 1)["system"]["nodes"]
+    nodes = [{**entry, "name": name} for name in ("n1", "n2")]
+    steps = [Recorded(tag="D0", node=entry["name"], events=rates(800, 800, 800)) for entry in nodes]
+    run = summarise(record(tmp_path / "run", *steps, manifest={"system": {"arch": "cuda", "nodes": nodes}}))
+    assert {one.location.node for one in samples(run)} == {"n1", "n2"}

@@ -53,9 +53,9 @@ def test_torchrun_meets_at_a_port_that_is_free_at_the_start(tmp_path: Path) -> N
     first, second = steps(tmp_path, "method: multinode")
     assert first.argv[1:-1] == (
         *("-m", "torch.distributed.run", "--nnodes=2", "--node-rank=0", "--nproc-per-node=2"),
-        *("--rdzv-backend=c10d", "--rdzv-endpoint=10.0.0.1:@port", "--rdzv-id=b"),
+        *("--rdzv-backend=c10d", "--rdzv-endpoint=10.0.0.1:@port", "--rdzv-id=b", "--rdzv-conf=is_host=1"),
     )
-    assert second.argv[4] == "--node-rank=1"
+    assert (second.argv[4], second.argv[-2]) == ("--node-rank=1", "--rdzv-conf=is_host=0")
 
 
 def test_a_static_rendezvous_names_the_master(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from milabench.analysis.rescoring import milabench13_summary
 from milabench.analysis.summary import summarise
-from milabench.analysis.summary_model import Summary
+from milabench.analysis.summary_model import JobSummary, Summary
 from milabench.events.model import Event, Meta
 from milabench.events.rundir import Run
 from milabench.report import brief, html, markdown, model, text
@@ -109,6 +109,8 @@ def test_the_line_that_reruns_a_benchmark_keeps_the_options_and_selects_it_alone
     wheel = "/home/joe/my env/lib/python3.12/site-packages/milabench/shipped/config/quickstart.yaml"
     shipped = replace(summary, options={**summary.options, "config_file": wheel})
     assert model.rerun_line(shipped, "ppo") == "milabench run --config quickstart --select ppo"
+    by_jobs = replace(shipped, jobs=(JobSummary(share="s1", stage="ended"),))
+    assert model.rerun_line(by_jobs, "ppo") == "milabench run --config quickstart --submit --select ppo"
 
 
 def placed(*spans: tuple[float, float], **more: Any) -> tuple[Event, ...]:

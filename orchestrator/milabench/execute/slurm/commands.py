@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from milabench.errors import Unreachable
 from milabench.shown import cut_text, visible_line
@@ -21,6 +24,9 @@ _DROPPED = ("SLURM_", "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_")
 # A site's or a user's defaults for sbatch stay, as for every job of theirs: what we set ourselves we also say on its command
 # line, which wins. These are about what we do not set.
 _DROPPED_OF_SBATCH = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_WAIT")
+
+# The commands are installed, and know no cluster.
+_NO_CLUSTER = re.compile("establish a configuration source|unable to process configuration file", re.I)
 
 
 class NoAnswer(Unreachable):
@@ -56,8 +62,8 @@ class Commands:
         }
 
     def ask(self, name: str, *words: str, timeout_s: float | None = None) -> Answer:
-        """Run a command. Raises Unreachable when it is not there, NoAnswer when it does not answer in time; it is then
-        ended, with all that it started.
+        """Run a command. Raises Unreachable when it is not there or knows no cluster, NoAnswer when it does not answer in
+        time; it is then ended, with all that it started.
         """
         path = shutil.which(name, path=self._environ.get("PATH"))
         if path is None:
@@ -78,15 +84,25 @@ class Commands:
             )
         except OSError as error:
             raise Unreachable(f"{name}: {error.strerror or error}") from None
+        # A thread that waits for an answer does not hold up our end, after which nobody would end the command.
+        end = partial(_kill, process)
+        atexit.register(end)
         try:
             output, errors = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            _kill(process)
+            end()
             raise NoAnswer(f"{name} did not answer within {limit_s:g} s") from None
         except BaseException:
-            _kill(process)
+            end()
             raise
-        return Answer(code=process.returncode, output=output, errors=errors)
+        finally:
+            atexit.unregister(end)
+        answer = Answer(code=process.returncode, output=output, errors=errors)
+        if answer.code and _NO_CLUSTER.search(errors):
+            raise Unreachable(
+                f"{name}: this machine belongs to no Slurm cluster, or SLURM_CONF is wrong: {answer.reason}"
+            )
+        return answer
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
