@@ -123,10 +123,6 @@ def submitted(base: Path) -> Path:
     return record_shares(base, *shares).path
 
 
-def has_jobs(run: Path) -> bool:
-    return (run / "journal.s1.jsonl").exists()
-
-
 def sampled(found: list[Mutation]) -> list[Mutation]:
     return random.Random(5).sample(found, min(SAMPLE, len(found)))
 
@@ -214,9 +210,7 @@ def test_no_record_of_another_shape_breaks_a_command(
 ) -> None:
     folder = tmp_path if file in REPORTED else source
     found = list(mutations(folder, lambda name: name.endswith(file)))
-    # Not the commands that ask a scheduler, which waits for an answer as long as there is hope.
-    of_a_run = [command for command in COMMANDS if not (has_jobs(source) and command.startswith(("resume", "status")))]
-    commands = itertools.cycle(OF_A_REPORT if file in REPORTED else of_a_run)
+    commands = itertools.cycle(OF_A_REPORT if file in REPORTED else COMMANDS)
     for mutation in sampled(found):
         answers(mutation, itertools.islice(commands, 3))
 
