@@ -88,7 +88,8 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     lines += share_lines(handle, live)
     for tried in handle.running:
         since = f" for {duration(now - tried.began)}" if tried.began is not None else ""
-        lines.append(f"running  {tried.step}{since} (pid {tried.entry.get('pid')})")
+        node = f" on {tried.entry.get('node')}" if handle.run.shares else ""
+        lines.append(f"running  {tried.step}{since} (pid {tried.entry.get('pid')}{node})")
     failed = [tried for tried in status.steps.values() if tried is not None and tried.outcome == "failed"]
     lines += [f"failed   {tried.step}: {tried.why}: {tried.detail}" for tried in failed[:SHOWN]]
     if len(failed) > SHOWN:

@@ -96,7 +96,8 @@ JOURNAL: Shape = {
     "nodes": [{**dict.fromkeys(("name", "host"), Required(str)), "port": int}],
     "allocation": {"scheduler": str, "job": str, "marker": str, "nodes": [str]},
     # Of a share of the run and of its job.
-    **dict.fromkeys(("share", "job", "result", "job_state", "reason", "witness"), str),
+    **dict.fromkeys(("share", "job", "name", "output", "result", "job_state", "reason", "witness"), str),
+    "task": int,
     "hosts": [str],
     "exit_code": int,
 }

@@ -47,6 +47,19 @@ def test_no_slurm_here_is_one_line(milabench: Milabench, suite: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("more", [(), ("--submit",)])
+def test_commands_of_slurm_without_a_cluster_are_no_slurm_either(
+    milabench: Milabench, suite: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    reason = (
+        "sbatch: error: fetch_config: DNS SRV lookup failed\nsbatch: fatal: Could not establish a configuration source"
+    )
+    path = put(tmp_path, "sbatch", f"echo '{reason}' >&2; exit 1")
+    said = milabench("run", "--config", str(suite), "--engine", "slurm", *more, PATH=path)
+    assert said.code == 5, said
+    assert "error: sbatch: this machine belongs to no Slurm cluster, or SLURM_CONF is wrong: fetch_config: " in said.err
+
+
+@pytest.mark.parametrize("more", [(), ("--submit",)])
 @pytest.mark.parametrize(
     "reason",
     [

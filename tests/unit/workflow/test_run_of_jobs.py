@@ -87,6 +87,7 @@ def test_a_job_that_lives_makes_its_run_an_active_one_without_an_orchestrator(
         handle = run_handle(run)
         assert (handle.state, [tried.step for tried in handle.running]) == ("running", ["sft"])
         assert "         s2: job 102, running on n1, 0/1 steps done" in status(run)
+        assert any(line.startswith("running  sft for ") and line.endswith("(pid 8 on n1)") for line in status(run))
         refused = milabench("bundle", str(run.path), "-o", str(tmp_path / "run.zip"))
         assert (refused.code, "is still running (job 102)" in refused.err) == (6, True)
     assert run_handle(run).state == "cut off"
@@ -268,3 +269,10 @@ def test_a_comparison_says_that_its_sides_ran_on_different_nodes(tmp_path: Path,
     assert "measured on different nodes: " in answer
     assert "n1; " in answer
     assert "different nodes" not in milabench("compare", str(first), str(same)).out
+
+
+def test_a_submission_that_names_no_share_breaks_no_status(tmp_path: Path, milabench: Milabench) -> None:
+    run = record_shares(tmp_path, PASSED, WAITING, is_ended=False)
+    RunWriter(run.path).journal({"state": "submitting", "name": "mb-x-s1"})
+    answer = milabench("status", str(run.path))
+    assert (answer.code, "s2: job 103" in answer.out) == (0, True), answer

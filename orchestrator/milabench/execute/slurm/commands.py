@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,9 @@ _DROPPED = ("SLURM_", "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_")
 # A site's or a user's defaults for sbatch stay, as for every job of theirs: what we set ourselves we also say on its command
 # line, which wins. These are about what we do not set.
 _DROPPED_OF_SBATCH = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_WAIT")
+
+# The commands are installed, and know no cluster.
+_NO_CLUSTER = re.compile("establish a configuration source|unable to process configuration file", re.I)
 
 
 class NoAnswer(Unreachable):
@@ -58,8 +62,8 @@ class Commands:
         }
 
     def ask(self, name: str, *words: str, timeout_s: float | None = None) -> Answer:
-        """Run a command. Raises Unreachable when it is not there, NoAnswer when it does not answer in time; it is then
-        ended, with all that it started.
+        """Run a command. Raises Unreachable when it is not there or knows no cluster, NoAnswer when it does not answer in
+        time; it is then ended, with all that it started.
         """
         path = shutil.which(name, path=self._environ.get("PATH"))
         if path is None:
@@ -93,7 +97,12 @@ class Commands:
             raise
         finally:
             atexit.unregister(end)
-        return Answer(code=process.returncode, output=output, errors=errors)
+        answer = Answer(code=process.returncode, output=output, errors=errors)
+        if answer.code and _NO_CLUSTER.search(errors):
+            raise Unreachable(
+                f"{name}: this machine belongs to no Slurm cluster, or SLURM_CONF is wrong: {answer.reason}"
+            )
+        return answer
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
