@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from milabench.config.schema import GpuConfig, NodeConfig, SystemConfig
@@ -81,13 +81,16 @@ def stated_devices(system: SystemConfig) -> int | None:
     return sum(int(count[1]) for count in counts if count is not None)
 
 
-def stated_allocation(system: SystemConfig, names: Sequence[str] = ()) -> Allocation:
-    """Return the nodes that a job will have, before there is one: `names`, else `node1`, `node2` and so on.
+def stated_allocation(system: SystemConfig, *, is_distributed: bool = False) -> Allocation:
+    """Return the nodes that a job will have, before there is one.
 
-    Raises ConfigError for a node list that cannot be read.
+    They have the names of `slurm.nodelist` where that leaves no choice, or each of its nodes is meant; else `node1`, `node2`
+    and so on. Raises ConfigError for a node list that cannot be read.
     """
-    wanted = system.slurm.nodes or len(nodes_in(system.slurm.nodelist, "nodelist")) or 1
-    names = names or [f"node{number}" for number in range(1, wanted + 1)]
+    named = nodes_in(system.slurm.nodelist, "nodelist")
+    wanted = system.slurm.nodes or len(named) or 1
+    is_named = is_distributed or len(named) == wanted
+    names = named if named and is_named else [f"node{number}" for number in range(1, wanted + 1)]
     return Allocation(job="", nodes=tuple(AllocatedNode(name=name, job="") for name in names))
 
 

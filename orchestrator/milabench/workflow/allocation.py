@@ -22,7 +22,7 @@ from milabench.execute.scheduler import JobHandle, JobState
 from milabench.execute.slurm.script import job_name
 from milabench.execute.srun import scheduler_here
 from milabench.facts.slurm import AllocatedNode, Allocation, allocation_of
-from milabench.plan.system import nodes_in, stated_allocation, stated_devices
+from milabench.plan.system import stated_allocation, stated_devices
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session, SuiteOptions
 
@@ -50,8 +50,7 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
         nodes = [by_name.get(name) or AllocatedNode(name=stated, job="") for stated, name in options.bound_nodes]
         return replace(ours or Allocation(job="", nodes=()), nodes=tuple(nodes))
     if not options.allocate:
-        named = nodes_in(system.slurm.nodelist, "nodelist") if options.distribute else ()
-        return stated_allocation(system, named) if ours is None else without_job(ours)
+        return stated_allocation(system, is_distributed=options.distribute) if ours is None else without_job(ours)
     if session.allocation is None and ours is not None:
         session.allocation = HeldAllocation(ours)
     elif session.allocation is None:

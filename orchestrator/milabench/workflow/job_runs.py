@@ -89,7 +89,6 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
                     marker=marker,
                     run=path,
                     max_jobs=submission.max_jobs,
-                    on_named_nodes=context.options.distribute,
                 )
                 write_manifest(writer, with_stems(planned.plan, files), context, description, files)
                 with writing(path):
@@ -251,7 +250,6 @@ def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session
         marker=str(as_mapping(run.manifest.get("submission")).get("marker")),
         run=run.path,
         max_jobs=submission_of(run).max_jobs,
-        on_named_nodes=context.options.distribute,
         submissions={share.name: len(share.jobs) + share.is_submitting for share in run.shares.values()},
     )
 

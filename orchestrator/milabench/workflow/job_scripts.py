@@ -63,7 +63,6 @@ def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple
         marker=MARKER,
         run=base / "runs" / RUN,
         max_jobs=submission.max_jobs,
-        on_named_nodes=context.options.distribute,
     )
     return tuple(
         JobScript(name=batch.shares[0], shares=batch.shares, script=batch.request.script, at_once=batch.request.at_once)

@@ -126,14 +126,14 @@ def job_batches(
     marker: str,
     run: Path,
     max_jobs: int | None = None,
-    on_named_nodes: bool = False,
     submissions: Mapping[str, int] | None = None,
 ) -> list[JobBatch]:
     """Return what is submitted for the shares of a run, in order; pure, so that it can be shown before.
 
-    `on_named_nodes`: a share runs on the nodes that it was planned for, not on as many. `submissions` counts those that each
-    share has behind it: no two jobs of a run have the same name.
+    A share that was planned for nodes of `slurm.nodelist` runs on these; another one on as many as it was planned for.
+    `submissions` counts those that each share has behind it: no two jobs of a run have the same name.
     """
+    named = set(nodes_in(slurm.nodelist, "nodelist"))
     arrays: dict[str, list[PlannedShare]] = {}
     for share in shares:
         arrays.setdefault(share.array or share.name, []).append(share)
@@ -154,7 +154,7 @@ def job_batches(
             *(() if tasks else (first.name,)),
         ]
         options = replace(slurm, nodes=len(first.nodes))
-        if on_named_nodes:
+        if named.issuperset(first.nodes):
             options = replace(options, nodelist=",".join(first.nodes), exclude="")
         script = batch_script(
             options, marker=marker, share=name, command=command, output=run / JOBS / f"{first.name}.out", tasks=tasks

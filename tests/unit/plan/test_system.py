@@ -120,7 +120,8 @@ def test_nodes_of_an_allocation_are_what_they_report_and_the_one_we_are_on_is_th
     [
         ("{}", ["node1"], 1),
         ("{nodes: 2, gpus_per_node: 4}", ["node1", "node2"], 4),
-        ("{nodelist: 'n[1-3]', gpus_per_node: 'a100:2'}", ["node1", "node2", "node3"], 2),
+        ("{nodelist: 'n[1-3]', gpus_per_node: 'a100:2'}", ["n1", "n2", "n3"], 2),
+        ("{nodelist: 'n[1-3]', nodes: 4}", ["node1", "node2", "node3", "node4"], 1),
     ],
 )
 def test_nodes_of_a_later_job_have_the_devices_that_it_asks_for(

@@ -1,0 +1,31 @@
+"""What is submitted for the shares of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milabench.config.schema import SlurmConfig
+from milabench.execute.slurm.script import script_options
+from milabench.plan.shares import PlannedShare
+from milabench.workflow.submit import job_batches
+
+
+@pytest.mark.parametrize(
+    ("nodelist", "nodes", "asks"),
+    [
+        ("n[1-4]", ("n2",), ["--nodes=1", "--nodelist=n2"]),
+        ("n[1-4]", ("n1", "n2", "n3", "n4"), ["--nodes=4", "--nodelist=n1,n2,n3,n4"]),
+        ("", ("node1", "node2"), ["--nodes=2"]),
+        ("n7", ("node1", "node2"), ["--nodes=2", "--nodelist=n7"]),
+    ],
+    ids=["one of the named nodes", "all of them", "any two", "two, of which one is named"],
+)
+def test_a_share_asks_for_the_named_nodes_that_it_was_planned_for(
+    nodelist: str, nodes: tuple[str, ...], asks: list[str]
+) -> None:
+    share = PlannedShare(name="s1", steps=("a.0",), nodes=nodes)
+    (batch,) = job_batches([share], SlurmConfig(nodelist=nodelist), marker="m", run=Path("/b/runs/r"))
+    options = script_options(batch.request.script)
+    assert [word for word in options if word.startswith("--node")] == asks
