@@ -35,7 +35,10 @@ ENDS: dict[str, tuple[tuple[str, ...], Callable[[Cluster, str], object]]] = {
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    ["jobs", pytest.param("allocation", marks=pytest.mark.long)],  # test_allocation.py has those of every build
+)
 @pytest.mark.parametrize(
     "why", [pytest.param(why, marks=pytest.mark.long if why == "time-limit" else ()) for why in ENDS]
 )
