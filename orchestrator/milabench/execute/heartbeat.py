@@ -64,6 +64,16 @@ def is_beating(path: Path) -> bool:
     return age is not None and age < FRESH_S
 
 
+def beats_again(path: Path, within_s: float = 2.5 * BEAT_S) -> bool:
+    """Return whether a file is touched again within this time: whether the process that touched it lives."""
+    first, deadline = _touched(path), time.monotonic() + within_s
+    while (touched := _touched(path)) is not None and time.monotonic() < deadline:
+        if touched != first:
+            return True
+        time.sleep(within_s / 50)
+    return False
+
+
 def _touched(path: Path) -> float | None:
     try:
         # Opened: on NFS that is what asks the server, where a mere stat may be told by this client's memory.

@@ -25,7 +25,7 @@ from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unr
 from milabench.events.rundir import parse_entry
 from milabench.events.wire import parse_object
 from milabench.execute.agent.procfs import read_process, read_text
-from milabench.execute.heartbeat import beating, is_beating
+from milabench.execute.heartbeat import beating, beats_again, is_beating
 
 BASE_LOCK = ".milabench.lock"
 RUN_LOCK = "orchestrator.lock"
@@ -131,12 +131,16 @@ def hold_share(path: Path, share: str, who: Orchestrator) -> Iterator[None]:
     """
 
     def take(fd: int) -> None:
+        beat = path / share_beat(share)
         try:
             is_ours = _lock_run(fd)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            is_ours = not is_beating(path / share_beat(share))
+            is_ours = not is_beating(beat)
+        before = _orchestrator_in(fd)
+        if is_ours and before is not None and not before.is_local and is_beating(beat):
+            is_ours = not beats_again(beat)  # a lock may hold on one host only (Lustre's localflock)
         if not is_ours:
             raise Unreachable(
                 f"{path}: share {share} is carried out already, by {_orchestrator_in(fd) or 'an unknown process'};"

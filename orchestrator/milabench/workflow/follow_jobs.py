@@ -33,6 +33,7 @@ from milabench.workflow.submit import output_of, scheduler_of
 LIVE_S = 5.0  # for somebody who waits for the answer at a terminal
 
 LOOK_ANYWAY_S = 30.0
+REST = 50  # times as long as a look took nothing is read again: of thousands of jobs some end at every tick
 ASKED = 2  # times, after which somebody who resumes a run hears that the scheduler does not answer
 
 Until = Literal["ended", "known"]
@@ -57,19 +58,27 @@ class JobWatch:
     def __init__(self, tracker: JobTracker) -> None:
         self.tracker = tracker
         self.ticks = 0
-        self._is_over = Event()
+        self._is_over = False
+        self._is_wanted = Event()
         self._thread = Thread(target=self._ask, name="job watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Ask no more; a question that the scheduler has yet to answer is left to itself."""
-        self._is_over.set()
+        self._is_over = True
+        self._is_wanted.set()
+
+    def ask_now(self) -> None:
+        """Ask at once and more often again: something is known to have happened."""
+        self.tracker.add(())
+        self._is_wanted.set()
 
     def _ask(self) -> None:
-        while not self._is_over.is_set():
+        while not self._is_over:
+            self._is_wanted.clear()
             self.tracker.tick()
             self.ticks += 1
-            self._is_over.wait(self.tracker.interval_s)
+            self._is_wanted.wait(self.tracker.interval_s)
 
 
 def follow_jobs(
@@ -95,17 +104,23 @@ def follow_jobs(
     ):
         harvest = Harvest(path, writer, watch.tracker, display)
         view = RunView(run, display, clock) if until == "ended" else None
-        ticks, look_at = 0, 0.0  # nothing is decided before the scheduler was asked
+        is_heard = False  # that the process of every share has ended
+        ticks, look_at, rest_until = 0, 0.0, 0.0  # nothing is decided before the scheduler was asked
         while not requests:
-            is_over = False
+            is_over, began = False, time.monotonic()
             # All journals are read for a look: where the scheduler tells no news, those of jobs may, some time.
-            if watch.ticks > ticks and (watch.tracker.changes() or time.monotonic() >= look_at):
-                ticks, look_at = watch.ticks, time.monotonic() + LOOK_ANYWAY_S
+            is_due = watch.ticks > ticks and began >= rest_until
+            if is_due and (watch.tracker.changes() or began >= look_at):
+                ticks, look_at = watch.ticks, began + LOOK_ANYWAY_S
                 is_over = harvest.look(until)
+                rest_until = time.monotonic() + REST * (time.monotonic() - began)
             if until == "known" and watch.ticks >= ASKED and (silent := harvest.silent):
                 raise Unreachable(f"{path.name}: nothing is known of its jobs: {silent}; they go on by themselves")
             if view is not None:
                 view.update()
+                if (is_all := view.ended_shares >= jobs.keys()) and not is_heard:
+                    watch.ask_now()
+                is_heard = is_all
             if is_over:
                 return True
             time.sleep(LOOK_EVERY_S)

@@ -111,10 +111,14 @@ class JournalClock:
 
 
 class RunView:
-    """Passes to a display what was written since the last update; `ended` is the marker of the last orchestrator to end."""
+    """Passes to a display what was written since the last update; `ended` is the marker of the last orchestrator to end.
+
+    `ended_shares` are those whose process said that it has ended.
+    """
 
     def __init__(self, run: Run, display: Display, clock: JournalClock) -> None:
         self.ended = ""
+        self.ended_shares: set[str] = set()
         self._run = run
         self._display = display
         self._shown = ShownSteps(display, self._measured)
@@ -151,8 +155,10 @@ class RunView:
 
     def _show(self, entry: Mapping[str, Any]) -> None:
         match entry:
-            case {"run": _, "share": _}:
-                pass  # of a job
+            case {"run": "ended", "share": str(share)}:
+                self.ended_shares.add(share)
+            case {"run": _, "share": share}:
+                self.ended_shares.discard(str(share))
             case {"run": "started"}:
                 self._marker = str(entry.get("marker"))
             case {"run": "ended"}:

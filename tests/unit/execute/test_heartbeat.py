@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench.execute import heartbeat
-from milabench.execute.heartbeat import FRESH_S, beating, is_beating, last_beat_age_s, last_beat_ages_s
+from milabench.execute.heartbeat import FRESH_S, beating, beats_again, is_beating, last_beat_age_s, last_beat_ages_s
 from tests.processes import until
 
 
@@ -51,3 +51,12 @@ def test_what_cannot_be_touched_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "share.s1.beat").mkdir()
     with beating(tmp_path / "share.s1.beat", every_s=0.01), beating(tmp_path / "nowhere" / "x", every_s=0.01):
         pass
+
+
+def test_whoever_beats_again_lives(tmp_path: Path) -> None:
+    beat = tmp_path / "share.s1.beat"
+    assert not beats_again(beat, within_s=30.0)  # nothing is waited for where nobody beats
+    with beating(beat, every_s=0.05):
+        assert beats_again(beat, within_s=30.0)
+    beat.touch()
+    assert not beats_again(beat, within_s=0.2)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from milabench.errors import Unreachable
-from milabench.execute.heartbeat import FRESH_S
+from milabench.execute.heartbeat import FRESH_S, beating
 from milabench.execute.locks import (
     RUN_LOCK,
     hold_run,
@@ -126,3 +126,11 @@ def test_a_lock_that_only_another_host_could_see_is_told_by_the_heartbeat(tmp_pa
     assert share_holder(tmp_path, "s1") is None
     beat(tmp_path / share_beat("s1"), 1.0)
     assert share_holder(tmp_path, "s1") == elsewhere
+
+
+def test_who_holds_a_share_on_a_host_whose_locks_are_its_own_is_heard(tmp_path: Path) -> None:
+    elsewhere = replace(this_orchestrator("marker"), host="another")
+    with beating(tmp_path / share_beat("s1"), every_s=0.1):
+        (tmp_path / share_lock("s1")).write_text(json.dumps(elsewhere.to_json()))
+        with pytest.raises(Unreachable, match="@another"):
+            hold_share(tmp_path, "s1", this_orchestrator("m")).__enter__()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
 from milabench.events.attempts import Attempt
 from milabench.events.shares import Share, ShareJob
-from milabench.execute.scheduler import JobState
-from milabench.workflow.follow_jobs import conclusion, harvested, phase_text
+from milabench.execute.jobs import LONGEST_INTERVAL_S, JobTracker
+from milabench.execute.scheduler import JobHandle, JobState
+from milabench.workflow.follow_jobs import JobWatch, conclusion, harvested, phase_text
+from tests.processes import until
+from tests.slurm.fake_scheduler import FakeScheduler
 
 JOB = ShareJob(id="12", stage="running", nodes=("n1",))
 
@@ -93,3 +97,15 @@ def test_a_pending_job_says_why() -> None:
     assert phase_text(JobState(phase="pending", reason="Resources")) == "pending (Resources)"
     assert phase_text(JobState(phase="pending", reason="None")) == "pending"
     assert phase_text(JobState(phase="running", reason="None")) == "running"
+
+
+def test_what_is_heard_from_the_jobs_is_asked_about_at_once() -> None:
+    scheduler = FakeScheduler()
+    scheduler.states["7"] = JobState(phase="running")
+    tracker = JobTracker(scheduler, [JobHandle(id="7", name="mb-m-s1")])
+    tracker.interval_s = 100 * LONGEST_INTERVAL_S
+    with contextlib.closing(JobWatch(tracker)) as watch:
+        until(lambda: watch.ticks == 1, "the first question")
+        scheduler.states["7"] = JobState(phase="ended", result="completed")
+        watch.ask_now()
+        until(lambda: not tracker.unfinished, "the answer")
