@@ -9,7 +9,8 @@ import pytest
 
 from milabench.events.attempts import Attempt
 from milabench.events.shares import Share, ShareJob
-from milabench.execute.jobs import LONGEST_INTERVAL_S, JobTracker
+from milabench.execute import jobs
+from milabench.execute.jobs import JobTracker
 from milabench.execute.scheduler import JobHandle, JobState
 from milabench.workflow.follow_jobs import JobWatch, conclusion, harvested, phase_text
 from tests.processes import until
@@ -99,11 +100,12 @@ def test_a_pending_job_says_why() -> None:
     assert phase_text(JobState(phase="running", reason="None")) == "running"
 
 
-def test_what_is_heard_from_the_jobs_is_asked_about_at_once() -> None:
+def test_what_is_heard_from_the_jobs_is_asked_about_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "LONGEST_INTERVAL_S", 3600.0)  # only who is told asks again within this test
     scheduler = FakeScheduler()
     scheduler.states["7"] = JobState(phase="running")
     tracker = JobTracker(scheduler, [JobHandle(id="7", name="mb-m-s1")])
-    tracker.interval_s = 100 * LONGEST_INTERVAL_S
+    tracker.interval_s = 3600.0
     with contextlib.closing(JobWatch(tracker)) as watch:
         until(lambda: watch.ticks == 1, "the first question")
         scheduler.states["7"] = JobState(phase="ended", result="completed")
