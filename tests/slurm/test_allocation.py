@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,70 @@ def test_ctrl_c_while_the_job_waits_cancels_it(milabench: Milabench, slurm: Clus
     assert process.returncode == 130
     assert "Traceback" not in rest
     assert len(slurm.run("squeue", "-h", "-o", "%A").split()) == 1
+    assert not (tmp_path / "base" / "allocations").exists()
+
+
+@pytest.fixture
+def killed_waiting(milabench: Milabench, slurm: Cluster, tmp_path: Path) -> str:
+    """The job that an orchestrator waited for which was killed; it may not begin before it is released."""
+    words = run_words("here", more=("--slurm-arg", "begin=now+1hour"))
+    with start(tmp_path, *words, MILABENCH_ALLOCATION_LEASE_S="900") as process:
+        assert any("waits: " in line for line in iter(process.stderr.readline, ""))
+        process.kill()
+    (job,) = slurm.run("squeue", "-h", "-o", "%A").split()
+    return job
+
+
+@pytest.mark.parametrize("words", [("cancel",), ("cleanup", "--yes")])
+def test_a_job_that_waits_for_a_dead_orchestrator_is_taken_out_of_the_queue(
+    killed_waiting: str, milabench: Milabench, slurm: Cluster, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    if words[0] == "cleanup":
+        asked = milabench("cleanup")
+        assert (asked.code, is_idle(slurm)) == (1, False)
+        assert f"job {killed_waiting} is PENDING (BeginTime); nodes asked for by " in asked.out
+    done = milabench(*words)
+    assert done.code == 0, done.err
+    assert f"{words[0]}: ended job {killed_waiting} is PENDING" in done.err
+    until(lambda: is_idle(slurm))
+    assert not (tmp_path / "base" / "allocations").exists()
+    assert "no run below this base left" in milabench("cleanup").err
+
+
+def test_a_job_that_begins_when_its_orchestrator_is_dead_ends_at_once(
+    killed_waiting: str, slurm: Cluster, tmp_path: Path
+) -> None:
+    slurm.run("scontrol", "update", f"JobId={killed_waiting}", "StartTime=now")
+    # Long before the lease would end.
+    until(lambda: is_idle(slurm) and not slurm.job_processes(), "the job has ended")
+    assert not list((tmp_path / "base" / "allocations").iterdir())
+
+
+def test_one_that_waits_is_neither_cancelled_nor_cleaned_up(
+    milabench: Milabench, slurm: Cluster, tmp_path: Path
+) -> None:
+    with start(tmp_path, *run_words("here", more=("--slurm-arg", "begin=now+1hour"))) as process:
+        assert any("waits: " in line for line in iter(process.stderr.readline, ""))
+        assert "no run below this base left" in milabench("cleanup", "--yes").err
+        assert milabench("cancel").code != 0
+        (job,) = slurm.run("squeue", "-h", "-o", "%A").split()
+        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    assert process.returncode == 0
+
+
+def test_however_often_it_is_interrupted_nothing_is_left(slurm: Cluster, milabench: Milabench, tmp_path: Path) -> None:
+    scancel = tmp_path / "tools" / "scancel"
+    scancel.parent.mkdir()
+    scancel.write_text(f'#!/bin/sh\nsleep 2; exec {shutil.which("scancel")} "$@"\n')
+    scancel.chmod(0o755)
+    path = f"{scancel.parent}:{os.environ['PATH']}"
+    with start(tmp_path, *run_words("here", more=("--slurm-arg", "begin=now+1hour")), PATH=path) as process:
+        assert any("waits: " in line for line in iter(process.stderr.readline, ""))
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+    assert process.returncode == 130
+    until(lambda: is_idle(slurm))
     assert not (tmp_path / "base" / "allocations").exists()
 
 

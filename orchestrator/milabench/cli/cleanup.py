@@ -36,6 +36,8 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
         click.echo(
             visible_line(f"job {allocation.job} still holds {', '.join(allocation.nodes)} for {allocation.run.name}")
         )
+    for request in orphans.requests:
+        click.echo(visible_line(str(request)))
     if not yes:
         # Nobody can answer: a script that means it says --yes.
         if not sys.stdin.isatty():

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, MilabenchError, Unreachable
 from milabench.events.atomic_write import write_output
+from milabench.events.wire import parse_object
+from milabench.execute.heartbeat import is_beating
+from milabench.execute.interrupts import interrupts
+from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
 from milabench.execute.scheduler import JobHandle, JobRequest, JobState, Scheduler
 from milabench.execute.slurm.script import SlurmOptions, batch_script, job_name
 from milabench.execute.srun import job_text, scheduler_here
@@ -21,17 +28,22 @@ from milabench.facts.slurm import AllocatedNode, Allocation
 LEASE_S = 120.0
 """After which an allocation ends that nobody has claimed again: its orchestrator was killed, or its machine."""
 TOUCH_S = 10.0
+FIRST_TOUCHES = 2
+"""So many times the lease must have been touched since a job began for which it was waited: who asked may have died long ago."""
+OWNER = "owner"
+SETTLED_S = (0.0, 1.0, 3.0)  # pauses before looking for a job whose submission was interrupted
 ABSENT_S = 90.0
 FIRST_TICK_S, LAST_TICK_S = 0.2, 10.0
 SHARE = "nodes"
 """What the job of an allocation carries out, as its name says: nothing but to hold its nodes."""
 
 # Ends when the word in the lease has not changed for so long, also where it cannot be read: its nodes may not share the file.
+# A word that can be read at the start, and then does not change for the shorter time, is that of somebody who is dead.
 HOLDER = (
-    "word= idle=0; "
-    'while [ "$idle" -lt "$2" ]; do '
+    'word=$(cat "$1" 2>/dev/null) || word=; idle=0; limit=${word:+$4}; '
+    'while [ "$idle" -lt "${limit:-$2}" ]; do '
     'sleep "$3"; idle=$((idle + $3)); now=$(cat "$1" 2>/dev/null) || now=; '
-    'if [ "$now" != "$word" ]; then word=$now; idle=0; fi; '
+    'if [ "$now" != "$word" ]; then word=$now; idle=0; limit=; fi; '
     'done; rm -rf -- "${1%/*}"'
 )
 
@@ -41,8 +53,16 @@ def lease_s() -> float:
     return float(os.environ.get("MILABENCH_ALLOCATION_LEASE_S", LEASE_S))
 
 
+def touch_s() -> float:
+    """Return the seconds after which the lease is touched again."""
+    return min(TOUCH_S, lease_s() / 4)
+
+
 class Lease:
-    """A file whose word changes every TOUCH_S while we live; the job that holds the nodes ends when it does not."""
+    """A file whose word changes every TOUCH_S while we live; the job that holds the nodes ends when it does not.
+
+    Beside it stands who we are: whether a process still waits for a job that has not begun, nobody else can tell.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,6 +77,9 @@ class Lease:
     def start(self) -> None:
         """Claim the nodes from now on."""
         self._over.clear()
+        with contextlib.suppress(OSError):
+            owner = this_orchestrator(self.folder.name)
+            write_output(self.folder / OWNER, json.dumps(owner.to_json()).encode() + b"\n")
         self.touch()
         self._thread = threading.Thread(target=self._keep, name="allocation lease", daemon=True)
         self._thread.start()
@@ -74,7 +97,7 @@ class Lease:
             write_output(self.path, secrets.token_hex(8).encode() + b"\n")
 
     def _keep(self) -> None:
-        while not self._over.wait(min(TOUCH_S, lease_s() / 4)):
+        while not self._over.wait(touch_s()):
             self.touch()
 
 
@@ -106,7 +129,9 @@ class HeldAllocation:
 
     def release(self) -> None:
         """Give the nodes back, unless they were ours before the command. Raises nothing: the lease ends them else."""
-        if self.lease is not None:
+        if self.lease is None:
+            return
+        with interrupts().deferred():
             self.lease.stop()
             with contextlib.suppress(MilabenchError):
                 scheduler_here().cancel([JobHandle(id=self.nodes.job, name=job_name(self.marker, SHARE))])
@@ -123,13 +148,16 @@ def holder_script(slurm: SlurmOptions, base: Path, marker: str) -> str:
     """Return the batch script of a job that holds nodes for as long as somebody claims them."""
     lease = Lease(allocation_folder(base, marker))
     step_s = max(1, min(5, int(lease_s() / 4)))
-    command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path), str(int(lease_s())), str(step_s)]
+    command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path)]
+    command += [str(int(seconds)) for seconds in (lease_s(), step_s, FIRST_TOUCHES * touch_s())]
     # Slurm would fail a job whose output cannot be opened on its node: whether the base is shared is asked, and said, later.
     return batch_script(slurm, marker=marker, share=SHARE, command=command, output=Path("/dev/null"))
 
 
-def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object]) -> HeldAllocation:
-    """Ask Slurm for nodes and wait until it gives them; an interrupt cancels the job.
+def request_nodes(
+    slurm: SlurmOptions, base: Path, say: Callable[[str], object], keep: Callable[[HeldAllocation], object]
+) -> None:
+    """Ask Slurm for nodes and wait until it gives them, for `keep`; an interrupt cancels the job, and so do several.
 
     Raises UsageError with Slurm's reason for a request that it refuses, Unreachable when it does not answer, or when the job
     ends before it has begun.
@@ -141,18 +169,32 @@ def request_nodes(slurm: SlurmOptions, base: Path, say: Callable[[str], object])
     name = job_name(marker, SHARE)
     handle: JobHandle | None = None
     try:
-        _make(folder)
-        lease.start()
+        with interrupts().deferred():  # a thread that is interrupted while it starts cannot be waited for
+            _make(folder)
+            lease.start()
         [handle] = scheduler.submit([JobRequest(name=name, script=script, path=folder / "holder.sh")])
         say(f"slurm: job {handle.id} asks for {_wish(slurm)}")
         names = wait_for_nodes(scheduler, handle, say)
-    except BaseException:
-        lease.stop()
-        with contextlib.suppress(MilabenchError):
-            scheduler.cancel([handle] if handle is not None else scheduler.adopt(marker))
-        _remove(folder)
+        lease.touch()  # what holds the nodes sees soon that we live
+        # Not returned: an interrupt between here and our caller would lose it.
+        keep(HeldAllocation(allocation_with(handle.id, names), marker, lease))
+    except BaseException as error:
+        with interrupts().deferred():
+            lease.stop()
+            with contextlib.suppress(MilabenchError):
+                is_unheard = handle is None and isinstance(error, KeyboardInterrupt)
+                scheduler.cancel([handle] if handle else _submitted(scheduler, marker, SETTLED_S if is_unheard else ()))
+            _remove(folder)
         raise
-    return HeldAllocation(allocation_with(handle.id, names), marker, lease)
+
+
+def _submitted(scheduler: Scheduler, marker: str, pauses: Sequence[float]) -> list[JobHandle]:
+    """Return the job of a request that was not heard of again: a controller may take it after its sbatch was ended."""
+    for pause in pauses or (0.0,):
+        time.sleep(pause)
+        if jobs := scheduler.adopt(marker):
+            return jobs
+    return []
 
 
 def allocation_with(job: str, names: Sequence[str]) -> Allocation:
@@ -170,6 +212,59 @@ def claim_again(base: Path, allocation: Allocation, marker: str) -> HeldAllocati
 def forget_allocation(base: Path, marker: str) -> None:
     """Remove what is no longer needed once its job has ended."""
     _remove(allocation_folder(base, marker))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadRequest:
+    """Nodes that were asked for by a process that is dead; `jobs` are those that Slurm still has for it, with their states."""
+
+    folder: Path
+    owner: Orchestrator | None
+    jobs: tuple[tuple[JobHandle, JobState], ...]
+
+    def __str__(self) -> str:
+        whose = f"asked for by {self.owner or 'an unknown process'}, which is dead"
+        jobs = " and ".join(job_text(handle.id, state) for handle, state in self.jobs)
+        return f"{jobs or f'{self.folder.name}: no job in the queue'}; nodes {whose}"
+
+
+def dead_requests(base: Path) -> list[DeadRequest]:
+    """Return the requests for nodes below a base that are ours and whose process is dead. Raises Unreachable.
+
+    That of another host counts as dead when it has not touched its lease for a minute.
+    """
+    dead = []
+    for folder in sorted((base / "allocations").glob("*")):
+        try:
+            if folder.stat().st_uid != os.getuid():
+                continue
+        except OSError:  # given back meanwhile
+            continue
+        owner = _owner(folder)
+        is_here = owner is not None and owner.is_local
+        if owner.is_alive if owner is not None and is_here else is_beating(folder / "lease"):
+            continue
+        scheduler = scheduler_here()
+        jobs = scheduler.adopt(folder.name)
+        states = scheduler.observe(jobs) if jobs else {}
+        known = ((job, states.get(job.id, JobState(phase="unknown"))) for job in jobs)
+        open_jobs = tuple((job, state) for job, state in known if state.phase not in ("ended", "absent"))
+        dead.append(DeadRequest(folder=folder, owner=owner, jobs=open_jobs))
+    return dead
+
+
+def end_request(request: DeadRequest) -> None:
+    """Cancel the job of a request whose process is dead, and forget it. Raises Unreachable."""
+    if request.jobs:
+        scheduler_here().cancel([job for job, _ in request.jobs])
+    _remove(request.folder)
+
+
+def _owner(folder: Path) -> Orchestrator | None:
+    try:
+        return orchestrator_of(parse_object(read_regular(folder / OWNER)))
+    except (OSError, ValueError):
+        return None
 
 
 def _remove(folder: Path) -> None:

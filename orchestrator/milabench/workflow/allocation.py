@@ -57,7 +57,12 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
         slurm = system.slurm
         if wanted := session.wanted_nodes:
             slurm = replace(slurm, nodelist=",".join(wanted), nodes=len(wanted))
-        session.allocation = request_nodes(slurm, base_folder(options.base), session.info)
+
+        def keep(held: HeldAllocation) -> None:
+            session.allocation = held
+
+        request_nodes(slurm, base_folder(options.base), session.info, keep)
+    assert session.allocation is not None
     return session.allocation.nodes
 
 

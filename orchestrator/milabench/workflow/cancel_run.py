@@ -8,12 +8,14 @@ from pathlib import Path
 
 from milabench.errors import Unreachable
 from milabench.events.rundir import open_run
+from milabench.execute.allocation import dead_requests, end_request
 from milabench.execute.locks import Orchestrator, wait_for_release
 from milabench.workflow.allocation import give_back, held_jobs, recorded_allocation
+from milabench.workflow.files import base_folder
 from milabench.workflow.follow_jobs import open_jobs
 from milabench.workflow.job_runs import cancel_jobs
 from milabench.workflow.options import Session
-from milabench.workflow.run_lookup import active_run, resolve_run
+from milabench.workflow.run_lookup import ACTIVE, active_run, all_runs, resolve_run
 
 
 def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:
@@ -21,6 +23,13 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
 
     The jobs of a run are ended by their scheduler. Raises NothingSelected, and Unreachable for a run of another host or user.
     """
+    if name is None and not any(handle.state in ACTIVE for handle in all_runs(base)):
+        dead = dead_requests(base_folder(base))
+        for request in dead:  # of a process that died before its run began, or with it
+            end_request(request)
+            session.info(f"cancel: ended {request}")
+        if dead:
+            return
     handle = resolve_run(base, name) if name is not None else active_run(base)
     run, holder = handle.run, handle.holder
     if any(share.job is None for share in run.shares.values()) and holder is not None and holder.is_local:

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
 from milabench.execute.agent_client import local_leftovers, sweep_local
+from milabench.execute.allocation import DeadRequest, dead_requests, end_request
 from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import RemoteHost, connect_all, node_marker
 from milabench.execute.scheduler import JobHandle
 from milabench.execute.srun import scheduler_here
 from milabench.execute.ssh import Address
 from milabench.workflow.allocation import RecordedAllocation, give_back, held_jobs, recorded_allocation
+from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import all_runs
 
@@ -100,28 +102,30 @@ def on_each_machine(
 class Orphans:
     """Leftover processes of crashed runs, by machine, and their markers; `unknown` are machines that do not answer.
 
-    `jobs` still hold the nodes of Slurm that such runs asked for.
+    `jobs` still hold the nodes of Slurm that such runs asked for; `requests` are those that no run had begun with.
     """
 
     processes: Mapping[Machine, Processes]
     unknown: tuple[Unreachable, ...]
     markers: Markers
     jobs: tuple[RecordedAllocation, ...] = ()
+    requests: tuple[DeadRequest, ...] = ()
 
     @property
     def count(self) -> int:
-        """The number of leftover processes and jobs."""
-        return sum(map(len, self.processes.values())) + len(self.jobs)
+        """The number of all that was left."""
+        return sum(map(len, self.processes.values())) + len(self.jobs) + len(self.requests)
 
     @property
     def verb(self) -> str:
         """What is done with them."""
-        return "end" if self.jobs else "kill"
+        return "end" if self.jobs or self.requests else "kill"
 
     @property
     def text(self) -> str:
         """How many there are, for a person."""
-        counts = {"processes": self.count - len(self.jobs), "jobs": len(self.jobs)}
+        processes = sum(map(len, self.processes.values()))
+        counts = {"processes": processes, "jobs": len(self.jobs), "requests for nodes": len(self.requests)}
         return " and ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
@@ -132,11 +136,20 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
     used = [recorded_allocation(handle.run) for handle in handles if handle.holder is None]
     markers = process_markers(dead, is_local_only=is_local_only)
     answers = on_each_machine(markers, session, LEFT)
+    jobs = tuple(held_jobs([allocation for allocation in used if allocation is not None]))
+    unknown = [answer for answer in answers.values() if isinstance(answer, Unreachable)]
+    requests: list[DeadRequest] = []
+    try:
+        recorded = {job.marker for job in jobs}
+        requests = [each for each in dead_requests(base_folder(base)) if each.folder.name not in recorded]
+    except Unreachable as error:
+        unknown.append(error)
     return Orphans(
         processes={machine: left for machine, left in answers.items() if not isinstance(left, Unreachable) and left},
-        unknown=tuple(answer for answer in answers.values() if isinstance(answer, Unreachable)),
+        unknown=tuple(unknown),
         markers=markers,
-        jobs=tuple(held_jobs([allocation for allocation in used if allocation is not None])),
+        jobs=jobs,
+        requests=tuple(requests),
     )
 
 
@@ -149,4 +162,7 @@ def kill_orphans(orphans: Orphans, session: Session) -> bool:
     for allocation in orphans.jobs:
         give_back(allocation)
         session.info(f"cleanup: gave back {allocation}")
+    for request in orphans.requests:
+        end_request(request)
+        session.info(f"cleanup: ended {request}")
     return are_gone
