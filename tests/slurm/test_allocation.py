@@ -203,6 +203,37 @@ def test_engine_local_in_an_allocation_means_this_machine(milabench: Milabench, 
     assert {entry.get("node") for entry in journal(tmp_path) if "step" in entry} == {"local"}
 
 
+STALE = {"SLURM_JOB_NODELIST": "n1", "SLURMD_NODENAME": "n1"}
+
+
+def test_variables_of_a_job_that_is_over_are_no_allocation(
+    milabench: Milabench, slurm: Cluster, tmp_path: Path
+) -> None:
+    over = slurm.run("sbatch", "--parsable", "--wrap", "true", "-o", "/dev/null").strip()
+    until(lambda: is_idle(slurm))
+    for job, says in (("99999", "Slurm knows no such job"), (over, f"job {over} is COMPLETED")):
+        refused = milabench("run", "--select", "here", SLURM_JOB_ID=job, **STALE)
+        assert refused.code == 2, refused.err
+        (line,) = [line for line in refused.err.splitlines() if line.startswith("error:")]
+        assert line.startswith(f"error: SLURM_JOB_ID={job}: {says}")
+        assert not (tmp_path / "base" / "runs").exists()
+        # What does nothing on the nodes asks nothing.
+        assert milabench("plan", "run", "--select", "here", SLURM_JOB_ID=job, **STALE).code == 0
+
+
+def test_a_slurm_that_is_silent_about_our_job_does_not_hinder_the_run(
+    milabench: Milabench, slurm: Cluster, tmp_path: Path
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("squeue", "scontrol", "sacct"):
+        (tools / name).write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+        (tools / name).chmod(0o755)
+    path = f"{tools}:{os.environ['PATH']}"
+    ran = milabench("run", "--select", "here", SLURM_JOB_ID="99999", PATH=path, **STALE)
+    assert ran.code == 0, ran.err
+
+
 def test_what_slurm_refuses_is_its_own_reason_in_one_line(milabench: Milabench, tmp_path: Path) -> None:
     refused = milabench(*run_words("here", more=("--slurm-arg", "partition=nowhere")))
     assert refused.code == 2

@@ -162,7 +162,7 @@ def request_nodes(
     Raises UsageError with Slurm's reason for a request that it refuses, Unreachable when it does not answer, or when the job
     ends before it has begun.
     """
-    scheduler = scheduler_here()
+    scheduler = scheduler_here(say)
     marker = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
     lease = Lease(allocation_folder(base, marker))
     folder, script = lease.folder, holder_script(slurm, base, marker)
@@ -182,15 +182,17 @@ def request_nodes(
         with interrupts().deferred():
             lease.stop()
             with contextlib.suppress(MilabenchError):
-                is_unheard = handle is None and isinstance(error, KeyboardInterrupt)
-                scheduler.cancel([handle] if handle else _submitted(scheduler, marker, SETTLED_S if is_unheard else ()))
+                if handle is None and isinstance(error, KeyboardInterrupt):
+                    scheduler.cancel(_submitted(scheduler, marker))
+                elif handle is not None:  # else it is said why there is none, and that was looked for
+                    scheduler.cancel([handle])
             _remove(folder)
         raise
 
 
-def _submitted(scheduler: Scheduler, marker: str, pauses: Sequence[float]) -> list[JobHandle]:
-    """Return the job of a request that was not heard of again: a controller may take it after its sbatch was ended."""
-    for pause in pauses or (0.0,):
+def _submitted(scheduler: Scheduler, marker: str) -> list[JobHandle]:
+    """Return the job of a request that was interrupted: a controller may take it after its sbatch was ended."""
+    for pause in SETTLED_S:
         time.sleep(pause)
         if jobs := scheduler.adopt(marker):
             return jobs

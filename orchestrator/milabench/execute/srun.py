@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from milabench.devices.registry import VENDORS
@@ -145,11 +145,11 @@ def state_of_job(job: str) -> JobState:
     return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, JobState(phase="unknown"))
 
 
-def scheduler_here() -> Scheduler:
-    """Return the Slurm of this machine."""
-    from milabench.execute.slurm.scheduler import SlurmScheduler
+def scheduler_here(say: Callable[[str], object] = lambda _: None, *, timeout_s: float | None = None) -> Scheduler:
+    """Return the Slurm of this machine; `say` gets a line when a command does not answer for some seconds."""
+    from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler
 
-    return SlurmScheduler(srun_environment(os.environ))
+    return SlurmScheduler(srun_environment(os.environ), COMMAND_S if timeout_s is None else timeout_s, say)
 
 
 def job_text(job: str, state: JobState) -> str:

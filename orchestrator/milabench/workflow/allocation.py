@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.errors import ConfigError, Unreachable
+from milabench.errors import ConfigError, Unreachable, UsageError
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.execute.allocation import (
@@ -20,7 +20,7 @@ from milabench.execute.allocation import (
 )
 from milabench.execute.scheduler import JobHandle, JobState
 from milabench.execute.slurm.script import job_name
-from milabench.execute.srun import scheduler_here
+from milabench.execute.srun import job_text, scheduler_here
 from milabench.facts.slurm import AllocatedNode, Allocation, allocation_of
 from milabench.plan.system import stated_allocation, stated_devices
 from milabench.workflow.files import base_folder
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from milabench.facts.model import Node
 
 UNKNOWN = JobState(phase="unknown")
+OURS_S = 6.0  # for each command that is asked whether we are in a job: a run need not wait for a busy controller
 
 
 def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session) -> Allocation | None:
@@ -52,6 +53,7 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
     if not options.allocate:
         return stated_allocation(system, is_distributed=options.distribute) if ours is None else without_job(ours)
     if session.allocation is None and ours is not None:
+        require_given(ours, session)
         session.allocation = HeldAllocation(ours)
     elif session.allocation is None:
         slurm = system.slurm
@@ -64,6 +66,19 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
         request_nodes(slurm, base_folder(options.base), session.info, keep)
     assert session.allocation is not None
     return session.allocation.nodes
+
+
+def require_given(allocation: Allocation, session: Session) -> None:
+    """Raise UsageError where Slurm says that our variables are those of a job that is over; its silence says nothing."""
+    job = allocation.job
+    handle = JobHandle(id=job, name="")
+    state = scheduler_here(session.info, timeout_s=OURS_S).observe([handle]).get(job, UNKNOWN)
+    if state.phase in ("absent", "ended"):
+        what = "Slurm knows no such job" if state.phase == "absent" else job_text(job, state)
+        raise UsageError(
+            f"SLURM_JOB_ID={job}: {what}: the variables of this shell are not of an allocation that we are in; unset them, or"
+            " --engine local runs on this machine alone"
+        )
 
 
 def without_job(allocation: Allocation) -> Allocation:

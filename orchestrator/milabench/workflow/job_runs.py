@@ -77,7 +77,8 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
     entry = submission_entry(shares, submission, marker, prepared.settings.retry)
     description = replace(description, manifest={**description.manifest, "submission": entry})
     files = stems(planned.plan.steps)
-    scheduler = SlurmScheduler(os.environ)
+    # Who follows asks again by itself; somebody waits for a submission.
+    asked, scheduler = SlurmScheduler(os.environ, say=session.info), SlurmScheduler(os.environ)
     with contextlib.closing(create_run(Path(context.dirs.base), description.name, datetime.now())) as writer:
         path = writer.path
         orchestrator = this_orchestrator(new_marker(path))
@@ -93,7 +94,7 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
                 write_manifest(writer, with_stems(planned.plan, files), context, description, files)
                 with writing(path):
                     writer.journal({"run": "started", **orchestrator.to_json()})
-                    is_whole = _submit(batches, scheduler, writer, session, max_jobs=submission.max_jobs)
+                    is_whole = _submit(batches, asked, writer, session, max_jobs=submission.max_jobs)
             except MilabenchError as error:
                 _withdraw(path, writer, scheduler, error, session)
                 raise

@@ -91,7 +91,7 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
     excluded = nodes_in(slurm.exclude, "exclude")
     names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]
     if not names:
-        names, unusable = SlurmScheduler(os.environ).nodes(slurm.partition, excluded)
+        names, unusable = SlurmScheduler(os.environ, say=session.info).nodes(slurm.partition, excluded)
         for name, state in unusable.items():
             session.warn(f"{name}: is left out: Slurm says that it is {state}")
     if not names:

@@ -60,6 +60,21 @@ def test_commands_of_slurm_without_a_cluster_are_no_slurm_either(
 
 
 @pytest.mark.parametrize("more", [(), ("--submit",)])
+def test_what_is_waited_for_is_said_while_slurm_is_silent(
+    milabench: Milabench, suite: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    said = "sbatch: error: cannot stat file /nonexistent, retrying in 1sec up to 60sec"
+    path = put(tmp_path, "sbatch", f"echo '{said}' >&2; sleep 8; echo 'sbatch: error: Invalid account' >&2; exit 1")
+    put(tmp_path, "squeue", "exit 0")
+    (tmp_path / "tools" / "sleep").symlink_to("/bin/sleep")
+    ran = milabench("run", "--config", str(suite), "--engine", "slurm", *more, PATH=path)
+    assert ran.code == 2, ran.err
+    assert (
+        "slurm: no answer of sbatch yet, waiting for it for up to 55 s more: cannot stat file /nonexistent" in ran.err
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--submit",)])
 @pytest.mark.parametrize(
     "reason",
     [

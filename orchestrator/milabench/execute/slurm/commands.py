@@ -9,13 +9,14 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from milabench.errors import Unreachable
 from milabench.shown import cut_text, visible_line
 
+SILENT_S = 5.0  # after which a person wants to know what is waited for
 MOST_SHOWN = 400  # characters of Slurm's own reason
 # Where Slurm is and who we are. All others would filter, reorder or reformat what is answered, ask all clusters, or, inside
 # of an allocation, pass its limits on to the jobs that are submitted from it.
@@ -51,10 +52,13 @@ class Answer:
 
 
 class Commands:
-    """Runs Slurm's commands with these variables, each for at most `timeout_s` seconds."""
+    """Runs Slurm's commands with these variables, each for at most `timeout_s` seconds; `say` gets a line for a slow one."""
 
-    def __init__(self, environ: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], timeout_s: float, say: Callable[[str], object] = lambda _: None
+    ) -> None:
         self.timeout_s = timeout_s
+        self._say = say
         self._environ = {
             name: value
             for name, value in environ.items()
@@ -88,7 +92,7 @@ class Commands:
         end = partial(_kill, process)
         atexit.register(end)
         try:
-            output, errors = process.communicate(timeout=limit_s)
+            output, errors = self._answer(process, name, limit_s)
         except subprocess.TimeoutExpired:
             end()
             raise NoAnswer(f"{name} did not answer within {limit_s:g} s") from None
@@ -103,6 +107,19 @@ class Commands:
                 f"{name}: this machine belongs to no Slurm cluster, or SLURM_CONF is wrong: {answer.reason}"
             )
         return answer
+
+    def _answer(self, process: subprocess.Popen[str], name: str, limit_s: float) -> tuple[str, str]:
+        """Return what a command writes until it ends. Raises subprocess.TimeoutExpired."""
+        try:
+            return process.communicate(timeout=min(limit_s, SILENT_S))
+        except subprocess.TimeoutExpired as error:
+            if limit_s <= SILENT_S:
+                raise
+            begun: bytes | str = error.stderr or b""
+            errors = begun.decode(errors="backslashreplace") if isinstance(begun, bytes) else begun
+            reason = f": {Answer(code=1, output='', errors=errors).reason}" if errors.strip() else ""
+        self._say(f"slurm: no answer of {name} yet, waiting for it for up to {limit_s - SILENT_S:g} s more{reason}")
+        return process.communicate(timeout=limit_s - SILENT_S)
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeGuard
 
@@ -49,11 +49,17 @@ _HAS_ENDED = re.compile("already complet|already finished|invalid job id", re.I)
 class SlurmScheduler:
     """A `Scheduler` that asks Slurm. `environ` are the variables of its commands; each is given `timeout_s` seconds.
 
+    `say` gets a line when a command does not answer for some seconds.
     A job's id is that of sbatch (`12`, `12_3`); one on another cluster than the default keeps that as sbatch writes it, `12;b`.
     """
 
-    def __init__(self, environ: Mapping[str, str], timeout_s: float = COMMAND_S) -> None:
-        self._commands = Commands(environ, timeout_s)
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        timeout_s: float = COMMAND_S,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._commands = Commands(environ, timeout_s, say)
         self._has_json: bool | None = None
         self._has_accounting = True
         self._turn = 0
