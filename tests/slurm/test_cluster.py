@@ -115,7 +115,7 @@ def test_a_cluster_from_the_command_line_as_another_user(tmp_path: Path) -> None
 
 
 @pytest.mark.e2e
-def test_a_cluster_with_accounting_remembers_what_a_job_was_given(tmp_path: Path) -> None:
+def test_a_cluster_with_accounting_remembers_what_a_job_was_given() -> None:
     if (why := why_no_slurm(accounting=True)) is not None:
         pytest.skip(why)
     with cluster(Settings(nodes=1, accounting=True)) as made:
