@@ -121,12 +121,26 @@ def test_a_suite_runs_on_the_nodes_that_slurm_gives_and_gives_them_back(
     # Two agents, and each sees the devices that Slurm gave the job on its node.
     for number in (1, 2):
         assert f"on n{number} sees 0,1" in output(tmp_path, f"here.0.node{number - 1}")
-        assert f"rank {number - 1} of 2 meets " in output(tmp_path, f"across.D0.node{number - 1}")
+        # As many slots of the processor as were stated, where that is what stands in for devices.
+        for slot in (0, 1):
+            rank = 2 * (number - 1) + slot
+            assert f"rank {rank} of 4 meets " in output(tmp_path, f"across.D{slot}.node{number - 1}")
     (allocation,) = allocations(tmp_path)
     assert allocation["nodes"] == ["n1", "n2"]
     assert f"mb-{allocation['marker']}-nodes" in slurm.run("scontrol", "show", "job", allocation["job"])
     until(lambda: is_idle(slurm), "the job is gone")
     assert not (tmp_path / "base" / "allocations").exists()
+
+
+def test_the_agents_run_on_our_python_and_not_on_the_first_of_the_path(milabench: Milabench, tmp_path: Path) -> None:
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    # srun passes on our PATH; of another shell, which resumes the run, it may begin with another Python.
+    other.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/taken\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    ran = milabench(*run_words("here"), PATH=f"{other.parent}:{os.environ['PATH']}")
+    assert ran.code == 0, ran.err
+    assert not (tmp_path / "taken").exists()
 
 
 def test_all_launches_of_a_comparison_are_made_in_one_allocation(

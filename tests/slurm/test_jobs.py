@@ -163,6 +163,34 @@ def test_a_run_that_nobody_follows_goes_on_and_is_harvested_when_somebody_asks(g
     assert gated.counts == {"gated": 1}
 
 
+@pytest.mark.parametrize("verb", ["status", "report", "runs", "export"])
+def test_how_a_job_ended_that_nobody_followed_is_written_down_by_who_reads_the_run(
+    gated: Login, slurm: Cluster, verb: str
+) -> None:
+    assert gated.submit("--detach", select="gated").code == 0
+    until(lambda: gated.counts == {"gated": 1}, "the step runs")
+    job = gated.job()
+    node = slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip()
+    slurm.run("scancel", job)
+    until(no_jobs(slurm), "the job has ended")
+    # Elsewhere, where there is no Slurm, the run is read as it is.
+    before = gated.run.journal
+    elsewhere = gated("status", PATH=str(gated.folder))
+    assert elsewhere.code == 0 and not elsewhere.err and gated.run.journal == before
+    said = gated(verb, *(("--format", "prometheus") if verb == "export" else ()))
+    assert said.code == 0, said.err
+    (tried,) = [tried for (tried,) in attempts(gated.run.journal).values()]
+    assert (tried.outcome, tried.why) == ("failed", "job-cancelled"), tried
+    assert f"job {job} on {node}: CANCELLED" in tried.detail
+    if verb in ("status", "report"):
+        assert "job-cancelled" in said.out and job in said.out
+    assert gated.run.is_ended and gated.run.verdict == "failed"
+    # Written down once.
+    before = gated.run.journal
+    assert gated("status").code == 0
+    assert gated.run.journal == before
+
+
 def test_ctrl_c_leaves_the_jobs_running_and_resume_follows_them(gated: Login, slurm: Cluster) -> None:
     process = gated.begun(*gated.words(select="gated"))
     until(lambda: gated.counts == {"gated": 1}, "the step runs")

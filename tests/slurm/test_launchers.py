@@ -59,6 +59,14 @@ system: {arch: cpu, gpu: {count: 2}}
 _meet: {definition: meet, install_variant: unpinned, max_duration: 60, num_machines: 2}
 srun: {inherits: _meet, plan: {method: multinode, launcher: srun}}
 ranks: {inherits: _meet, plan: {method: multinode, launcher: ranks}}
+command:
+  install_variant: unpinned
+  max_duration: 60
+  num_machines: 2
+  plan: {method: multinode, launcher: srun}
+  shell: true
+  command: ["echo met $RANK of $WORLD_SIZE, $LOCAL_RANK on $SLURMD_NODENAME with $1"]
+  argv: [word]
 waiting: {inherits: _meet, plan: {method: multinode, launcher: srun}, argv: [--wait]}
 """
 
@@ -109,6 +117,17 @@ def test_the_ranks_of_two_nodes_meet_and_see_the_devices_that_slurm_gives(
     assert [place[:3] for place in met(tmp_path, step)] == [place[:3] for place in ALL]
     if launcher == "srun":
         assert met(tmp_path, step) == ALL
+
+
+@pytest.mark.parametrize("more", [(), ("--submit",)], ids=["allocation", "job"])
+def test_a_command_is_started_by_srun_on_every_device_of_two_nodes(
+    milabench: Milabench, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    ran = milabench(*WORDS, "--select", "command", *more)
+    assert ran.code == 0, ran.err
+    (file,) = (tmp_path / "base" / "runs").glob("*/command.stdout")
+    ranks = [f"met {rank} of 4, {local} on {node} with word" for rank, local, node, _ in ALL]
+    assert sorted(file.read_text().splitlines()) == ranks
 
 
 def test_a_job_of_srun_that_is_interrupted_leaves_no_rank_on_any_node(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast, get_args
+from typing import Any, Final, Protocol, cast, get_args
 
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
@@ -16,6 +16,9 @@ from milabench.events.values import as_mapping, finite_number, one_line
 _OUTCOMES = get_args(OutcomeName)
 # The methods whose steps are one job, for manifests that do not record it for each step, and for foreign runs.
 _ONE_JOB = ("multigpu", "multinode")
+# Whys of attempts under which the nodes were taken away: they say nothing of the step. A time limit or a lack of memory may be
+# its own doing.
+_TAKEN_AWAY: Final[frozenset[str]] = frozenset(("preempted", "node-failed", "job-cancelled", "job-lost"))
 _CODES_OF_A_STOP = (-15, 1)
 
 
@@ -71,8 +74,10 @@ class StepResult:
 
     @property
     def is_flaky(self) -> bool:
-        """Whether it passed although another attempt at it failed."""
-        return self.outcome == "passed" and any(attempt.outcome == "failed" for attempt in self.others)
+        """Whether it passed although another attempt at it failed, by what it did itself."""
+        return self.outcome == "passed" and any(
+            attempt.outcome == "failed" and attempt.why not in _TAKEN_AWAY for attempt in self.others
+        )
 
 
 def planned_steps(run: Run) -> tuple[PlannedStep, ...]:

@@ -26,8 +26,8 @@ ENDINGS = {"parquet": ".parquet", "prometheus": ".prom", "otlp-json": ".json"}
 @file_option("-o", "--output", help="The file. Default: the terminal, but for Parquet.")
 def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: Path | None) -> None:
     """Write the results of runs for other programs: Parquet, Prometheus, OpenTelemetry. Default: the latest run."""
+    from milabench.workflow.measured_runs import resolve_runs
     from milabench.workflow.results_store import run_rows
-    from milabench.workflow.summaries import resolve_runs
 
     form = form or _format_of(output)
     if form == "parquet":
@@ -62,7 +62,8 @@ def _format_of(output: Path | None) -> str:
 
 
 def _text(form: str, base: Path | None, names: tuple[str, ...]) -> str:
-    from milabench.workflow.summaries import resolve_runs, summary_of
+    from milabench.workflow.measured_runs import resolve_runs
+    from milabench.workflow.summaries import summary_of
 
     summaries = [summary_of(run) for run in resolve_runs(base, names)]
     if form == "otlp-json":

@@ -25,9 +25,15 @@ def command(base: Path | None, with_others: bool, wide: bool, as_json: bool) -> 
     """List the runs below the base with their verdicts."""
     from milabench.analysis.run_status import status_json
     from milabench.workflow.files import base_folder
-    from milabench.workflow.run_lookup import all_runs
+    from milabench.workflow.measured_runs import with_ends
+    from milabench.workflow.run_lookup import all_runs, run_handle
 
     handles = [handle for handle in all_runs(base) if with_others or handle.run.phase == "run"]
+    silent: list[str] = []  # a scheduler that does not answer is asked about one run only
+    handles = [
+        run_handle(with_ends(handle.run, silent.append)) if handle.run.shares and not silent else handle
+        for handle in handles
+    ]
     if as_json:
         values = [
             {**status_json(handle.status, handle.state), "detached": handle.is_detached, "path": str(handle.run.path)}

@@ -30,13 +30,14 @@ NOBODY_ASKED: Mapping[str, JobState] = MappingProxyType({})
 @json_option
 def command(run: str | None, base: Path | None, as_json: bool) -> None:
     """Show a run's progress. Default: the latest run."""
-    from milabench.workflow.run_lookup import resolve_run
+    from milabench.workflow.run_lookup import resolve_run, run_handle
 
     handle, live = resolve_run(base, run), NOBODY_ASKED
     if handle.run.shares:
-        from milabench.workflow.follow_jobs import live_states
+        from milabench.workflow.follow_jobs import ask_about
 
-        live = live_states(handle.run)
+        asked, live = ask_about(handle.run, lambda note: click.echo(f"note: {visible_line(note)}", err=True))
+        handle = run_handle(asked)
     now = time.time()
     # A name of the records makes no line of its own.
     lines = [] if as_json else map(visible_line, status_lines(handle, now, live))

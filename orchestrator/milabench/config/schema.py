@@ -76,7 +76,7 @@ class PlanConfig:
     )
     launcher: str | None = key(
         "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks`, `mpirun` or `srun`; `torchrun` by default"
-        " for `multigpu` and `multinode`, else `none`. Other keys of `plan` are its options.",
+        " for `multigpu` and `multinode`, else, and for a `command`, `none`. Other keys of `plan` are its options.",
         default=None,
     )
     nodes: tuple[str, ...] = key(

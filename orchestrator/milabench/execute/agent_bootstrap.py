@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 
@@ -61,13 +62,16 @@ def agent_digest() -> str:
     return digest_of(agent_files())
 
 
-def boot_line(words: Sequence[str], *, sign: str, marker: str = "", python: str = "") -> str:
+def boot_line(
+    words: Sequence[str], *, sign: str, marker: str = "", python: str = "", preferred: Sequence[str] = ()
+) -> str:
     """Return the line for the remote login shell, whichever that is, that becomes the agent with these arguments.
 
-    What it says on its way there begins with `sign`, which nothing else there can know.
+    What it says on its way there begins with `sign`, which nothing else there can know. Without a `python` that it must be,
+    the first of those `preferred`, then of the usual names, that is recent enough becomes the agent.
     """
     program = dict(agent_files())["milabench/execute/agent/unpack.py"]
-    candidates = " ".join(map(shlex.quote, [python] if python else PYTHONS))
+    candidates = " ".join(map(shlex.quote, [python] if python else [*preferred, *PYTHONS]))
     # No quote, backslash, newline or exclamation mark inside: csh and fish interpret them differently.
     # -I -S: neither the variables nor the packages of whoever logs in there, which may take longer than all the rest.
     script = (
@@ -89,11 +93,14 @@ async def start_agent(
     Raises Unreachable with what is missing there, or how far it came.
     """
     sign = f"milabench-boot-{os.urandom(8).hex()}"
+    # srun passes on the PATH of whoever calls it, and nodes share our file system: not that, but we say which Python it is.
+    preferred = [sys.executable] if isinstance(connection, SrunConnection) and sys.executable else []
     channel: Channel | None = None
     boot = _Boot()
     try:
         async with asyncio.timeout_at(by):
-            channel = await connection.start(boot_line(words, sign=sign, marker=marker, python=python))
+            line = boot_line(words, sign=sign, marker=marker, python=python, preferred=preferred)
+            channel = await connection.start(line)
             await boot.greet(name, channel, sign.encode(), python)
     except BaseException as error:
         if channel is not None:

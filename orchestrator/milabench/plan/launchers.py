@@ -36,16 +36,17 @@ _INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_I
 
 
 def launcher_of(config: BenchmarkConfig) -> str:
-    """Return `plan.launcher`; else torchrun where one program uses many devices, unless it is a server with its client."""
+    """Return `plan.launcher`; else torchrun where one program of Python uses many devices, and is no server with its client."""
     if config.plan.launcher is not None:
         return config.plan.launcher
-    return "torchrun" if method_of(config).is_one_job and not is_client_server(config) else "none"
+    is_plain = bool(config.command) or is_client_server(config)
+    return "torchrun" if method_of(config).is_one_job and not is_plain else "none"
 
 
 def launcher_words(
     bench: NodeBenchmark, placement: Placement, own_options: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what stands before the interpreter, and between it and the program; both empty without a launcher.
+    """Return what stands before the interpreter or the command, and between it and the program; both empty without a launcher.
 
     `own_options`, the rendered further keys of `plan`, win over what follows from the placement; `env` is the step's, of which
     what only the first node has is not handed on to others. Raises ConfigError for a launcher that is not known, or that does
@@ -56,6 +57,9 @@ def launcher_words(
     match launcher_of(config):
         case "none":
             return (), ()
+        case "torchrun" | "accelerate" as launcher if config.command:
+            what = f"{launcher} starts programs of Python, and the benchmark is a command"
+            raise config.error("plan.launcher", what, "use mpirun, srun or ranks, or call it in the command")
         case "torchrun":
             words = _words(_torchrun(config, nodes, rank, options), own_options)
             return (), ("-m", "torch.distributed.run", *words)

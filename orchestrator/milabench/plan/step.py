@@ -132,7 +132,7 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
         # A server and a client have arguments of their own, then those that both share.
         argument_keys=(f"{role}.argv", "argv") if role else ("argv",),
         flags=frozenset(bench.declared.flags),
-        has_launcher=not bench.config.command and role != "client" and launcher_of(bench.config) not in ("none", RANKS),
+        has_launcher=role != "client" and launcher_of(bench.config) not in ("none", RANKS),
     )
 
 
@@ -154,22 +154,28 @@ def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[
 
 
 def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return interpreter, launcher, our runner and the program; the program's own arguments follow."""
+    """Return interpreter, launcher, our runner and the program; or launcher and command. The own arguments follow."""
     bench = process.bench
     config, declared = bench.config, bench.declared
+    before, after = _launcher_words(process, rendered, env)
     if config.command:
         words = rendered.command
         # Arguments follow the shell's own name, as the parameters of its line.
-        return ("/bin/sh", "-c", " ".join(words), config.name) if config.shell else words
+        return (*before, *(("/bin/sh", "-c", " ".join(words), config.name) if config.shell else words))
     program = _program(bench)
     if declared.voirfile is not None and process.role != "server":
         paths = ("--path", bench.source) if declared.module is not None and declared.source is not None else ()
         voirfile = str(PurePath(bench.folder, declared.voirfile))
         program = ("-m", "benchmate.run", "--voirfile", voirfile, *paths, *program)
-    if process.role == "client":
-        return (bench.python, *program)
-    before, after = launcher_words(bench, process.placement, rendered.launcher_options, env)
     return (*before, bench.python, *after, *program)
+
+
+def _launcher_words(
+    process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if process.role == "client":
+        return (), ()
+    return launcher_words(process.bench, process.placement, rendered.launcher_options, env)
 
 
 def _program(bench: NodeBenchmark) -> tuple[str, ...]:

@@ -63,7 +63,8 @@ def allocated_facts(
             local=here,
             cpu_count=system.cpu_count or (known.cpu_count if known else entry.cpus or 1),
         )
-        nodes.append(_with_devices(node, system.gpu if known else stated, arch))
+        # Slots of a processor nobody can detect: there are as many as were stated, in the plan and in the job.
+        nodes.append(_with_devices(node, system.gpu if known and arch != "cpu" else stated, arch))
     return SystemFacts(arch=arch, nodes=tuple(nodes))
 
 

@@ -14,7 +14,8 @@ from milabench.plan.ab import SIDES, side_name
 from milabench.plan.model import STEP_DIRS
 from milabench.report import markdown
 from milabench.version import __version__
-from milabench.workflow.summaries import recompute_summary, resolve_runs, summary_of
+from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.summaries import recompute_summary, summary_of
 
 LOCK_FILES = {".requirements.txt": "requirements.txt", ".complete": "environment.json"}
 """What an archive holds of an environment: its files with the names that they have there."""

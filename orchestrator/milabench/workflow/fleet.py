@@ -10,8 +10,9 @@ from milabench.analysis.baseline import LEAST_PLACES, Baseline, Findings, baseli
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file, write_file
+from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import Session
-from milabench.workflow.summaries import resolve_runs, summary_of
+from milabench.workflow.summaries import summary_of
 
 
 def compute_baseline(names: Sequence[str], base: Path | None, output: Path, session: Session) -> Baseline:

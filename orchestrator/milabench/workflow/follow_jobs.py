@@ -6,9 +6,10 @@ Whoever does so holds the run's lock; the jobs need nobody.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -22,9 +23,9 @@ from milabench.events.shares import Share, ShareJob
 from milabench.execute.heartbeat import last_beat_age_s
 from milabench.execute.interrupts import interrupts
 from milabench.execute.jobs import JobTracker
-from milabench.execute.locks import share_beat
+from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
 from milabench.execute.scheduler import JobHandle, JobState, Scheduler
-from milabench.workflow.execution import writing
+from milabench.workflow.execution import new_marker, writing
 from milabench.workflow.options import Session
 from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
 from milabench.workflow.share_job import ends_of
@@ -142,16 +143,53 @@ def open_jobs(run: Run) -> dict[str, JobHandle]:
     }
 
 
-def live_states(run: Run) -> dict[str, JobState]:
-    """Return what the scheduler says now of the jobs of a run that have not ended, by share; nothing where it is silent."""
+def ask_about(run: Run, say: Callable[[str], object] = lambda _: None) -> tuple[Run, Mapping[str, JobState]]:
+    """Ask the scheduler once about the jobs of a run that have not ended, and harvest them where nobody follows them.
+
+    What is known of a run must not depend on whether somebody watched. Return the run as it is then, and what the scheduler
+    says of the jobs that go on, by share. Nothing is written into a run that is held, or not ours to write; a scheduler that is
+    silent is only told of (`say`), and one that is not here not even that.
+    """
     jobs = open_jobs(run)
-    if not jobs:
-        return {}
+    if not jobs or shutil.which("squeue") is None:
+        return run, {}
     try:
-        states = scheduler_of(run, timeout_s=LIVE_S).observe(list(jobs.values()))
+        tracker = JobTracker(scheduler_of(run, timeout_s=LIVE_S), list(jobs.values()))
+        tracker.tick()
     except (RecordError, Unreachable):
-        return {}
-    return {share: states[handle.id] for share, handle in jobs.items() if handle.id in states}
+        return run, {}
+    live = {share: tracker.states[handle.id] for share, handle in jobs.items()}
+    # The word of a job that it has ended does not say how: that waits for a scheduler that answers.
+    if silent := [state.reason for state in live.values() if state.phase == "unknown"]:
+        say(f"{run.name}: how its jobs are is not known now: {silent[0] or 'the scheduler does not answer'}")
+    elif holder_of(run.path) is None and any(_has_end(run, share, state) for share, state in live.items()):
+        with contextlib.suppress(RecordError, Unreachable, OSError):
+            _harvest_once(run.path, tracker)
+            run = open_run(run.path)
+    still = open_jobs(run)
+    return run, {share: state for share, state in live.items() if still.get(share) == jobs[share]}
+
+
+def _harvest_once(path: Path, tracker: JobTracker) -> None:
+    with hold_run(path, this_orchestrator(new_marker(path))), contextlib.closing(RunWriter(path)) as writer:
+        Harvest(path, writer, tracker, Display()).look("ended")
+        if all(share.is_ended for share in open_run(path).shares.values()):
+            end_run(path, writer)
+
+
+def _has_end(run: Run, share: str, state: JobState) -> bool:
+    job = run.shares[share].job
+    return job is not None and conclusion(job, state, is_lost=False) is not None
+
+
+def end_run(path: Path, writer: RunWriter) -> bool:
+    """Journal the end of a run all of whose jobs have ended; return whether all its steps have passed."""
+    shares = open_run(path).shares.values()
+    outcomes = [tried and tried.outcome for share in shares for tried in share.attempts.values()]
+    is_passed = all(outcome in ("passed", "skipped") for outcome in outcomes)
+    with writing(path):
+        writer.journal({"run": "ended", "verdict": "passed" if is_passed else "failed"})
+    return is_passed
 
 
 class Harvest:

@@ -20,7 +20,7 @@ from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait
 from milabench.execute.scheduler import JobHandle, Scheduler
 from milabench.execute.slurm.scheduler import SlurmScheduler
 from milabench.workflow.execution import new_marker, with_stems, write_manifest, writing
-from milabench.workflow.follow_jobs import follow_jobs, open_jobs
+from milabench.workflow.follow_jobs import end_run, follow_jobs, open_jobs
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_suite import report_run
@@ -156,12 +156,8 @@ def _followed(path: Path, writer: RunWriter, scheduler: Scheduler, session: Sess
 
 def _finished(path: Path, writer: RunWriter, session: Session) -> int:
     """Journal the end of a run all of whose jobs have ended, report it, and return the exit code."""
-    run = open_run(path)
-    outcomes = [tried and tried.outcome for share in run.shares.values() for tried in share.attempts.values()]
-    verdict = "passed" if all(outcome in ("passed", "skipped") for outcome in outcomes) else "failed"
-    with writing(path):
-        writer.journal({"run": "ended", "verdict": verdict})
-    return DONE if report_run(path, session) and verdict == "passed" else STEPS_FAILED
+    has_passed = end_run(path, writer)
+    return DONE if report_run(path, session) and has_passed else STEPS_FAILED
 
 
 def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bool = False) -> int:

@@ -17,8 +17,9 @@ from milabench.events.rundir import Run
 from milabench.events.values import as_mapping, mappings_in
 from milabench.redaction import mask_data
 from milabench.workflow.files import write_file
+from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import Session
-from milabench.workflow.summaries import resolve_runs, summary_of
+from milabench.workflow.summaries import summary_of
 
 _BASE = "/base"
 _RUN = ("schema", "system", "profile", "verdict", "ended", "created", "version", "software", "overhead", "score")

@@ -17,7 +17,8 @@ from milabench.events.shapes import MANIFEST, require_shape
 from milabench.events.values import as_mapping, finite_number, positive
 from milabench.events.wire import parse_object
 from milabench.workflow.files import ROOT, read_file
-from milabench.workflow.summaries import require_measured, summary_of
+from milabench.workflow.measured_runs import require_measured, with_ends
+from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Tracing
@@ -104,7 +105,7 @@ def find_report_source(
     # A run is a folder: a file can only be a report.
     if path.is_file():
         return _json_report(path)
-    run = find_run(base, name)
+    run = with_ends(find_run(base, name))
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
     return ReportSource(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)

@@ -20,6 +20,7 @@ from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, U
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.measured_runs import resolve_runs, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.report_inputs import (
     NO_REFERENCE,
@@ -33,7 +34,7 @@ from milabench.workflow.report_inputs import (
     session_names,
     shipped_references,
 )
-from milabench.workflow.summaries import resolve_runs, summary_of
+from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.acceptance.criteria import Criteria
@@ -64,6 +65,7 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
         summaries = stored_summaries(store_location(request.base, request.location), request.runs)
     else:
         runs = [find_run(folder, name) for name in request.runs] or [latest_run(folder)]
+        runs = [with_ends(run, session.warn) for run in runs]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
     profile.require_known(summaries)

@@ -21,7 +21,8 @@ from milabench.history.rows import rows as rows_of
 from milabench.history.store import Store, open_store
 from milabench.history.trend import Trend, trends
 from milabench.workflow.files import base_folder
-from milabench.workflow.summaries import resolve_runs, summary_of
+from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.summaries import summary_of
 
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}

@@ -33,11 +33,12 @@ from milabench.report.html.site import Fleets, SiteHistory, SitePoint, SiteRun
 from milabench.report.model import result_text
 from milabench.version import __version__
 from milabench.workflow.files import base_folder
+from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import ReportRequest, Session
 from milabench.workflow.report_inputs import NO_REFERENCE, find_reference
 from milabench.workflow.report_runs import beside_references
 from milabench.workflow.run_lookup import RunHandle, all_runs, run_handle
-from milabench.workflow.summaries import ANALYSIS, resolve_runs, stat_digest, summary_of
+from milabench.workflow.summaries import ANALYSIS, stat_digest, summary_of
 
 STATE = ".milabench-site.json"
 KIND = "milabench-site"

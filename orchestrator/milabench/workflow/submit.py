@@ -82,7 +82,13 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
     """
     # The jobs get nodes of their own, whatever allocation the command is typed in.
     environ = {name: value for name, value in options.environ.items() if not name.startswith("SLURM_")}
+    is_allocated = bool(options.environ.get("SLURM_JOB_ID"))
     options = replace(options, ask_nodes=False, environ=environ)
+    if is_allocated:
+        # There Slurm is what a plain `run` uses too, unless the system file says otherwise.
+        system = read_suite_only(options).system
+        if system.engine is None and not system.nodes:
+            options = replace(options, engine=SLURM)
     if not options.distribute:
         return options
     system = read_suite_only(options).system

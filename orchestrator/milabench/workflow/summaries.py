@@ -1,19 +1,16 @@
-"""The summary of a run: read from beside its records while those are unchanged, else computed and stored there.
-
-And the runs that have one: those in which something was measured, and which are over.
-"""
+"""The summary of a run: read from beside its records while those are unchanged, else computed and stored there."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import NothingSelected, RecordError
+from milabench.errors import RecordError
 from milabench.events.wire import dump
 from milabench.redaction import mask_data
 
@@ -23,35 +20,8 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS = 5
+ANALYSIS = 6
 _ENDINGS = (".data", ".stdout", ".stderr")
-
-
-def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
-    """Return the runs of these names or paths, each once; without names the latest.
-
-    Raises RecordError for an active one, NothingSelected for the record of an install or a preparation.
-    """
-    from milabench.workflow.run_lookup import resolve_run
-
-    runs: dict[Path, Run] = {}
-    for name in names or (None,):
-        handle = resolve_run(base, name)
-        run = handle.run
-        if handle.is_active:
-            raise RecordError(
-                f"{run.name}: is still running ({handle.executed_by}); wait for its end, or end it with "
-                f"`milabench cancel {run.name}`"
-            )
-        require_measured(run)
-        runs[run.path.resolve()] = run
-    return list(runs.values())
-
-
-def require_measured(run: Run) -> None:
-    """Raise NothingSelected for the record of an install or a preparation."""
-    if run.phase != "run":
-        raise NothingSelected(f"{run.path}: is the record of {run.phase}, in which nothing was measured")
 
 
 def recompute_summary(run: Run) -> dict[str, Any]:

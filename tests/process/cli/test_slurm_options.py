@@ -108,6 +108,16 @@ def test_what_cannot_be_meant_is_one_line(milabench: Milabench, suite: Path, wor
     assert (said.code, said.out, said.err) == (2, "", f"error: {line}\n")
 
 
+def test_in_an_allocation_jobs_are_those_of_slurm(milabench: Milabench, suite: Path, tmp_path: Path) -> None:
+    inside = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
+    said = milabench("plan", "run", "--submit", "--config", str(suite), **inside)
+    assert said.code == 0, said.err
+    assert "#SBATCH" in said.out and "node1" in said.out
+    # What was decided otherwise stays so.
+    refused = milabench("plan", "run", "--submit", "--engine", "local", "--config", str(suite), **inside)
+    assert refused.code == 2 and "--submit and --distribute make jobs of Slurm" in refused.err
+
+
 @pytest.mark.parametrize("option", ["--array", "--distribute"])
 def test_the_pairs_of_an_ab_run_are_not_taken_apart(milabench: Milabench, suite: Path, option: str) -> None:
     said = milabench("plan", "run", "--engine", "slurm", "--submit", option, "--ab", str(suite), str(suite))

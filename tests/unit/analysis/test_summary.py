@@ -147,6 +147,21 @@ def test_a_metric_where_less_is_better_scores_its_inverse(tmp_path: Path) -> Non
     assert (bench.perf, bench.direction, bench.score) == (pytest.approx(0.5), "lower", pytest.approx(2.0))
 
 
+@pytest.mark.parametrize(
+    ("why", "is_flaky"),
+    [("exit", True), ("time-limit", True), ("out-of-memory", True), ("job-failed", True)]
+    + [(why, False) for why in ("job-cancelled", "preempted", "node-failed", "job-lost")],
+)
+def test_a_step_whose_nodes_were_taken_away_is_not_flaky(tmp_path: Path, why: str, is_flaky: bool) -> None:
+    run = record(tmp_path, Recorded(outcome="failed", why=why, events=rates(100.0)))
+    again = {"step": "digits.D0", "attempt": 2, "state": "ended", "outcome": "passed"}
+    with (run.path / "journal.jsonl").open("a") as journal:
+        journal.write(json.dumps(again) + "\n")
+    bench = only(summarise(open_run(run.path)))
+    assert bench.outcome == "passed"
+    assert bool(bench.flaky) == is_flaky
+
+
 def test_the_last_attempt_of_a_step_decides(tmp_path: Path) -> None:
     run = record(tmp_path, Recorded(events=rates(5.0), outcome="failed", why="exit"))
     journal = run.path / "journal.jsonl"

@@ -33,9 +33,10 @@ def steps(
     more: str = "num_machines: 2",
     nodes: int = 2,
     arch: Literal["cuda", "cpu"] = "cuda",
+    what: str = "definition: x",
 ) -> tuple[Step, ...]:
     path = tmp_path / "suite.yaml"
-    path.write_text(f"b: {{definition: x, {more}, plan: {{{plan}}}}}\nsystem: {{arch: {arch}, {system}}}\n")
+    path.write_text(f"b: {{{what}, {more}, plan: {{{plan}}}}}\nsystem: {{arch: {arch}, {system}}}\n")
     suite = read_suite([path])
     facts = SystemFacts(
         arch=arch, nodes=(node("one", "10.0.0.1"), node("two", "10.0.0.2"), node("three", "10.0.0.3"))[:nodes]
@@ -179,6 +180,45 @@ def test_srun_gets_nothing_of_the_step_that_it_is_started_in(tmp_path: Path) -> 
     outside = subprocess.run(step.argv, env={"PATH": path}, capture_output=True, text=True, check=False)
     assert outside.returncode != 0
     assert outside.stderr.endswith("SLURM_JOB_ID: not set: srun starts ranks in an allocation of Slurm\n")
+
+
+COMMAND = "command: [all_reduce_perf, -b, 8], argv: {-e: 1G}"
+LINE = 'command: ["all_reduce_perf -b $SIZE"], shell: true'
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (COMMAND, ("all_reduce_perf", "-b", "8", "-e", "1G")),
+        (LINE, ("/bin/sh", "-c", "all_reduce_perf -b $SIZE", "b")),
+    ],
+)
+@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
+def test_a_command_is_started_by_its_launcher_as_a_program_is(
+    tmp_path: Path, launcher: str, what: str, words: tuple[str, ...]
+) -> None:
+    plan = f"method: multinode, launcher: {launcher}, mpi: pmix"
+    (program,) = steps(tmp_path, plan)
+    (command,) = steps(tmp_path, plan, what=what)
+    assert (command.node, command.job, command.one_job) == (program.node, program.job, True)
+    launched = command.argv[: -len(words)]
+    assert command.argv[-len(words) :] == words
+    assert launched[-1] == "rank" and launched[:4] == program.argv[:4]
+    assert "--mpi=pmix" in launched or launched[launched.index("--mpi") + 1] == "pmix"
+    assert command.env["MASTER_ADDR"] == "10.0.0.1"
+
+
+def test_a_command_without_a_launcher_is_a_process_on_each_node(tmp_path: Path) -> None:
+    for launcher in ("", ", launcher: none"):
+        made = steps(tmp_path, f"method: multinode{launcher}", what="command: [hostname]")
+        assert [(step.node, step.argv) for step in made] == [("one", ("hostname",)), ("two", ("hostname",))]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
+def test_a_launcher_of_python_programs_with_a_command_is_an_error(tmp_path: Path, launcher: str) -> None:
+    line = rf"b\.plan\.launcher: {launcher} starts programs of Python, and the benchmark is a command"
+    with pytest.raises(ConfigError, match=line):
+        steps(tmp_path, f"method: multinode, launcher: {launcher}", what="command: [hostname]")
 
 
 @pytest.mark.parametrize("launcher", ["ranks", "mpirun", "srun"])

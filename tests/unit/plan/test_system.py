@@ -134,6 +134,18 @@ def test_nodes_of_a_later_job_have_the_devices_that_it_asks_for(
     assert not any(node.local or node.storage for node in made.nodes)
 
 
+def test_slots_of_a_processor_are_as_many_in_the_job_as_in_its_plan(tmp_path: Path) -> None:
+    system = system_of(tmp_path, "{arch: cpu, slurm: {nodes: 2, gpus_per_node: 2}}")
+    planned = allocated_facts(system, Node(), "cpu", stated_allocation(system), {})
+    given = allocated("n1", "n2", here="n1")
+    made = allocated_facts(system, Node(), "cpu", given, {"n2": Node(hostname="other", cpu_count=6)})
+    slots = [[device.index for device in node.devices] for node in made.nodes]
+    assert slots == [[device.index for device in node.devices] for node in planned.nodes] == [[0, 1], [0, 1]]
+    # Devices that are detected are what there is, whatever was stated.
+    real = allocated_facts(replace(system, arch=None), HERE, "cuda", allocated("n1", here="n1"), {})
+    assert len(real.nodes[0].devices) == len(HERE.devices) != 2
+
+
 @pytest.mark.parametrize(("text", "count"), [("", None), ("4", 4), ("a100:4", 4), ("a100:2,h100:1", 3)])
 def test_devices_that_a_job_asks_for_are_counted(tmp_path: Path, text: str, count: int | None) -> None:
     assert stated_devices(system_of(tmp_path, f"{{slurm: {{gpus_per_node: '{text}'}}}}")) == count

@@ -1,0 +1,50 @@
+"""The runs that have a summary: those in which something was measured, and which are over, by the last word about their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milabench.errors import NothingSelected, RecordError
+
+if TYPE_CHECKING:
+    from milabench.events.rundir import Run
+
+
+def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
+    """Return the runs of these names or paths, each once; without names the latest.
+
+    Raises RecordError for an active one, NothingSelected for the record of an install or a preparation.
+    """
+    from milabench.workflow.run_lookup import resolve_run, run_handle
+
+    runs: dict[Path, Run] = {}
+    for name in names or (None,):
+        handle = resolve_run(base, name)
+        if handle.run.shares:
+            handle = run_handle(with_ends(handle.run))
+        run = handle.run
+        if handle.is_active:
+            raise RecordError(
+                f"{run.name}: is still running ({handle.executed_by}); wait for its end, or end it with "
+                f"`milabench cancel {run.name}`"
+            )
+        require_measured(run)
+        runs[run.path.resolve()] = run
+    return list(runs.values())
+
+
+def with_ends(run: Run, say: Callable[[str], object] = lambda _: None) -> Run:
+    """Return a run as it is once the ends of its jobs are written down that nobody followed; see `follow_jobs.ask_about`."""
+    if not run.shares:
+        return run
+    from milabench.workflow.follow_jobs import ask_about
+
+    return ask_about(run, say)[0]
+
+
+def require_measured(run: Run) -> None:
+    """Raise NothingSelected for the record of an install or a preparation."""
+    if run.phase != "run":
+        raise NothingSelected(f"{run.path}: is the record of {run.phase}, in which nothing was measured")
