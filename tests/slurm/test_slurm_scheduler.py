@@ -335,6 +335,14 @@ def test_a_job_whose_submission_was_not_heard_of_is_found_by_its_name(
     assert [handle.id for handle in handles] == [id_ for id_ in fake.jobs() if id_ not in {each.id for each in old}]
 
 
+def test_a_job_that_ended_before_sbatch_was_given_up_was_submitted(fake: FakeSlurm) -> None:
+    scheduler = SlurmScheduler(fake.environ, timeout_s=SHORT_S)
+    fake.next("sbatch", before=True, hang=True)
+    fake.configure(new_state="COMPLETED")
+    [handle] = scheduler.submit([request(fake.folder)])
+    assert state(scheduler, handle).result == "completed"
+
+
 @pytest.mark.parametrize(
     "unheard", [{"hang": True}, {"error": TIMED_OUT}, {"error": DOWN}], ids=["hangs", "times out", "down"]
 )

@@ -161,8 +161,8 @@ class SlurmScheduler:
                 rows = self._squeue("").rows
             except Unreachable:
                 continue
-            # One that has ended may be of an earlier time that this share was submitted; `adopt` finds both.
-            ids = [row.id for row in rows if row.name == job.name and row.state.phase != "ended"]
+            # One that has ended meanwhile, too: no two submissions of a run have the same name.
+            ids = [row.id for row in rows if row.name == job.name]
             if ids:
                 return max((re.split("[_+]", id_)[0] for id_ in ids), key=int), ""
         return None
