@@ -169,6 +169,20 @@ def test_a_cluster_without_accounting_is_asked_for_it_once(fake: FakeSlurm, sche
     assert [call[0] for call in fake.calls].count("sacct") == 1
 
 
+def test_an_end_is_confirmed_by_another_witness_than_told_it(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
+    fake.configure(accounting=True)
+    [known, forgotten] = running(fake, scheduler, 2)
+    fake.set(forgotten.id, state="FAILED")
+    fake.forget(forgotten.id, "scontrol")
+    before = len(fake.calls)
+    states = scheduler.observe([known, forgotten], is_doubted=True)
+    assert {id_: (each.phase, each.witness) for id_, each in states.items()} == {
+        known.id: ("running", "scontrol"),
+        forgotten.id: ("ended", "sacct"),
+    }
+    assert "squeue" not in {call[0] for call in fake.calls[before:]}
+
+
 def test_a_job_is_absent_only_where_every_witness_answers(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
     fake.configure(accounting=True)
     [handle] = running(fake, scheduler)
