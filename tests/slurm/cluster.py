@@ -404,9 +404,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(settings: Settings = Settings(), *, folder: Path | None = None) -> Iterator[Cluster]:
+def cluster(settings: Settings = Settings()) -> Iterator[Cluster]:
     """A cluster that is up; at the end nothing of it is left."""
-    made = Path(tempfile.mkdtemp(prefix="mb-slurm-", dir=folder))
+    made = Path(
+        tempfile.mkdtemp(prefix="mb-slurm-")
+    )  # short: slurmd makes sockets in it, whose paths may have 107 bytes
     it = Cluster(made, settings)
     try:
         it.up()

@@ -64,10 +64,10 @@ def test_a_node_that_crashes_fails_its_job_and_comes_back(slurm: Cluster) -> Non
     slurm.wait(nodes=["n3"])
 
 
-def test_nothing_is_left_of_a_cluster_that_is_taken_down(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_cluster_that_is_taken_down() -> None:
     if (why := why_no_slurm()) is not None:
         pytest.skip(why)
-    with cluster(Settings(nodes=2), folder=tmp_path) as made:
+    with cluster(Settings(nodes=2)) as made:
         made.run("sbatch", "-N2", "--wrap", "srun sleep 600 & setsid sleep 600 & wait")
         until(lambda: len(made.job_processes()) > 3)
     assert not made.job_processes()
@@ -106,24 +106,19 @@ def test_a_cluster_from_the_command_line_as_another_user(tmp_path: Path) -> None
         )
         assert said.stdout == f"export SLURM_CONF={folder}/slurm.conf\n", said.stderr
         it = Cluster(folder, Settings(nodes=2, user="nobody"))
-        assert (
-            it.run("srun", "-N2", "--gres=gpu:1", "sh", "-c", "id -un; echo $CUDA_VISIBLE_DEVICES").split()
-            == [
-                "nobody",
-                "0",
-            ]
-            * 2
-        )
+        # The tasks write when they like.
+        words = it.run("srun", "-N2", "--gres=gpu:1", "sh", "-c", "id -un; echo $CUDA_VISIBLE_DEVICES").split()
+        assert sorted(words) == ["0", "0", "nobody", "nobody"]
     finally:
         subprocess.run([*command, "down", str(folder)], cwd=ROOT, check=True)
     assert not _mentioning(str(folder))
 
 
 @pytest.mark.e2e
-def test_a_cluster_with_accounting_remembers_what_a_job_was_given(tmp_path: Path) -> None:
+def test_a_cluster_with_accounting_remembers_what_a_job_was_given() -> None:
     if (why := why_no_slurm(accounting=True)) is not None:
         pytest.skip(why)
-    with cluster(Settings(nodes=1, accounting=True), folder=tmp_path) as made:
+    with cluster(Settings(nodes=1, accounting=True)) as made:
         made.run("srun", "--gres=gpu:1", "sh", "-c", "exit 3", check=False)
         line = until(lambda: made.run("sacct", "-X", "-n", "-P", "-o", "state,exitcode,alloctres"))
         assert line.startswith("FAILED|3:0|") and "gres/gpu=1" in line

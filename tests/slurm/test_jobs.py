@@ -131,10 +131,10 @@ def test_arrays_and_a_limit_of_jobs(login: Login, slurm: Cluster) -> None:
 
 def test_distributed_a_benchmark_runs_once_on_every_node_that_takes_jobs(login: Login, slurm: Cluster) -> None:
     down = slurm.nodes[-1]
-    slurm.run("scontrol", "update", f"NodeName={down}", "State=DOWN", "Reason=test")
+    slurm.run("scontrol", "update", f"NodeName={down}", "State=DRAIN", "Reason=test")
     said = login.submit("--distribute", "--slurm-arg", f"exclude={slurm.nodes[0]}", select="quick")
     assert said.code == 0, said.err
-    assert f"{down}: is left out: Slurm says that it is down" in said.err
+    assert f"{down}: is left out: Slurm says that it is drained" in said.err
     nodes = [step["node"] for step in login.run.manifest["plan"]["steps"]]
     assert sorted(nodes) == sorted(slurm.nodes[1:-1])
     assert login.counts == {"quick": len(nodes)}

@@ -24,24 +24,26 @@ RUN = "RUN"
 class JobScript:
     """A batch script: the shares that its job carries out, none where it only holds nodes; several by the tasks of an array.
 
-    At most `at_once` tasks run together; 0: as many as Slurm lets run.
+    `benchmarks` are those of its shares. At most `at_once` tasks run together; 0: as many as Slurm lets run.
     """
 
     name: str
     shares: tuple[str, ...]
+    benchmarks: tuple[str, ...] = ()
     script: str
     at_once: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return it for a program."""
         limit = {"at_once": self.at_once} if self.at_once else {}
-        return {"name": self.name, "shares": list(self.shares), **limit, "script": self.script}
+        shares = {"shares": list(self.shares), "benchmarks": list(self.benchmarks)}
+        return {"name": self.name, **shares, **limit, "script": self.script}
 
     @property
     def text(self) -> str:
         """What `milabench plan run` prints of it."""
-        what = f"carries out {', '.join(self.shares)}" if self.shares else "holds the nodes of the run"
-        what += " by the tasks of an array" if len(self.shares) > 1 else ""
+        what = f"runs {', '.join(self.benchmarks)}" if self.shares else "holds the nodes of the run"
+        what += f" by the tasks of an array, {self.shares[0]} to {self.shares[-1]}" if len(self.shares) > 1 else ""
         what += f", at most {self.at_once} at once" if self.at_once else ""
         return f"job {self.name} {what}:\n\n{self.script}"
 
@@ -57,14 +59,23 @@ def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple
         if context.allocation is None or allocation_of(context.options.environ) is not None:
             return ()
         return (JobScript(name=SHARE, shares=(), script=holder_script(slurm, base, MARKER)),)
+    shares = planned_shares(planned, submission)
+    bench_of = {step.id: step.bench for step in planned.plan.steps}
+    benches = {share.name: [bench_of[step] for step in share.steps] for share in shares}
     batches = job_batches(
-        planned_shares(planned, submission),
+        shares,
         slurm,
         marker=MARKER,
         run=base / "runs" / RUN,
         max_jobs=submission.max_jobs,
     )
     return tuple(
-        JobScript(name=batch.shares[0], shares=batch.shares, script=batch.request.script, at_once=batch.request.at_once)
+        JobScript(
+            name=batch.shares[0],
+            shares=batch.shares,
+            benchmarks=tuple(dict.fromkeys(bench for share in batch.shares for bench in benches[share])),
+            script=batch.request.script,
+            at_once=batch.request.at_once,
+        )
         for batch in batches
     )

@@ -15,7 +15,7 @@ from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
-from milabench.redaction import mask_settings, secret_names
+from milabench.redaction import mask_argument, mask_settings, secret_names
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.options import Extent, Session, SuiteOptions
@@ -95,7 +95,14 @@ def require_slurm(system: SystemConfig) -> None:
 def require_submittable(requests: Sequence[Request]) -> None:
     """Raise UsageError for requests that cannot be made by jobs of a scheduler."""
     for request in requests:
+        options = request.context.options
         require_slurm(request.context.system)
+        for option, values in (("--override", options.overrides), ("--slurm-arg", options.slurm_args)):
+            if secret := next((mask_argument(value) for value in values if mask_argument(value) != value), ""):
+                raise UsageError(
+                    f"{option} {secret}: the jobs read the options of the run from its records, which keep no secret; set a"
+                    " variable, and write ${oc.env:VARIABLE}"
+                )
         if request.target is not None and request.target.precision is not None:
             raise UsageError(
                 "how often a benchmark runs has to be known before its jobs are submitted; give --repeat, not a precision"

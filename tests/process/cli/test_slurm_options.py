@@ -142,3 +142,15 @@ def test_keys_of_slurm_are_completed(milabench: Milabench) -> None:
     words = {"COMP_WORDS": "milabench run --slurm-arg node", "COMP_CWORD": "3"}
     said = milabench(_MILABENCH_COMPLETE="bash_complete", **words)
     assert said.out.splitlines() == ["plain,nodes=", "plain,nodelist="]
+
+
+@pytest.mark.parametrize("option", ["--override", "--slurm-arg"])
+def test_a_secret_that_the_jobs_would_not_find_again_is_refused_before_any_is_submitted(
+    milabench: Milabench, suite: Path, tmp_path: Path, option: str
+) -> None:
+    secret = "hf_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+    value = f"hello.env.TOKEN={secret}" if option == "--override" else f"export=HF_TOKEN={secret}"
+    said = milabench("run", "--config", str(suite), "--engine", "slurm", "--submit", option, value)
+    assert said.code == 2
+    assert f"{option} " in said.err and "keep no secret" in said.err and secret not in said.err
+    assert not list(tmp_path.rglob("manifest.json"))

@@ -14,12 +14,12 @@ from milabench.redaction import mask_argument
 _DIRECTIVE = "#SBATCH "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # By these a job is found again, its output read and its end believed; whoever sets another loses it.
-_OURS = frozenset(
-    (
-        *("--job-name", "-J", "--comment", "--output", "-o", "--error", "-e", "--open-mode", "--parsable"),
-        *("--requeue", "--no-requeue", "--array", "-a", "--dependency", "-d", "--wait", "-W", "--wrap", "--test-only"),
-    )
+_OURS = (
+    *("--job-name", "--comment", "--output", "--error", "--open-mode", "--parsable", "--requeue", "--no-requeue"),
+    *("--array", "--dependency", "--wait", "--wrap", "--test-only"),
 )
+# Their short forms, which may stand behind short flags and before their values.
+_OURS_SHORT = re.compile(r"-[HIOQksv]*[JoeadW]")
 
 
 class SlurmOptions(Protocol):
@@ -115,8 +115,11 @@ def resource_options(slurm: SlurmOptions) -> tuple[str, ...]:
     for word in slurm.extra:
         if not word.startswith("-"):
             raise ConfigError(f"system.slurm.extra: expected an option such as --switches=1, got {word!r}")
-        if word.partition("=")[0] in _OURS:
-            raise ConfigError(f"system.slurm.extra: {word}: milabench sets {word.partition('=')[0]} itself")
+        name = word.partition("=")[0]
+        # sbatch takes any beginning of a long option for it.
+        is_ours = any(long.startswith(name) for long in _OURS) if name.startswith("--") else _OURS_SHORT.match(word)
+        if is_ours:
+            raise ConfigError(f"system.slurm.extra: {word}: milabench sets {name} itself")
     return tuple(words)
 
 

@@ -92,6 +92,10 @@ def test_the_names_of_all_jobs_of_a_run_begin_alike() -> None:
         (SlurmConfig(extra=("switches=1",)), "expected an option such as --switches=1, got 'switches=1'"),
         (SlurmConfig(extra=("--job-name=x",)), "milabench sets --job-name itself"),
         (SlurmConfig(extra=("--requeue",)), "milabench sets --requeue itself"),
+        (SlurmConfig(extra=("--job-nam=x",)), "milabench sets --job-nam itself"),
+        (SlurmConfig(extra=("--comm=x",)), "milabench sets --comm itself"),
+        (SlurmConfig(extra=("-Jx",)), "milabench sets -Jx itself"),
+        (SlurmConfig(extra=("-Ho/tmp/x",)), "milabench sets -Ho/tmp/x itself"),
         (
             SlurmConfig(extra=("--export=ALL,HF_TOKEN=abcdef",)),
             r"--export=ALL,HF_TOKEN=\*\*\*: a secret would stand in",
