@@ -114,7 +114,7 @@ class FakeSlurm:
             state["always"][command] = what
 
     def configure(self, **values: object) -> None:
-        """Change the cluster: `version`, `accounting`."""
+        """Change the cluster: `version`, `accounting`, `new_state` of a job that is submitted."""
         with self._state.held() as state:
             state.update(values)
 
@@ -137,7 +137,8 @@ def sbatch(state: Cluster, words: Sequence[str]) -> Printed:
     state["next"] = number + count
     for task in range(count):
         job = {"raw": str(number + (task + 1) % count if tasks else number), "name": option(words, "--job-name")}
-        job |= {"comment": option(words, "--comment"), "state": "PENDING", "reason": "Priority", "nodes": "", "exit": 0}
+        job |= {"comment": option(words, "--comment"), "nodes": "", "exit": 0}
+        job |= {"state": state.get("new_state", "PENDING"), "reason": "Priority"}
         job |= {"squeue": True, "sacct": True, "scontrol": True, "script": script, "words": words}
         job |= {"after": option(words, "--dependency")}
         state["jobs"][f"{number}_{task}" if tasks else str(number)] = job

@@ -35,7 +35,7 @@ class FakeScheduler:
                 handles.append(JobHandle(id=id_, name=job.name))
         return handles
 
-    def observe(self, handles: Sequence[JobHandle]) -> Mapping[str, JobState]:
+    def observe(self, handles: Sequence[JobHandle], *, is_doubted: bool = False) -> Mapping[str, JobState]:
         """Return the states of jobs."""
         self.queries += 1
         if self.down:

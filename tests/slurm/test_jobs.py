@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,6 +238,22 @@ def test_a_job_that_is_cancelled_says_so_and_resume_submits_it_again(gated: Logi
     assert said.code == 0, said.err
     assert gated.counts == {"gated": 2, "quick": 1}
     assert gated.run.shares[share.name].jobs[-1].id != share.job.id
+
+
+def test_a_squeue_that_says_that_jobs_have_ended_does_not_end_those_that_go_on(gated: Login, slurm: Cluster) -> None:
+    lying = gated.folder / "bin" / "squeue"
+    lying.parent.mkdir()
+    asked = gated.folder / "asked"
+    lying.write_text(f'#!/bin/sh\necho asked >> {asked}\n{shutil.which("squeue")} "$@" | sed "s/RUNNING/COMPLETED/"\n')
+    lying.chmod(0o755)
+    process = gated.begun(*gated.words(select="gated"), PATH=f"{lying.parent}:{os.environ['PATH']}")
+    until(lambda: gated.counts == {"gated": 1}, "the step runs")
+    before = asked.read_text().count("asked")
+    until(lambda: asked.read_text().count("asked") >= before + 4, "it was asked for several times")
+    assert process.poll() is None
+    gated.gate.touch()
+    assert end_of(process) == 0, (gated.folder / "log").read_text()
+    assert set(map(str, gated.outcomes().values())) == {"[('passed', '')]"}
 
 
 def test_cancel_ends_the_jobs_from_anywhere(gated: Login, slurm: Cluster) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -88,3 +90,51 @@ def test_a_step_beyond_the_memory_of_its_job_is_out_of_memory(
         ended = user.end("large")
         assert (ended["outcome"], ended["why"]) == ("failed", "out-of-memory"), ended
         until(lambda: not made.run("squeue", "-h") and not user.leftovers(), "nothing is left")
+
+
+# The first ends well whenever Slurm asks for its end; of the second the signal ends the sleep only.
+OBLIGING = {
+    "trap": "trap 'exit 0' TERM; echo $SLURM_JOB_ID > {begun}; sleep 60 & wait",
+    "line": "echo $SLURM_JOB_ID > {begun}; sleep 60; echo done",
+}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("program", OBLIGING)
+def test_a_step_that_ends_well_because_its_job_is_ended_has_not_passed(
+    slurm: Cluster, user: User, tmp_path: Path, way: str, program: str
+) -> None:
+    begun = tmp_path / "begun"
+    words = json.dumps(["sh", "-c", OBLIGING[program].format(begun=begun)])
+    with user.suite.open("a") as file:
+        file.write(f"short: {{inherits: _line, shell: false, timed: true, command: {words}}}\n")
+    with user.runs(*WAYS[way], "--select", "short") as process:
+        job = until(lambda: begun.exists() and begun.read_text().strip(), "the step runs")
+        slurm.run("scancel", job)
+        assert end_of(process) == 1, user.log.read_text()
+    ended = user.end("short")
+    assert (ended["outcome"], ended["why"]) == ("failed", "job-cancelled"), ended
+    assert not user.passed()
+
+
+@pytest.mark.e2e
+def test_a_step_that_notices_the_end_of_its_job_before_us_has_not_passed(
+    slurm: Cluster, user: User, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    words = json.dumps(["sh", "-c", OBLIGING["trap"].format(begun=begun)])
+    with user.suite.open("a") as file:
+        file.write(f"short: {{inherits: _line, shell: false, timed: true, command: {words}}}\n")
+    with user.runs(*WAYS["jobs"], "--select", "short") as process:
+        until(begun.exists, "the step runs")
+        step = until(lambda: [entry["pid"] for entry in user.entries() if "step" in entry and "pid" in entry], "it")[0]
+        (job,) = [entry for entry in user.entries() if entry.get("run") == "started" and "share" in entry]
+        os.kill(job["pid"], signal.SIGSTOP)  # until Slurm, before it ends a job, lets its processes go on
+        os.kill(step, signal.SIGTERM)
+        until(lambda: not Path(f"/proc/{step}").exists(), "the step has ended")
+        slurm.run("scancel", job["job"])
+        assert end_of(process) == 1, user.log.read_text()
+    ended = user.end("short")
+    assert (ended["outcome"], ended["why"]) == ("failed", "job-cancelled"), ended
+    assert not user.passed()

@@ -169,6 +169,20 @@ def test_a_cluster_without_accounting_is_asked_for_it_once(fake: FakeSlurm, sche
     assert [call[0] for call in fake.calls].count("sacct") == 1
 
 
+def test_an_end_is_confirmed_by_another_witness_than_told_it(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
+    fake.configure(accounting=True)
+    [known, forgotten] = running(fake, scheduler, 2)
+    fake.set(forgotten.id, state="FAILED")
+    fake.forget(forgotten.id, "scontrol")
+    before = len(fake.calls)
+    states = scheduler.observe([known, forgotten], is_doubted=True)
+    assert {id_: (each.phase, each.witness) for id_, each in states.items()} == {
+        known.id: ("running", "scontrol"),
+        forgotten.id: ("ended", "sacct"),
+    }
+    assert "squeue" not in {call[0] for call in fake.calls[before:]}
+
+
 def test_a_job_is_absent_only_where_every_witness_answers(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
     fake.configure(accounting=True)
     [handle] = running(fake, scheduler)
@@ -333,6 +347,14 @@ def test_a_job_whose_submission_was_not_heard_of_is_found_by_its_name(
     fake.next("sbatch", **unheard)
     handles = scheduler.submit([request(fake.folder, tasks=tasks)])
     assert [handle.id for handle in handles] == [id_ for id_ in fake.jobs() if id_ not in {each.id for each in old}]
+
+
+def test_a_job_that_ended_before_sbatch_was_given_up_was_submitted(fake: FakeSlurm) -> None:
+    scheduler = SlurmScheduler(fake.environ, timeout_s=SHORT_S)
+    fake.next("sbatch", before=True, hang=True)
+    fake.configure(new_state="COMPLETED")
+    [handle] = scheduler.submit([request(fake.folder)])
+    assert state(scheduler, handle).result == "completed"
 
 
 @pytest.mark.parametrize(

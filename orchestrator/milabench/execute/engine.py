@@ -24,6 +24,7 @@ from milabench.plan.model import Plan, Step
 from milabench.plan.step_dir import keeps_step_dir, uses_step_dir, with_step_dir
 
 INTERRUPTED = "the run was interrupted"
+OWN_ENDS = ("exit", "signal", "no-data")  # why a step failed, where a signal to it may be the reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,9 @@ class ExecutionSettings:
     `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
     None; it may raise InterruptRequested for a signal. `missing_data` returns what an attempt at a step, by its number,
     should have recorded and did not although it passed; empty when nothing is missing. An interrupt cancels it.
+
+    `settle_s`: so long after the end of a step an interrupt still cancels it. For a job of a scheduler, which asks the
+    steps to end at the same moment as us: one that then ends well has not passed.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +53,7 @@ class ExecutionSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extend_plan: Callable[[], Plan | None] | None = None
     missing_data: Callable[[Step, int], Coroutine[Any, Any, str]] | None = None
+    settle_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,13 +339,23 @@ class Engine:
             self._end(server_of(step), is_done=True)
         elif outcome.name != "passed":
             self._end_rest_of_job(step)
-        outcome = self._with_log(step, await self._checked(step, outcome))
+        outcome = self._with_log(step, await self._checked(step, await self._settled(outcome)))
         if step_dir and not keeps_step_dir(step.keep_step_dir, outcome.name):
             # Before the next step starts: it must not be measured while files are removed.
             left = await executor.discard(step.id)
             if left:
                 self._progress(Notice(text=f"{step.id}: {step_dir} is not removed: {left}"))
         self._conclude(step, outcome)
+
+    async def _settled(self, outcome: Outcome) -> Outcome:
+        """Return the outcome; cancelled where the end of the step may be due to the signal that interrupted us."""
+        is_own = outcome.name == "passed" or outcome.why in OWN_ENDS
+        if not self._settings.settle_s or not is_own:
+            return outcome
+        if not self._interrupts:
+            await asyncio.sleep(self._settings.settle_s)
+            await asyncio.sleep(0)  # a signal that came with the end of the pause is handled now
+        return Outcome("cancelled", INTERRUPTED) if self._interrupts else outcome
 
     async def _checked(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome, or a failure where a step that passed lacks data; the loop goes on while long records are read."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from milabench.execute.heartbeat import FRESH_S
 from milabench.execute.scheduler import JobHandle, JobState, Scheduler
 
 FIRST_INTERVAL_S: Final = 1.0
@@ -19,8 +20,12 @@ OUTAGE_S: Final = 1800.0
 """The same where no scheduler answers at all and the job had not begun: nothing beats then, and controllers are upgraded."""
 LOST_ANSWERS: Final = 3
 """And so many answers in a row without it: we may have been stopped ourselves meanwhile."""
+DOUBTED_S: Final = 90.0
+"""For so long the end of a job whose share beats is doubted where no other witness can tell."""
 
 _NOT_ASKED: Final = JobState(phase="unknown")
+BEATING: Final = JobState(phase="running", witness="heartbeat")
+"""What is known of a job whose end is doubted, and that nobody has seen running."""
 
 
 @dataclass(slots=True)
@@ -29,14 +34,15 @@ class _Tracked:
     state: JobState
     witnessed_s: float
     silent_answers: int = 0
+    doubted_s: float | None = None  # since when it is said to have ended although its share beats
     is_lost: bool = False
 
 
 class JobTracker:
     """Knows the states of jobs; `tick` asks for all that have not ended by one `observe`, `interval_s` is when to tick again.
 
-    `last_beat_s` returns how many seconds ago a job's share showed a heartbeat, None when it never did. One thread may tick
-    while others read.
+    `last_beat_s` returns how many seconds ago a job's share showed a heartbeat, None when it never did, or its process ended in
+    order. While it beats no single answer ends the job. One thread may tick while others read.
     """
 
     def __init__(
@@ -83,8 +89,15 @@ class JobTracker:
             return
         answers = self._scheduler.observe(asked)
         now = self._clock()
+        doubted = self._doubted(
+            [handle for handle in asked if answers.get(handle.id, _NOT_ASKED).phase == "ended"], now
+        )
         for handle in asked:
             job, answer = self._jobs[handle.id], answers.get(handle.id, _NOT_ASKED)
+            if handle.id not in doubted:
+                job.doubted_s = None
+            else:
+                answer = job.state if job.state.phase == "running" else BEATING
             if answer.phase in ("pending", "running", "ended"):
                 self._note(job, answer)
                 job.witnessed_s, job.silent_answers = now, 0
@@ -96,6 +109,25 @@ class JobTracker:
         """Return the jobs of which something else is known than at the last call, each once."""
         changed, self._changed = self._changed, {}
         return list(changed.values())
+
+    def _doubted(self, ended: Sequence[JobHandle], now: float) -> set[str]:
+        """Return which of the jobs that are said to have ended may go on: their shares beat.
+
+        They are asked for again; if they then are still said to have ended, another witness decides.
+        """
+        beating = [handle for handle in ended if (beat_s := self._last_beat_s(handle)) is not None and beat_s < FRESH_S]
+        again = [handle for handle in beating if self._jobs[handle.id].doubted_s is not None]
+        others = self._scheduler.observe(again, is_doubted=True) if again else {}
+        doubted = set()
+        for handle in beating:
+            job, other = self._jobs[handle.id], others.get(handle.id, _NOT_ASKED)
+            if job.doubted_s is None:
+                self.interval_s = FIRST_INTERVAL_S
+            if job.doubted_s is None or other.phase in ("pending", "running"):
+                job.doubted_s = now
+            if other.phase != "ended" and now - job.doubted_s < DOUBTED_S:
+                doubted.add(handle.id)
+        return doubted
 
     def _note(self, job: _Tracked, state: JobState) -> None:
         if job.state != state:

@@ -68,8 +68,12 @@ class Scheduler(Protocol):
         jobs before it stay submitted, and `adopt` finds them.
         """
 
-    def observe(self, handles: Sequence[JobHandle]) -> Mapping[str, JobState]:
-        """Return the state of each job, by id: one question for all of them. Raises nothing: what is not known is `unknown`."""
+    def observe(self, handles: Sequence[JobHandle], *, is_doubted: bool = False) -> Mapping[str, JobState]:
+        """Return the state of each job, by id: one question for all of them. Raises nothing: what is not known is `unknown`.
+
+        `is_doubted`: of jobs whose end was told, and is not believed. Another witness than told it is asked, where there is one;
+        jobs may be left out, others every time.
+        """
 
     def cancel(self, handles: Sequence[JobHandle]) -> None:
         """End jobs; those that have ended are left. Raises Unreachable when the scheduler does not answer."""

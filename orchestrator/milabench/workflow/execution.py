@@ -64,6 +64,9 @@ class RunDescription:
 OnProgress = Callable[[Progress], object]
 NO_RETRIES = RetryPolicy()
 TICK_S = 1.0
+SETTLE_S = (
+    0.5  # by which a job's signal may reach us later than a step: one after the other, on each node by its own daemon
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +197,7 @@ def continue_plan(
             retry=retry,
             extend_plan=more,
             missing_data=checks.missing_metrics,
+            settle_s=SETTLE_S if context.allocation is not None else 0.0,
         )
 
         def work() -> Coroutine[Any, Any, ExecutionResult]:

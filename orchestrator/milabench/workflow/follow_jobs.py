@@ -267,7 +267,10 @@ def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[
     assert job is not None
     nodes = state.nodes or job.nodes
     what = ", ".join(dict.fromkeys(word for word in (state.state, state.reason) if word not in ("", "None")))
-    what = what or ("is not known to the scheduler any more" if result == "lost" else "has ended")
+    if result == "lost":
+        seen = "" if not what else f", last seen as {what}" if state.state else f": {what}"
+        what = f"nobody knows it any more{seen}"
+    what = what or "has ended"
     where = f" on {', '.join(nodes)}" if nodes else ""
     exit_code = f", exit code {state.exit_code}" if state.exit_code else ""
     struck = [

@@ -348,6 +348,29 @@ def test_an_interrupt_after_the_last_step_changes_nothing_of_what_is_recorded() 
     assert records.entries[-1]["verdict"] == "passed"
 
 
+@pytest.mark.parametrize(("program", "alone"), [("true", "passed"), ("false", "failed")])
+def test_in_a_job_a_step_whose_end_an_interrupt_follows_at_once_is_cancelled(program: str, alone: str) -> None:
+    in_job = ExecutionSettings(settle_s=0.3)
+
+    def interrupting(when: str) -> Callable[[Progress, Engine], object]:
+        def interrupt(thing: Progress, engine: Engine) -> None:
+            if when == "after its end" and isinstance(thing, Started):
+                asyncio.get_running_loop().call_later(
+                    0.1, engine.interrupt
+                )  # the step has ended, and is not believed yet
+            if when == "later" and isinstance(thing, Ended) and thing.step == "a":
+                engine.interrupt()
+
+        return interrupt
+
+    for when, outcome in {"after its end": "cancelled", "later": alone, "never": alone}.items():
+        records = Records()
+        done, _ = carry_out(step("a", program), step("b"), records=records, settings=in_job, on=interrupting(when))
+        ended = [entry["outcome"] for entry in records.entries if entry.get("state") == "ended"]
+        assert ended[0] == outcomes(done)["a"] == outcome, when
+        assert done.is_cut == (when != "never")
+
+
 def test_an_interrupt_while_waiting_for_a_device_cancels_everything() -> None:
     def interrupt(thing: Progress, engine: Engine) -> None:
         if isinstance(thing, Waiting):

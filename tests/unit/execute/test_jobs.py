@@ -25,8 +25,13 @@ class Answers:
         self.asked: list[list[str]] = []
         self.now = 1000.0
         self.beats: dict[str, float] = {}
+        self.other = SILENT  # what another witness says
+        self.confirmed: list[str] = []
 
-    def observe(self, handles: Sequence[JobHandle]) -> Mapping[str, JobState]:
+    def observe(self, handles: Sequence[JobHandle], *, is_doubted: bool = False) -> Mapping[str, JobState]:
+        if is_doubted:
+            self.confirmed += [handle.id for handle in handles]
+            return {handle.id: self.other for handle in handles}
         self.asked.append([handle.id for handle in handles])
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return {handle.id: answer for handle in handles}
@@ -142,9 +147,68 @@ def test_a_job_is_not_lost_for_the_time_in_which_we_did_not_ask() -> None:
 
 def test_a_job_that_an_answer_leaves_out_is_unknown() -> None:
     class Nothing(Answers):
-        def observe(self, handles: Sequence[JobHandle]) -> Mapping[str, JobState]:
+        def observe(self, handles: Sequence[JobHandle], *, is_doubted: bool = False) -> Mapping[str, JobState]:
             return {}
 
     tracker = Nothing(PENDING).tracker(A)
     tracker.tick()
     assert tracker.states["1"].phase == "unknown"
+
+
+def test_the_end_of_a_job_that_does_not_beat_is_believed_at_once() -> None:
+    answers = Answers(RUNNING, PASSED)
+    answers.beats["1"] = answers.now - 60.0  # its process was killed; that of the other job has ended in order
+    tracker = answers.tracker(A, B)
+    tracker.tick()
+    tracker.tick()
+    assert tracker.unfinished == []
+    assert answers.confirmed == []
+
+
+def test_one_false_end_of_a_job_that_beats_is_not_believed() -> None:
+    answers = Answers(RUNNING, PASSED, RUNNING)
+    tracker = answers.tracker(A)
+    answers.beats["1"] = answers.now
+    answers.pass_time(tracker, 20)
+    assert (tracker.states["1"], tracker.unfinished) == (RUNNING, [A])
+    assert tracker.interval_s < 2.0  # it is asked for again soon
+    answers.pass_time(tracker, 10)
+    assert tracker.states["1"] == RUNNING
+
+
+@pytest.mark.parametrize("other", [RUNNING, PENDING])
+def test_a_job_that_beats_and_another_witness_knows_has_not_ended_whatever_the_first_says(other: JobState) -> None:
+    answers = Answers(PASSED)
+    answers.other = other
+    tracker = answers.tracker(A)
+    for _ in range(100):
+        answers.beats["1"] = answers.now
+        answers.pass_time(tracker, 10)
+        assert tracker.states["1"].phase == "running"
+    assert tracker.interval_s == 10.0
+    answers.pass_time(tracker, 60)  # the beat has stopped
+    assert tracker.states["1"] == PASSED
+
+
+def test_an_end_that_another_witness_confirms_is_believed_when_it_is_said_again() -> None:
+    killed = JobState(phase="ended", result="node-failed", state="NODE_FAIL")
+    answers = Answers(RUNNING, killed)
+    answers.other = killed
+    tracker = answers.tracker(A)
+    answers.beats["1"] = answers.now
+    answers.pass_time(tracker, 2, every_s=1.0)
+    assert (tracker.states["1"], answers.confirmed) == (RUNNING, [])
+    answers.pass_time(tracker, 1, every_s=1.0)
+    assert (tracker.states["1"], answers.confirmed) == (killed, ["1"])
+
+
+def test_an_end_that_nobody_else_can_confirm_is_believed_in_the_end() -> None:
+    answers = Answers(RUNNING, PASSED)
+    tracker = answers.tracker(A)
+    for _ in range(10):
+        answers.beats["1"] = answers.now
+        assert tracker.states["1"].phase != "ended"
+        answers.pass_time(tracker, 10)
+    assert tracker.states["1"] == RUNNING
+    answers.pass_time(tracker, 10)
+    assert tracker.states["1"] == PASSED

@@ -76,6 +76,26 @@ def test_the_detail_names_job_node_state_reason_and_where_its_output_is() -> Non
     }
 
 
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (
+            JobState(phase="pending", state="PENDING", reason="JobArrayTaskLimit"),
+            "nobody knows it any more, last seen as PENDING, JobArrayTaskLimit",
+        ),
+        (JobState(phase="absent"), "nobody knows it any more"),
+        (JobState(phase="unknown", reason="squeue timed out"), "nobody knows it any more: squeue timed out"),
+    ],
+)
+def test_a_lost_job_did_not_end_in_the_state_in_which_it_was_last_seen(seen: JobState, words: str) -> None:
+    waiting = ShareJob(id="110_3", stage="submitted")
+    lost = conclusion(waiting, seen, is_lost=True)
+    assert lost is not None
+    of = Share(name="s1", steps=("a",), jobs=(waiting,), attempts={"a": None})
+    step, _ = harvested(of, lost, "jobs/s1.out")
+    assert (step["why"], step["detail"]) == ("job-lost", f"job 110_3: {words}; its output is in jobs/s1.out")
+
+
 @pytest.mark.parametrize("phase", ["pending", "running"])
 def test_a_job_that_the_scheduler_knows_goes_on_whatever_else_is_said(phase: Any) -> None:
     ended = ShareJob(id="12", stage="ended")

@@ -37,6 +37,7 @@ REMEMBERED: Final = "now-30days"
 
 SINFO_FORMAT: Final = SEPARATOR.join(("%P", "%N", "%T"))
 
+_SILENT: Final = JobState(phase="unknown")
 _UNUSABLE = re.compile("down|drain|fail|error|unknown", re.I)
 _JOB_ID = re.compile(r"([0-9]+)(?:;([\w.-]+))?")
 _NO_CONTACT = re.compile(
@@ -69,15 +70,16 @@ class SlurmScheduler:
         """Submit jobs in order; see `Scheduler.submit`."""
         return [handle for job in jobs for handle in self._submit(job)]
 
-    def observe(self, handles: Sequence[JobHandle]) -> Mapping[str, JobState]:
+    def observe(self, handles: Sequence[JobHandle], *, is_doubted: bool = False) -> Mapping[str, JobState]:
         """Return the state of each job; see `Scheduler.observe`.
 
         squeue is asked first, for all jobs of the user: asked for jobs by id it fails when it has forgotten one of them.
-        What it does not know is asked of sacct, of which only an end is believed, then of scontrol.
+        What it does not know is asked of sacct, of which only an end is believed, then of scontrol. An end of its that is doubted
+        is asked of scontrol, then of sacct.
         """
         states: dict[str, JobState] = {}
         for cluster, group in _by_cluster(handles):
-            states |= self._observe(cluster, group)
+            states |= self._confirm(cluster, group) if is_doubted else self._observe(cluster, group)
         return states
 
     def cancel(self, handles: Sequence[JobHandle]) -> None:
@@ -167,8 +169,8 @@ class SlurmScheduler:
                 rows = self._squeue("").rows
             except Unreachable:
                 continue
-            # One that has ended may be of an earlier time that this share was submitted; `adopt` finds both.
-            ids = [row.id for row in rows if row.name == job.name and row.state.phase != "ended"]
+            # One that has ended meanwhile, too: no two submissions of a run have the same name.
+            ids = [row.id for row in rows if row.name == job.name]
             if ids:
                 return max((re.split("[_+]", id_)[0] for id_ in ids), key=int), ""
         return None
@@ -187,6 +189,13 @@ class SlurmScheduler:
         for handle in handles:
             if states[handle.id].phase == "absent" and handle.id in self._cancelled:
                 states[handle.id] = JobState(phase="ended", result="cancelled", state="CANCELLED", witness="scancel")
+        return states
+
+    def _confirm(self, cluster: str, handles: Sequence[JobHandle]) -> dict[str, JobState]:
+        states = dict[str, JobState]()
+        for ask in (self._ask_scontrol, self._ask_sacct):
+            open_ = [each for each in handles if states.get(each.id, _SILENT).phase in ("absent", "unknown")]
+            states |= {handle.id: state for handle, state in (ask(cluster, open_) if open_ else ())}
         return states
 
     def _ask_sacct(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
