@@ -13,34 +13,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from milabench.errors import Unreachable
+from milabench.execute.command_channel import CommandChannel, start_command
 from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address, last_line, require_key_files
 
 PERSIST_S = 30  # a master without a session outlives us for so long
 FAILED = 255  # of ssh itself, not of the command
 
 
-class OpensshChannel:
+class OpensshChannel(CommandChannel):
     """A command over a master connection."""
 
-    def __init__(self, process: asyncio.subprocess.Process, words: Path) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.reader = process.stdout
-        self.writer = process.stdin
-        self._process = process
-        self._words = words
+    program = "ssh"
 
     async def describe_end(self) -> str:
         """Return how the command ended; ssh's own code says that the connection was lost."""
-        code = await self._process.wait()
-        if code == FAILED:
+        if await self._process.wait() == FAILED:
             stderr = self.last_stderr_line()
             return f"the connection was lost{': ' if stderr else ''}{stderr}"
-        return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: ssh was killed"
-
-    def last_stderr_line(self) -> str:
-        """Return the last line on its standard error."""
-        return last_line(self._words.read_bytes()) if self._words.exists() else ""
+        return await super().describe_end()
 
 
 class OpensshConnection:
@@ -71,18 +61,11 @@ class OpensshConnection:
         if self.lost:
             raise Unreachable(f"{self._address.name}: {self.lost}")
         self._count += 1
-        words = self._folder / f"stderr-{self._count}"
-        with words.open("wb") as file:
-            process = await asyncio.create_subprocess_exec(
-                *("ssh", "-T", "-o", "ControlMaster=no", *self._options, self._address.host, command),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=file,
-                start_new_session=True,
-                limit=1 << 20,
-            )
+        stderr = self._folder / f"stderr-{self._count}"
+        words = ("ssh", "-T", "-o", "ControlMaster=no", *self._options, self._address.host, command)
+        process = await start_command(words, stderr)
         self._children.append(process)
-        return OpensshChannel(process, words)
+        return OpensshChannel(process, stderr)
 
     async def close(self) -> None:
         """End the master and everything that runs over it."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
+from milabench.execute.command_channel import CommandChannel, start_command
 from milabench.execute.scheduler import JobHandle, JobResult, JobState, Scheduler
 from milabench.execute.ssh import Address, last_line
 
@@ -34,25 +35,14 @@ WHYS: Mapping[JobResult, Why] = {
 """Why the steps of a job failed that ended under them; of other ends, `lost-node`."""
 
 
-class SrunChannel:
+class SrunChannel(CommandChannel):
     """A command that srun started as a step of a job."""
 
-    def __init__(self, process: asyncio.subprocess.Process, words: Path) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.reader = process.stdout
-        self.writer = process.stdin
-        self._process = process
-        self._words = words
-
-    async def describe_end(self) -> str:
-        """Return how the command ended."""
-        code = await self._process.wait()
-        return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: srun was killed"
+    program = "srun"
 
     def last_stderr_line(self) -> str:
         """Return the last line on the standard error of srun that says something of the step."""
-        lines = self._words.read_bytes().splitlines() if self._words.exists() else []
+        lines = self._stderr.read_bytes().splitlines() if self._stderr.exists() else []
         return last_line(b"\n".join(line for line in lines if not any(noise.encode() in line for noise in _NOISE)))
 
 
@@ -70,20 +60,11 @@ class SrunConnection:
     async def start(self, command: str) -> SrunChannel:
         """Start a line of /bin/sh. Raises Unreachable."""
         self._count += 1
-        words = self._folder / f"stderr-{self._count}"
-        with words.open("wb") as file:
-            process = await asyncio.create_subprocess_exec(
-                *srun_command(self._address),
-                *("/bin/sh", "-c", command),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=file,
-                env=srun_environment(os.environ),
-                start_new_session=True,  # Ctrl-C is for us, who end the steps in order
-                limit=1 << 20,
-            )
+        stderr = self._folder / f"stderr-{self._count}"
+        words = (*srun_command(self._address), "/bin/sh", "-c", command)
+        process = await start_command(words, stderr, srun_environment(os.environ))
         self._children.append(process)
-        return SrunChannel(process, words)
+        return SrunChannel(process, stderr)
 
     async def close(self) -> None:
         """End all that runs over it."""
