@@ -406,7 +406,13 @@ def test_the_nodes_of_a_dead_orchestrator_are_given_back(
 
 
 @pytest.mark.parametrize(
-    ("how", "why"), [("cancelled", "job-cancelled"), ("preempted", "preempted"), ("crashed", "node-failed")]
+    ("how", "why"),
+    [
+        ("cancelled", "job-cancelled"),
+        ("preempted", "preempted"),
+        # Slurm takes half a minute to believe that a node is gone.
+        pytest.param("crashed", "node-failed", marks=[pytest.mark.e2e, pytest.mark.long]),
+    ],
 )
 def test_a_job_that_is_taken_away_is_an_outcome_of_its_own(
     milabench: Milabench, slurm: Cluster, tmp_path: Path, how: str, why: str

@@ -104,7 +104,8 @@ def fragile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_controller_that_hangs_or_is_gone_ends_no_job(fragile: Cluster, shared: Path) -> None:
     scheduler = SlurmScheduler(os.environ, timeout_s=SHORT_S)
     [handle] = scheduler.submit([request(shared, "sleep", "600")])
