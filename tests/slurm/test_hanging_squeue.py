@@ -19,7 +19,7 @@ from tests.ssh.conftest import carrying
 
 SUBMITTED = ("--engine", "slurm", "--submit")
 BENCHES = {"first", "tree", "last"}
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 
 @pytest.fixture
