@@ -42,7 +42,7 @@ ENDS: dict[str, tuple[tuple[str, ...], Callable[[Cluster, str], object]]] = {
     ["jobs", pytest.param("allocation", marks=pytest.mark.long)],  # test_allocation.py has those of every build
 )
 @pytest.mark.parametrize(
-    "why", [pytest.param(why, marks=pytest.mark.long if why == "time-limit" else ()) for why in ENDS]
+    "why", [pytest.param(why, marks=() if why == "preempted" else pytest.mark.long) for why in ENDS]
 )
 def test_a_job_that_is_ended_under_a_run_leaves_records_and_its_reason_and_nothing_else(
     slurm: Cluster, user: User, way: str, why: str
