@@ -64,9 +64,8 @@ class RunDescription:
 OnProgress = Callable[[Progress], object]
 NO_RETRIES = RetryPolicy()
 TICK_S = 1.0
-SETTLE_S = (
-    0.5  # by which a job's signal may reach us later than a step: one after the other, on each node by its own daemon
-)
+# By which a job's signal may reach us later than a step: one after the other, on each node by its own daemon.
+SETTLE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
