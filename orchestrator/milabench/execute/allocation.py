@@ -20,7 +20,7 @@ from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
-from milabench.execute.scheduler import JobHandle, JobRequest, JobState, Scheduler
+from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler
 from milabench.execute.slurm.script import SlurmOptions, batch_script, job_name
 from milabench.execute.srun import job_text, scheduler_here
 from milabench.facts.slurm import AllocatedNode, Allocation
@@ -249,7 +249,7 @@ def dead_requests(base: Path) -> list[DeadRequest]:
         scheduler = scheduler_here()
         jobs = scheduler.adopt(folder.name)
         states = scheduler.observe(jobs) if jobs else {}
-        known = ((job, states.get(job.id, JobState(phase="unknown"))) for job in jobs)
+        known = ((job, states.get(job.id, UNKNOWN_STATE)) for job in jobs)
         open_jobs = tuple((job, state) for job, state in known if state.phase not in ("ended", "absent"))
         dead.append(DeadRequest(folder=folder, owner=owner, jobs=open_jobs))
     return dead
@@ -294,7 +294,7 @@ def wait_for_nodes(scheduler: Scheduler, handle: JobHandle, say: Callable[[str],
     """Return the nodes of a job once it has them; say what it waits for. Raises Unreachable when it has ended or is not known."""
     shown, tick_s, known_at = "", FIRST_TICK_S, time.monotonic()
     while True:
-        state = scheduler.observe([handle]).get(handle.id, JobState(phase="unknown"))
+        state = scheduler.observe([handle]).get(handle.id, UNKNOWN_STATE)
         if state.phase == "running" and state.nodes:
             say(f"slurm: job {handle.id} has {', '.join(state.nodes)}")
             return state.nodes

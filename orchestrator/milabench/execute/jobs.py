@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from milabench.execute.heartbeat import FRESH_S
-from milabench.execute.scheduler import JobHandle, JobState, Scheduler
+from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobState, Scheduler
 
 FIRST_INTERVAL_S: Final = 1.0
 LONGEST_INTERVAL_S: Final = 10.0
@@ -23,7 +23,6 @@ LOST_ANSWERS: Final = 3
 DOUBTED_S: Final = 90.0
 """For so long the end of a job whose share beats is doubted where no other witness can tell."""
 
-_NOT_ASKED: Final = JobState(phase="unknown")
 BEATING: Final = JobState(phase="running", witness="heartbeat")
 """What is known of a job whose end is doubted, and that nobody has seen running."""
 
@@ -79,7 +78,7 @@ class JobTracker:
         """Follow further jobs."""
         now = self._clock()
         for handle in handles:
-            self._jobs.setdefault(handle.id, _Tracked(handle=handle, state=_NOT_ASKED, witnessed_s=now))
+            self._jobs.setdefault(handle.id, _Tracked(handle=handle, state=UNKNOWN_STATE, witnessed_s=now))
         self.interval_s = FIRST_INTERVAL_S
 
     def tick(self) -> None:
@@ -90,10 +89,10 @@ class JobTracker:
         answers = self._scheduler.observe(asked)
         now = self._clock()
         doubted = self._doubted(
-            [handle for handle in asked if answers.get(handle.id, _NOT_ASKED).phase == "ended"], now
+            [handle for handle in asked if answers.get(handle.id, UNKNOWN_STATE).phase == "ended"], now
         )
         for handle in asked:
-            job, answer = self._jobs[handle.id], answers.get(handle.id, _NOT_ASKED)
+            job, answer = self._jobs[handle.id], answers.get(handle.id, UNKNOWN_STATE)
             if handle.id not in doubted:
                 job.doubted_s = None
             else:
@@ -120,7 +119,7 @@ class JobTracker:
         others = self._scheduler.observe(again, is_doubted=True) if again else {}
         doubted = set()
         for handle in beating:
-            job, other = self._jobs[handle.id], others.get(handle.id, _NOT_ASKED)
+            job, other = self._jobs[handle.id], others.get(handle.id, UNKNOWN_STATE)
             if job.doubted_s is None:
                 self.interval_s = FIRST_INTERVAL_S
             if job.doubted_s is None or other.phase in ("pending", "running"):

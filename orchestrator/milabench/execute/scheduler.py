@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
+
+from milabench.events.model import Why
 
 JobPhase = Literal["pending", "running", "ended", "absent", "unknown"]
 """Where a job is: `absent`, when the scheduler answered and does not know it; `unknown`, when it gave no usable answer."""
@@ -56,6 +58,19 @@ class JobState:
     nodes: tuple[str, ...] = ()
     exit_code: int | None = None
     witness: str = ""
+
+
+UNKNOWN_STATE: Final = JobState(phase="unknown")
+"""Of a job of which nothing was said."""
+WHY_OF_RESULT: Final[Mapping[str, Why]] = {
+    "time-limit": "time-limit",
+    "preempted": "preempted",
+    "node-failed": "node-failed",
+    "out-of-memory": "out-of-memory",
+    "cancelled": "job-cancelled",
+    "not-started": "job-cancelled",
+}
+"""Why steps failed whose job ended under them, by its result; of other results the job does not say."""
 
 
 class Scheduler(Protocol):

@@ -15,7 +15,7 @@ from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.command_channel import CommandChannel, start_command
-from milabench.execute.scheduler import JobHandle, JobResult, JobState, Scheduler
+from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.execute.ssh import Address, last_line
 
 END_S = 5.0  # for srun to end the step that it is asked to end
@@ -24,15 +24,6 @@ ASK_EVERY_S = 1.0
 # What srun says besides: not why anything ended.
 _NOISE = ("lacks support for cpu binding", "Waiting up to ", "task 0: ")
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
-
-WHYS: Mapping[JobResult, Why] = {
-    "time-limit": "time-limit",
-    "preempted": "preempted",
-    "node-failed": "node-failed",
-    "out-of-memory": "out-of-memory",
-    "cancelled": "job-cancelled",
-}
-"""Why the steps of a job failed that ended under them; of other ends, `lost-node`."""
 
 
 class SrunChannel(CommandChannel):
@@ -117,13 +108,13 @@ async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
             break
         # The step ends before its job says how it did.
         await asyncio.sleep(ASK_EVERY_S)
-    why = WHYS.get(state.result, "lost-node")
+    why = WHY_OF_RESULT.get(state.result, "lost-node")
     return f"{how}; {job_text(job, state)}", why
 
 
 def state_of_job(job: str) -> JobState:
     """Return what Slurm says of a job now."""
-    return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, JobState(phase="unknown"))
+    return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, UNKNOWN_STATE)
 
 
 def scheduler_here(say: Callable[[str], object] = lambda _: None, *, timeout_s: float | None = None) -> Scheduler:

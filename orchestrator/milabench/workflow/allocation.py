@@ -18,7 +18,7 @@ from milabench.execute.allocation import (
     forget_allocation,
     request_nodes,
 )
-from milabench.execute.scheduler import JobHandle, JobState
+from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle
 from milabench.execute.slurm.script import job_name
 from milabench.execute.srun import job_text, scheduler_here
 from milabench.facts.slurm import AllocatedNode, Allocation, allocation_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
     from milabench.facts.model import Node
 
-UNKNOWN = JobState(phase="unknown")
 OURS_S = 6.0  # for each command that is asked whether we are in a job: a run need not wait for a busy controller
 
 
@@ -72,7 +71,7 @@ def require_given(allocation: Allocation, session: Session) -> None:
     """Raise UsageError where Slurm says that our variables are those of a job that is over; its silence says nothing."""
     job = allocation.job
     handle = JobHandle(id=job, name="")
-    state = scheduler_here(session.info, timeout_s=OURS_S).observe([handle]).get(job, UNKNOWN)
+    state = scheduler_here(session.info, timeout_s=OURS_S).observe([handle]).get(job, UNKNOWN_STATE)
     if state.phase in ("absent", "ended"):
         what = "Slurm knows no such job" if state.phase == "absent" else job_text(job, state)
         raise UsageError(
@@ -156,7 +155,7 @@ def held_jobs(recorded: Sequence[RecordedAllocation]) -> list[RecordedAllocation
     if not own:
         return []
     states = scheduler_here().observe([allocation.handle for allocation in own])
-    return [each for each in own if states.get(each.job, UNKNOWN).phase not in ("ended", "absent")]
+    return [each for each in own if states.get(each.job, UNKNOWN_STATE).phase not in ("ended", "absent")]
 
 
 def held_text(allocation: RecordedAllocation) -> str:
@@ -180,7 +179,7 @@ def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
     recorded = recorded_allocation(run)
     if recorded is None or not recorded.marker or session.allocation is not None:
         return
-    state = scheduler_here().observe([recorded.handle]).get(recorded.job, UNKNOWN)
+    state = scheduler_here().observe([recorded.handle]).get(recorded.job, UNKNOWN_STATE)
     if state.phase == "unknown":
         raise Unreachable(
             f"{run.path}: Slurm does not answer about job {recorded.job}, which may still hold its nodes; try again"

@@ -24,7 +24,7 @@ from milabench.execute.heartbeat import last_beat_age_s
 from milabench.execute.interrupts import interrupts
 from milabench.execute.jobs import JobTracker
 from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
-from milabench.execute.scheduler import JobHandle, JobState, Scheduler
+from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.workflow.execution import new_marker, writing
 from milabench.workflow.options import Session
 from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
@@ -39,16 +39,6 @@ ASKED = 2  # times, after which somebody who resumes a run hears that the schedu
 
 Until = Literal["ended", "known"]
 
-WHY: Final[Mapping[str, Why]] = {
-    "time-limit": "time-limit",
-    "preempted": "preempted",
-    "node-failed": "node-failed",
-    "out-of-memory": "out-of-memory",
-    "cancelled": "job-cancelled",
-    "not-started": "job-cancelled",
-    "lost": "job-lost",
-}
-"""Why the steps of a job failed, by how it ended; a job that ended by itself and left steps undone is `job-failed`."""
 _STRUCK: Final = ("time-limit", "preempted", "node-failed", "out-of-memory", "cancelled")
 """How jobs end that are asked to before: their steps, which then ended in order, have this as the reason."""
 
@@ -218,7 +208,7 @@ class Harvest:
             share = run.shares[name]
             job = share.job
             assert job is not None
-            state = self._tracker.states.get(handle.id, JobState(phase="unknown"))
+            state = self._tracker.states.get(handle.id, UNKNOWN_STATE)
             end = conclusion(job, state, self._tracker.is_lost(handle.id))
             if end is not None:
                 entries += harvested(share, end, output_of(run, share.name))
@@ -260,6 +250,11 @@ def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> tuple[JobState,
     return (replace(state, phase="ended"), "lost") if is_lost else None
 
 
+def why_of(result: str) -> Why:
+    """Return why the steps of a job failed that left them undone; one that ended by itself is `job-failed`."""
+    return "job-lost" if result == "lost" else WHY_OF_RESULT.get(result, "job-failed")
+
+
 def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[dict[str, object]]:
     """Yield the entries that end a share: those of its steps that have no end, then that of its job, whose `output` is named."""
     state, result = end
@@ -282,7 +277,7 @@ def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[
         and (tried.outcome == "cancelled" or (tried.outcome == "failed" and tried.why in ("signal", "lost-node")))
     ]
     detail = f"job {job.id}{where}: {what}{exit_code}; its output is in {output}"
-    yield from ends_of(share, (*share.unended, *struck), WHY.get(result, "job-failed"), detail)
+    yield from ends_of(share, (*share.unended, *struck), why_of(result), detail)
     yield {**_of_job(share.name, job.id, state), "state": "ended", "result": result}
 
 

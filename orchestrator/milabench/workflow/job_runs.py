@@ -189,8 +189,8 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
                 return _finished(path, writer, session)
             return DONE
         session.info(
-            f"resume: {run.name}: {count - left} of {count} steps have passed; {len(living)} jobs go on, {len(todo)} are"
-            " submitted again"
+            f"resume: {run.name}: {count - left} of {count} steps have passed; jobs that go on: {len(living)}, to be"
+            f" submitted again: {len(todo)}"
         )
         is_whole = True
         with writing(path):

@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 
 from milabench.errors import RecordError, Unreachable, UsageError
 from milabench.events.atomic_write import replace_file
-from milabench.execute.scheduler import JobHandle, JobRequest, JobState
+from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState
 from milabench.execute.slurm.answers import (
     SACCT_FORMAT,
     SEPARATOR,
@@ -37,7 +37,6 @@ REMEMBERED: Final = "now-30days"
 
 SINFO_FORMAT: Final = SEPARATOR.join(("%P", "%N", "%T"))
 
-_SILENT: Final = JobState(phase="unknown")
 _UNUSABLE = re.compile("down|drain|fail|error|unknown", re.I)
 _JOB_ID = re.compile(r"([0-9]+)(?:;([\w.-]+))?")
 _NO_CONTACT = re.compile(
@@ -194,7 +193,7 @@ class SlurmScheduler:
     def _confirm(self, cluster: str, handles: Sequence[JobHandle]) -> dict[str, JobState]:
         states = dict[str, JobState]()
         for ask in (self._ask_scontrol, self._ask_sacct):
-            open_ = [each for each in handles if states.get(each.id, _SILENT).phase in ("absent", "unknown")]
+            open_ = [each for each in handles if states.get(each.id, UNKNOWN_STATE).phase in ("absent", "unknown")]
             states |= {handle.id: state for handle, state in (ask(cluster, open_) if open_ else ())}
         return states
 
