@@ -31,6 +31,7 @@ from tests.processes import is_gone
 from tests.ssh.hosts import Host, Hosts, in_namespaces
 
 SEARCHED = "/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", "/usr/bin:/bin")
+LONGEST_FOLDER = 78
 READY_S = 60.0  # on a busy machine; a second on an idle one
 DEVICES = (
     "/dev/null",
@@ -247,6 +248,8 @@ class Cluster:
         self._dies_with_us = (
             () if outlives_us or not shutil.which("setpriv") else ("setpriv", "--pdeathsig", "KILL", "--")
         )
+        # A step's socket lies deeper, and one whose path has 108 bytes is not made: its job would be cancelled without a word.
+        assert len(os.fsencode(self.folder)) <= LONGEST_FOLDER, f"{self.folder}: too long a path for slurmd's sockets"
         for name in ("state", "spool", "log", "pids", "gpu", "prolog.d", "epilog.d"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)

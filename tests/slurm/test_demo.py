@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,16 @@ pytestmark = pytest.mark.e2e
 DEMO = ROOT / "tests" / "slurm" / "demo.py"
 
 
-def demo(tmp_path: Path, select: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder for the cluster, of its own to see what is left, and with a path that is short enough for slurmd."""
+    with tempfile.TemporaryDirectory(prefix="mb-") as folder:
+        yield Path(folder)
+
+
+def demo(tmp_path: Path, scratch: Path, select: str) -> subprocess.CompletedProcess[str]:
     suite = ["--config", str(ROOT / "tests" / "suite" / "odd.yaml"), "--select", select, "--nodes", "2"]
-    known = {"MILABENCH_USE_CURRENT_ENV": "1", "MILABENCH_LOCK_DIR": str(tmp_path / "locks"), "TMPDIR": str(tmp_path)}
+    known = {"MILABENCH_USE_CURRENT_ENV": "1", "MILABENCH_LOCK_DIR": str(tmp_path / "locks"), "TMPDIR": str(scratch)}
     return subprocess.run(
         [sys.executable, str(DEMO), "--base", str(tmp_path / "base"), *suite],
         env={**os.environ, **known},
@@ -29,13 +38,15 @@ def demo(tmp_path: Path, select: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_suite_is_run_both_ways_and_the_death_of_the_orchestrator_costs_nothing(tmp_path: Path) -> None:
+def test_a_suite_is_run_both_ways_and_the_death_of_the_orchestrator_costs_nothing(
+    tmp_path: Path, scratch: Path
+) -> None:
     if (why := why_no_slurm()) is not None:
         pytest.skip(why)
-    shown = demo(tmp_path, "good,'a b'")
+    shown = demo(tmp_path, scratch, "good,'a b'")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "== the orchestrator is killed; its jobs are not" in shown.stdout
     report = shown.stdout.partition("== report\n")[2]
     assert "result  2 passed" in report
     assert shown.stdout.endswith("== the cluster is taken down\n")
-    assert not list(tmp_path.glob("mb-slurm-*"))
+    assert not list(scratch.glob("mb-slurm-*"))
