@@ -139,8 +139,8 @@ release: $(VENV)/.dev
 	rm dist/empty/lib/python*/site-packages/milabench-*.dist-info/direct_url.json  # names this folder
 	mkdir dist/sbom && $(BIN)/cyclonedx-py environment --output-reproducible -o dist/sbom/milabench.cdx.json dist/empty/bin/python
 	rm -rf dist/empty
-	for lock in benchmarks/[a-z]*/requirements.*.txt; do \
-		name=$${lock#benchmarks/}; name=$${name%.txt}; \
+	for lock in benchmarks/[a-z]*/requirements.*.txt benchmarks/_environments/*/requirements.*.txt; do \
+		name=$${lock#benchmarks/}; name=$${name#_environments/}; name=$${name%.txt}; \
 		$(BIN)/cyclonedx-py requirements --output-reproducible -o "dist/sbom/$$(echo $$name | sed s,/requirements,,).cdx.json" $$lock || exit 1; \
 	done
 	cd dist && sha256sum *.whl *.tar.gz sbom/* > SHA256SUMS

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from milabench.workflow.environments import requirements_of
 from tests.slurm.cluster import Settings, cluster, why_no_slurm
 
 # One environment, made once.
@@ -31,7 +32,7 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
     shutil.copy(ROOT / "tests" / "suite" / "launchers.yaml", made)
     shutil.copytree(ROOT / "tests" / "suite" / "allreduce", made / "allreduce")
     for name in ("requirements.in", "requirements.cpu.txt"):
-        shutil.copy(ROOT / "benchmarks" / "sft" / name, made / "allreduce")
+        shutil.copy(requirements_of(ROOT / "benchmarks" / "sft") / name, made / "allreduce")
     with cluster(Settings(nodes=2, prefix="e")) as slurm:
         installed = milabench(made, slurm.environ, "install", "--select", ",".join(LAUNCHERS))
         assert installed.returncode == 0, installed.stderr

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from milabench.workflow.environments import requirements_of
 from tests.commands import ROOT, milabench_in
 
 # One environment, and one run of all programs.
@@ -165,7 +166,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     for name, bench in LOCKS.items():
         shutil.copytree(HERE / "programs", folder / name)
         for file in ("requirements.in", "requirements.cpu.txt"):
-            shutil.copy(ROOT / "benchmarks" / bench / file, folder / name)
+            shutil.copy(requirements_of(ROOT / "benchmarks" / bench) / file, folder / name)
     base = folder / "base"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
     milabench = milabench_in({**kept, "MILABENCH_BASE": str(base), "MILABENCH_LOCK_DIR": str(folder / "locks")})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import runpy
 import traceback
@@ -51,6 +52,12 @@ def load_benchfile(folder: Path) -> Benchmark:
     return benchmark
 
 
+def requirements_folder(benchmark: Benchmark, folder: Path) -> Path:
+    """Return where the requirements.in and the locks of the benchmark in `folder` lie."""
+    # Not resolved: a folder that is a link has the siblings that it is given among, as its definition has.
+    return Path(os.path.normpath(folder / benchmark.requirements))
+
+
 def missing_files(benchmark: Benchmark, folder: Path) -> tuple[Path, ...]:
     """Return the files that a benchfile names in its own folder and that do not exist."""
     # prepare.py is checked when something is prepared.
@@ -71,6 +78,8 @@ def _wrong_types(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
     for key, value in benchmark.env.items():
         if not isinstance(key, str) or not isinstance(value, str):
             yield f"benchmark.env[{key!r}]", f"expected text, got {value!r}"
+    if not isinstance(benchmark.requirements, str):
+        yield "benchmark.requirements", f"expected text, got {benchmark.requirements!r}"
     if benchmark.source is not None and not isinstance(benchmark.source, PyPI | Git):
         yield "benchmark.source", f"expected PyPI(...) or Git(...), got {benchmark.source!r}"
 
@@ -93,6 +102,9 @@ def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
     for name, path in paths:
         if path is not None and _leaves_its_folder(path):
             yield f"benchmark.{name}", f"expected a path inside the folder, got {path!r}"
+    if _leaves_its_folder(benchmark.requirements) and _leaves_its_folder(benchmark.requirements.removeprefix("../")):
+        what = f"expected a folder inside this one or beside it (../NAME), got {benchmark.requirements!r}"
+        yield "benchmark.requirements", what
     match benchmark.source:
         case PyPI(sha256=sha256) if not re.fullmatch(r"[0-9a-f]{64}", sha256):
             yield "benchmark.source.sha256", f"expected 64 hexadecimal digits, got {sha256!r}"

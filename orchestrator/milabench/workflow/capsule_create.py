@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -175,16 +176,17 @@ class _Packing:
 
     def _add_suite(self) -> str:
         """Add the suite, resolved, with the folders of its benchmarks; return its file."""
-        folders: dict[Path, str] = {}
+        folders = packed_folders(
+            config.definition
+            for config in self.context.suite.benchmarks.values()
+            if isinstance(config.definition, Path)
+        )
+        paths = {folder: path for path, folder in folders.items()}
         benchmarks: dict[str, BenchmarkConfig] = {}
         for name, config in self.context.suite.benchmarks.items():
             moved = config
             if isinstance(config.definition, Path):
-                folder = config.definition.resolve()
-                if folder not in folders:
-                    taken = sum(Path(path).name.partition("~")[0] == folder.name for path in folders.values())
-                    folders[folder] = f"benchmarks/{folder.name}" + (f"~{taken}" if taken else "")
-                moved = replace(moved, definition=Path(folders[folder]))
+                moved = replace(moved, definition=Path(paths[config.definition.resolve()]))
             if config.command:
                 self.notes.append(f"{name}: its command is run as it is on the machine; no program of it is packed")
             hidden = secret_names(config.env)
@@ -201,7 +203,7 @@ class _Packing:
         suite = replace(self.context.suite, benchmarks=benchmarks, system=replace(system, raw=raw, arch=None))
         file = f"suite/{self.context.suite_file.stem}.yaml"
         self._add(Content(path=file, content=_suite_text(suite).encode()))
-        for folder, path in folders.items():
+        for path, folder in folders.items():
             for content in tree(folder, f"suite/{path}", lambda name: name == "__pycache__" or name.startswith(".")):
                 _require_no_secret(content)
                 self._add(content)
@@ -333,6 +335,27 @@ def _searched(source: Iterator[bytes], needle: bytes, seen: list[bool]) -> Itera
             seen.append(True)
         tail = joined[-len(needle) :]
         yield piece
+
+
+def packed_folders(definitions: Iterable[Path]) -> dict[str, Path]:
+    """Return the folders of benchmarks, and those beside them whose locks they share, by their paths below that of the suite.
+
+    Of one name are told apart by a number. A benchmark finds the locks where its benchfile says, so where two benchmarks of
+    different folders share different locks of one name, the second lies in a folder of its own.
+    """
+    packed: dict[str, Path] = {}
+    for definition in dict.fromkeys(definitions):
+        folder, locks = definition.resolve(), environments.requirements_of(definition).resolve()
+        if folder in packed.values():
+            continue
+        shared = None if locks.is_relative_to(folder) else os.path.relpath(locks, folder.parent)
+        homes = itertools.chain(["benchmarks"], (f"benchmarks~{number}" for number in itertools.count(1)))
+        home = next(home for home in homes if shared is None or packed.get(f"{home}/{shared}", locks) == locks)
+        taken = sum(PurePosixPath(path).name.partition("~")[0] == folder.name for path in packed)
+        if shared is not None:
+            packed[f"{home}/{shared}"] = locks
+        packed[f"{home}/{folder.name}" + (f"~{taken}" if taken else "")] = folder
+    return packed
 
 
 def tree(root: Path, prefix: str, is_left_out: IsLeftOut, depth: int = 0) -> Iterator[Content]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from milabench.bench.api import Source
-from milabench.bench.load import missing_files
+from milabench.bench.load import BENCHFILE, load_benchfile, missing_files, requirements_folder
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, EnvironmentFailed, MilabenchError, Problem
 from milabench.execute.inventory import (
@@ -134,11 +134,12 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
             continue
         if not config.enabled and config.name not in selected:
             continue
-        file = requirement_file(config.definition, config.install_variant)
+        folder = requirements_of(config.definition)
+        file = requirement_file(folder, config.install_variant)
         if file is None:
             problems.append(
                 Problem(
-                    str(config.definition),
+                    str(folder),
                     config.name,
                     f"has no {requirements_name(config.install_variant)}",
                     f"{_how_to_add(config.install_variant)}, or choose another variant with install_variant",
@@ -155,7 +156,7 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
                 pip={str(key): str(value) for key, value in config.pip.items()},
                 arch=context.plan_context.facts.arch,
                 required=required_packages(
-                    requirements_source(config.definition, config.install_variant),
+                    requirements_source(folder, config.install_variant),
                     python=parse_requirements(file.text).header.get("python", ""),
                 ),
             )
@@ -163,6 +164,19 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     if problems:
         raise ConfigError(problems)
     return tuple(requests)
+
+
+def requirements_of(definition: Path) -> Path:
+    """Return the folder of a definition's requirement files. Raises ConfigError for a benchfile that cannot be read."""
+    if not (definition / BENCHFILE).is_file():
+        return definition
+    return requirements_folder(load_benchfile(definition), definition)
+
+
+def locks_of(bench: ResolvedBenchmark) -> Path:
+    """Return the folder of the requirement files of a selected benchmark."""
+    folder = Path(bench.folder)
+    return folder if bench.declared is None else requirements_folder(bench.declared, folder)
 
 
 def requirements_name(variant: str) -> str:
@@ -185,7 +199,7 @@ def warn_of_unknown_requirements(context: SuiteContext) -> None:
         if (
             bench.declared is not None
             and bench.declared is not COMMAND
-            and not Path(bench.folder, requirements_name(variant)).is_file()
+            and not Path(locks_of(bench), requirements_name(variant)).is_file()
         ):
             context.session.warn(
                 f"{bench.config.name}: has no {requirements_name(variant)}, so only benchmate is looked for in "

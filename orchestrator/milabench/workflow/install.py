@@ -274,7 +274,7 @@ def check_active_environment(context: CommandContext, how: InstallOptions) -> No
     problems = [str(result) for result in fetched if result.why]
     installed = installed_packages()
     for bench in context.benches:
-        file = environments.requirement_file(Path(bench.folder), bench.config.install_variant)
+        file = environments.requirement_file(environments.locks_of(bench), bench.config.install_variant)
         for requirement, state in unmet_requirements([file] if file is not None else [], installed).items():
             package = environments.BENCHMATE if requirement == "benchmate" else f"'{requirement}'"
             problems.append(f"{bench.config.name}: {requirement}: {state} in {sys.prefix} (pip install {package})")
@@ -306,11 +306,12 @@ def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, 
     context = read_context(options, session)
     wanted = variants or (context.plan_context.facts.arch,)
     groups = {bench.config.install_group for bench in context.benches}
-    folders = {
-        config.name: (config.install_group, config.definition)
-        for config in context.suite.benchmarks.values()
-        if config.install_group in groups and isinstance(config.definition, Path)
-    }
+    # Benchmarks that share a folder share its locks: each is written once, under the name of the first of them.
+    folders: dict[tuple[str, Path], str] = {}
+    for config in context.suite.benchmarks.values():
+        if config.install_group in groups and isinstance(config.definition, Path):
+            folder = environments.requirements_of(config.definition)
+            folders.setdefault((config.install_group, folder), config.name)
     constraints = {
         path.stem: (str(path), path.read_text())
         for path in sorted(environments.CONSTRAINTS.glob("*.txt"))
@@ -320,7 +321,7 @@ def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, 
         spec
         for variant in wanted
         for spec in pin_specs(
-            [(group, pin_input(bench, folder, variant)) for bench, (group, folder) in folders.items()],
+            [(group, pin_input(bench, folder, variant)) for (group, folder), bench in folders.items()],
             [variant],
             python=python,
             benchmate=benchmate_requirements(environments.BENCHMATE),

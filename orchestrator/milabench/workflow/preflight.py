@@ -92,7 +92,7 @@ def require_current_locks(context: CommandContext) -> None:
 
     stale: dict[str, str] = {}
     for bench in context.benches:
-        variant, folder = bench.config.install_variant, Path(bench.folder)
+        variant, folder = bench.config.install_variant, environments.locks_of(bench)
         lock, source = environments.requirement_file(folder, variant), environments.requirements_source(folder, variant)
         made_from = parse_requirements(lock.text).header.get("inputs") if lock is not None else None
         if lock is None or made_from is None or not source.is_file():
@@ -106,7 +106,7 @@ def require_current_locks(context: CommandContext) -> None:
     if stale:
         pin = command_line("pin", replace(context.options, select=",".join(stale), exclude=None))
         raise EnvironmentFailed(
-            "\nerror: ".join([*stale.values(), f"run `{pin}`, or install it as it is with --frozen"])
+            "\nerror: ".join([*dict.fromkeys(stale.values()), f"run `{pin}`, or install it as it is with --frozen"])
         )
 
 
