@@ -61,11 +61,12 @@ class Benchmark:
     folders inside the source, added to PYTHONPATH. `cwd` is where the program is started: `step_dir` (the default: a folder of
     its own in each launch, empty), `data` (base/data/<benchmark>, shared by all launches, where prepare.py is started too),
     `source` or `definition`. `env` is set for prepare and run. `options` names the extra keys that the suite may give this
-    benchmark, with their defaults; they reach the voirfile and prepare.py as they are. `requirements` is the folder of
-    requirements.in and its locks: the benchmark's own, or a sibling of it (`../_environments/torch`) whose locks several
-    benchmarks share. `flags` are the program's options that
-    have a `--no-` form, which `false` in the suite then stands for. `voirfile=None` starts the program without our runner (a
-    program that measures itself and writes to the sink).
+    benchmark, with their defaults; they reach the voirfile and prepare.py as they are, and may stand in braces in `script`,
+    `module` and `voirfile`, so that one definition serves several programs of a package (`trl.scripts.{trainer}`).
+    `requirements` is the folder of requirements.in and its locks: the benchmark's own, or a sibling of it
+    (`../_environments/torch`) whose locks several benchmarks share. `flags` are the program's options that have a `--no-`
+    form, which `false` in the suite then stands for. `voirfile=None` starts the program without our runner (a program that
+    measures itself and writes to the sink).
     """
 
     script: str | None = None

@@ -9,12 +9,18 @@ import re
 import runpy
 import traceback
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from milabench.bench.api import Benchmark, Git, PyPI
 from milabench.errors import ConfigError, Problem
 
 BENCHFILE = "benchfile.py"
+# An option's name in braces, and what it may stand for: in a module names with dots, in a path one part or more.
+_NAME = re.compile(r"\{([^{}]*)\}")
+_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
+_FILLED = {"script": _PATH, "module": re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII), "voirfile": _PATH}
 WORKING_FOLDERS = ("step_dir", "data", "source", "definition")
 
 
@@ -58,6 +64,33 @@ def requirements_folder(benchmark: Benchmark, folder: Path) -> Path:
     return Path(os.path.normpath(folder / benchmark.requirements))
 
 
+def with_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:
+    """Return the benchmark with the suite's values in the place of options that `script`, `module` and `voirfile` name in braces.
+
+    `options` are those that the suite gives; others have their defaults. Raises OptionError for a value that can be no part
+    of the name.
+    """
+    values = {**benchmark.options, **options}
+    filled: dict[str, Any] = {}
+    for attribute, allowed in _FILLED.items():
+        text = getattr(benchmark, attribute)
+        for name in _NAME.findall(text or ""):
+            value = values[name]
+            if not isinstance(value, str) or not allowed.fullmatch(value):
+                raise OptionError(name, f"{value!r} can be no part of {attribute}={getattr(benchmark, attribute)!r}")
+            text = text.replace(f"{{{name}}}", value)
+        filled[attribute] = text
+    return replace(benchmark, **filled)
+
+
+class OptionError(ValueError):
+    """An option of a benchmark whose value cannot be used; `name` is the option."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(what)
+        self.name = name
+
+
 def missing_files(benchmark: Benchmark, folder: Path) -> tuple[Path, ...]:
     """Return the files that a benchfile names in its own folder and that do not exist."""
     # prepare.py is checked when something is prepared.
@@ -93,6 +126,11 @@ def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
         yield "benchmark.cwd", "'source' needs a `source`"
     if benchmark.source is None and benchmark.python_path:
         yield "benchmark.python_path", "names folders inside the source, but there is no `source`"
+    for attribute in _FILLED:
+        for name in _NAME.findall(getattr(benchmark, attribute) or ""):
+            if name not in benchmark.options:
+                known = ", ".join(benchmark.options) or "none"
+                yield f"benchmark.{attribute}", f"{{{name}}} is none of its options; known: {known}"
     paths = (
         ("script", benchmark.script),
         ("voirfile", benchmark.voirfile),

@@ -272,7 +272,7 @@ def declared_options(folder: Path) -> frozenset[str] | None:
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """Return a selected benchmark with what its folder declares. Raises ConfigError."""
-    from milabench.bench.load import load_benchfile
+    from milabench.bench.load import BENCHFILE, OptionError, load_benchfile, with_options
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if bench.definition is None and not bench.command:
@@ -282,4 +282,9 @@ def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     is_local = isinstance(bench.definition, Path)
     folder = bench.definition if isinstance(bench.definition, Path) else Path(dirs.code, bench.definition.folder)
     declared = load_benchfile(folder) if is_local or folder.is_dir() else None
+    if declared is not None:
+        try:
+            declared = with_options(declared, bench.options)
+        except OptionError as error:
+            raise bench.error(error.name, str(error), f"it stands in braces in {folder}/{BENCHFILE}") from None
     return ResolvedBenchmark(config=bench, folder=str(folder), declared=declared)

@@ -173,7 +173,7 @@ def requirements_of(definition: Path) -> Path:
     return requirements_folder(load_benchfile(definition), definition)
 
 
-def locks_of(bench: ResolvedBenchmark) -> Path:
+def requirements_of_benchmark(bench: ResolvedBenchmark) -> Path:
     """Return the folder of the requirement files of a selected benchmark."""
     folder = Path(bench.folder)
     return folder if bench.declared is None else requirements_folder(bench.declared, folder)
@@ -199,7 +199,7 @@ def warn_of_unknown_requirements(context: SuiteContext) -> None:
         if (
             bench.declared is not None
             and bench.declared is not COMMAND
-            and not Path(locks_of(bench), requirements_name(variant)).is_file()
+            and not Path(requirements_of_benchmark(bench), requirements_name(variant)).is_file()
         ):
             context.session.warn(
                 f"{bench.config.name}: has no {requirements_name(variant)}, so only benchmate is looked for in "

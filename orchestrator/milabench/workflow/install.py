@@ -274,7 +274,9 @@ def check_active_environment(context: CommandContext, how: InstallOptions) -> No
     problems = [str(result) for result in fetched if result.why]
     installed = installed_packages()
     for bench in context.benches:
-        file = environments.requirement_file(environments.locks_of(bench), bench.config.install_variant)
+        file = environments.requirement_file(
+            environments.requirements_of_benchmark(bench), bench.config.install_variant
+        )
         for requirement, state in unmet_requirements([file] if file is not None else [], installed).items():
             package = environments.BENCHMATE if requirement == "benchmate" else f"'{requirement}'"
             problems.append(f"{bench.config.name}: {requirement}: {state} in {sys.prefix} (pip install {package})")

@@ -92,7 +92,7 @@ def require_current_locks(context: CommandContext) -> None:
 
     stale: dict[str, str] = {}
     for bench in context.benches:
-        variant, folder = bench.config.install_variant, environments.locks_of(bench)
+        variant, folder = bench.config.install_variant, environments.requirements_of_benchmark(bench)
         lock, source = environments.requirement_file(folder, variant), environments.requirements_source(folder, variant)
         made_from = parse_requirements(lock.text).header.get("inputs") if lock is not None else None
         if lock is None or made_from is None or not source.is_file():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from milabench import Benchmark, PyPI
-from milabench.bench.load import load_benchfile
+from milabench.bench.load import OptionError, load_benchfile, with_options
 from milabench.errors import ConfigError
 
 IMPORT = "from milabench import Benchmark, Git, PyPI\n"
@@ -70,6 +70,11 @@ def test_a_missing_or_foreign_benchmark_says_what_to_write(tmp_path: Path) -> No
         ("script='a.py', module='a'", "exactly one of `script` and `module`"),
         ("script='../a.py'", "benchmark.script: expected a path inside the folder, got '../a.py'"),
         ("script='/a.py'", "benchmark.script: expected a path inside the folder"),
+        (
+            "module='a.{trainer}', options={'model': 1}",
+            "benchmark.module: {trainer} is none of its options; known: model",
+        ),
+        ("script='{}.py'", "benchmark.script: {} is none of its options; known: none"),
         ("script='a.py', requirements='../../locks'", "beside it (../NAME), got '../../locks'"),
         ("script='a.py', requirements='/locks'", "beside it (../NAME), got '/locks'"),
         ("script='a.py', requirements='..'", "benchmark.requirements: expected a folder inside this one or beside it"),
@@ -97,3 +102,33 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path, fields: str, what: s
 )
 def test_a_field_of_the_wrong_type_is_named(tmp_path: Path, fields: str, said: str) -> None:
     assert said in message(benchfile(tmp_path, f"benchmark = Benchmark({fields})\n"))
+
+
+PACKAGE = Benchmark(
+    module="trl.scripts.{trainer}", voirfile="{kind}/voirfile.py", options={"trainer": "sft", "kind": "lm", "seed": 1}
+)
+
+
+def test_options_in_braces_choose_the_program() -> None:
+    filled = with_options(PACKAGE, {"trainer": "dpo"})
+    assert (filled.module, filled.voirfile, filled.script) == ("trl.scripts.dpo", "lm/voirfile.py", None)
+    assert with_options(PACKAGE, {"trainer": "rl.grpo"}).module == "trl.scripts.rl.grpo"
+    script = Benchmark(script="cleanrl/{algorithm}_{n}.py", options={"algorithm": None, "n": "1"})
+    assert with_options(script, {"algorithm": "ppo"}).script == "cleanrl/ppo_1.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("trainer", "dpo; ls"),
+        ("trainer", "../dpo"),
+        ("trainer", 3),
+        ("trainer", None),
+        ("kind", "../a"),
+        ("kind", "/a"),
+    ],
+)
+def test_a_value_that_is_no_name_is_refused_with_its_option(name: str, value: object) -> None:
+    with pytest.raises(OptionError, match=r"can be no part of (module|voirfile)=") as caught:
+        with_options(PACKAGE, {name: value})
+    assert caught.value.name == name
