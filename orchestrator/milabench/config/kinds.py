@@ -144,6 +144,18 @@ class Pattern(Text):
         return text
 
 
+class Commit(Text):
+    """A revision that cannot move."""
+
+    expected = "a full commit, 40 digits and letters a to f"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        text = Text.parse(self, node, path, parser)
+        if text is INVALID or "${" in text or re.fullmatch("[0-9a-f]{40}", text):
+            return text
+        return parser.expected(self.expected, node, path)
+
+
 class Number(Kind):
     """A number; `above` excludes the bound itself."""
 

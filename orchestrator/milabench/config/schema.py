@@ -17,6 +17,7 @@ from milabench.config.kinds import (
     Arguments,
     Capacity,
     Choice,
+    Commit,
     Expression,
     ListOf,
     Number,
@@ -176,6 +177,33 @@ class ValidationKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfig:
+    """What the page of the suite says of a benchmark and nothing else tells; read by people only."""
+
+    what: str = key("What it does, in a few words; the first sentence of its README by default.", default="")
+    model: str = key("What is trained or run, such as `Llama-3.2 shape` or `ResNet-50`.", default="")
+    parameters: str = key("How many parameters that has, such as `1.2 B`.", default="")
+    data: str = key("What it learns from, and where that comes from, such as `texts by seed`.", default="")
+    unit: str = key("What its rate counts, such as `tokens`; of one second.", default="")
+    upstream: tuple[str, ...] = key("Names of the benchmarks that this one stands for in milabench 1.3.", default=())
+    mlperf: tuple[str, ...] = key("Names of the benchmarks that this one stands for in MLPerf.", default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedConfig:
+    """Weights or data that can only be fetched by who has accepted their terms."""
+
+    repository: str = key("Repository of the hub, `owner/name`.")
+    revision: Annotated[str, Commit()] = key("Commit that is fetched: a name may move, a commit cannot.")
+    accept: str = key("Page where the terms are accepted; that of the repository by default.", default="")
+
+    @property
+    def page(self) -> str:
+        """Where the terms are accepted."""
+        return self.accept or f"https://huggingface.co/{self.repository}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkConfig:
     """One benchmark of a suite, resolved but for its placeholders.
 
@@ -201,7 +229,9 @@ class BenchmarkConfig:
     tags: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, unique=True)] = key(
         "Words for `--select`; those of the parent are added.", default=()
     )
-    url: str = key("Where to ask for access to gated data.", default="")
+    url: str = key("Where the program comes from.", default="")
+    describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
+    gated: GatedConfig | None = key("Weights or data whose terms must have been accepted.", default=None)
     max_duration: Seconds = key("Time limit of a step in seconds.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})

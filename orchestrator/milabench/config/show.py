@@ -91,8 +91,10 @@ def _plain_field(name: str, value: Any) -> Any:
             if ready:
                 server["ready"] = {"pattern": ready, "timeout": timeout} if timeout else ready
             return server
-        case "container":
-            return {key: _data(item) for key, item in _fields_of(value).items() if item is not None}
+        case "container" | "describe":
+            return {key: _data(item) for key, item in _fields_of(value).items() if item not in (None, "", ())}
+        case "gated":
+            return None if value is None else _fields_of(value)
         case "plan":
             given = {key: item for key, item in _fields_of(value).items() if key != "extra" and item not in (None, ())}
             return _data({**given, **value.extra})
