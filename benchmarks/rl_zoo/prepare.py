@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-import gym
+import gymnasium
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--env-id", default="CartPole-v1")
+    parser.add_argument("--env", required=True)
     args, _ = parser.parse_known_args()
-    env = gym.make(args.env_id)
-    env.reset()
+    env = gymnasium.make(args.env)
+    env.reset(seed=0)
     env.step(env.action_space.sample())
     env.close()
-    print(f"{args.env_id}: observations {env.observation_space}, actions {env.action_space}")
+    print(f"{args.env}: observations {env.observation_space}, actions {env.action_space}")
 
 
 if __name__ == "__main__":
