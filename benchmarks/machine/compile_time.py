@@ -1,6 +1,6 @@
-"""How long torch.compile takes: the first call of a block of a transformer, training, cold and warm, in fresh processes.
+"""How long torch.compile takes: the first call of blocks of a transformer, or of a perceptron.
 
-Cold has an empty cache of compiled code, of its own; warm, the cache that the cold process left. Neither counts the start
+Cold and warm are fresh processes. Cold has an empty cache of compiled code, of its own; warm, the cache that the cold process left. Neither counts the start
 of Python. The compiled block must give what the plain one gives.
 """
 
@@ -45,8 +45,14 @@ class Block(torch.nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
 
 
+def perceptron(width: int) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--module", choices=["block", "perceptron"], default="block")
+    parser.add_argument("--forward", action="store_true", help="without a backward pass")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--layers", type=int, default=1)
@@ -72,7 +78,9 @@ def in_fresh_process(case: str, cache: Path) -> float:
     """The seconds of the first call in a process that keeps compiled code in `cache` alone."""
     env = {name: value for name, value in os.environ.items() if name not in ("MILABENCH_SINK", "DATA_FD")}
     env |= {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
-    done = subprocess.run([sys.executable, *sys.argv, "--here"], env=env, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *sys.argv, "--here"], env=env, stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"error: compile_time: {case}: the process that compiles ended with {done.returncode}")
     result = json.loads(done.stdout.splitlines()[-1])
@@ -85,24 +93,28 @@ def compile_once(args: argparse.Namespace) -> dict[str, float]:
     """Compile a forward and a backward pass; the seconds of their first call, and the largest difference of a result."""
     device = the_device()
     torch.manual_seed(SEED)
-    model = torch.nn.Sequential(*(Block(args.width, args.heads) for _ in range(args.layers))).to(device.device)
+    parts = [
+        Block(args.width, args.heads) if args.module == "block" else perceptron(args.width) for _ in range(args.layers)
+    ]
+    model = torch.nn.Sequential(*parts).to(device.device).requires_grad_(not args.forward)
     x = torch.randn(4, 64, args.width).to(device.device)
-    plain = gradients(model, model, x)
+    plain = results(model, model, x)
     compiled = torch.compile(model)
     device.synchronize()
     since = time.perf_counter()
-    first = gradients(compiled, model, x)
+    first = results(compiled, model, x)
     device.synchronize()
     seconds = time.perf_counter() - since
     differences = [((a - b).abs().max() / b.abs().max()).item() for a, b in zip(first, plain, strict=True)]
     return {"seconds": seconds, "error": max(differences)}
 
 
-def gradients(call: torch.nn.Module, model: torch.nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
-    """The output, and the gradient of every parameter."""
+def results(call: torch.nn.Module, model: torch.nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    """The output, and the gradient of every parameter that wants one."""
     model.zero_grad(set_to_none=True)
     output = call(x)
-    output.square().mean().backward()
+    if output.requires_grad:
+        output.square().mean().backward()
     return [output.detach().clone(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
 
 
