@@ -29,6 +29,7 @@ from milabench.config.kinds import (
     keys_of,
     record_of,
 )
+from milabench.config.sizes import SIZES
 from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
 from milabench.errors import ConfigError, Problem
@@ -45,7 +46,7 @@ REDUCTIONS: Final = (
     *("last", "first", "mean", "median", "min", "max", "std", "sum", "count"),
     *("p50", "p90", "p95", "p99", "harmonic"),
 )
-FILE_KEYS: Final = ("include", "system", "multirun", "profile")
+FILE_KEYS: Final = ("include", "system", "multirun", "profile", "size")
 """The keys of a file that are not benchmarks."""
 
 # Kinds of values that several keys have.
@@ -178,7 +179,8 @@ class ValidationKeys:
 class BenchmarkConfig:
     """One benchmark of a suite, resolved but for its placeholders.
 
-    `matrix` is the choice that made it, when it came out of one; `options` holds the keys that its benchfile declares.
+    `matrix` is the choice that made it, when it came out of one; `size` is the one of its sizes that it is, empty where it has
+    none; `options` holds the keys that its benchfile declares.
     """
 
     name: str
@@ -250,6 +252,7 @@ class BenchmarkConfig:
     pip: Mapping[str, Any] = key("Overrides for the installation.", default={})
     venv: Mapping[str, Any] = key("Overrides for the virtual environment.", default={})
     dirs: Mapping[str, str] = key("Overrides for the folders `data`, `cache` and `extra`.", default={})
+    size: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: Origins = field(compare=False, repr=False)
 
@@ -265,6 +268,15 @@ class DriverKeys:
         "Task file (.cfg) whose task gives the metrics, and the command unless there is one here.", default=""
     )
     task: str = key("Section of the driver's file; the benchmark's name by default.", default="")
+
+
+class SizeKeys:
+    """The key of a benchmark that is gone once one of its sizes is laid over it."""
+
+    sizes: Mapping[str, Any] = key(
+        "Keys that hold for one size only: `tiny`, `device`, `node` (laid over `device`), `cluster` (laid over `node`).",
+        default={},
+    )
 
 
 # --- the system, and what else stands in a file ---------------------------------------------------------------------
@@ -381,11 +393,12 @@ class MultirunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that the files and the overrides say; `files` are those that were read, in order."""
+    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for."""
 
     benchmarks: Mapping[str, BenchmarkConfig]
     system: SystemConfig
     profile: Profile = "default"
+    size: str = ""
     multirun: tuple[Multirun, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
@@ -395,4 +408,7 @@ SYSTEM: Final = record_of(SystemConfig)
 SLURM: Final = record_of(SlurmConfig)
 MULTIRUN: Final = record_of(MultirunConfig)
 PROFILE: Final = Choice(words=PROFILES)
-BENCHMARK: Final = Record({**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys}, BenchmarkConfig)
+SIZE: Final = Choice(words=SIZES)
+BENCHMARK: Final = Record(
+    {**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys, **record_of(SizeKeys).keys}, BenchmarkConfig
+)

@@ -38,6 +38,8 @@ def plain_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
             keys[name] = _plain_field(name, value)
     if any(isinstance(value, list | tuple) for value in bench.matrix.values()):
         keys["job"] = None  # a choice that is a list; without this it would read as a matrix that lacks its job
+    if bench.size:
+        keys["sizes"] = {bench.size: {}}  # it is one of a size, whose keys are among the others
     keys.update({key: _data(value) for key, value in bench.options.items()})
     return keys
 
@@ -57,6 +59,8 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     if names is None:
         if suite.profile != "default":
             _emit("profile", suite.profile, 0, lines)
+        if suite.size:
+            _emit("size", suite.size, 0, lines)
         if suite.system.raw:
             given = dict(suite.system.raw)
             if suite.system.arch is None:

@@ -201,6 +201,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
     config, profile = bench.config, bench.context.profile
     return {
         **{key: getattr(config, key) for key in ("name", "group", "install_group")},
+        **({"size": config.size} if config.size else {}),
         "tags": list(config.tags),
         "weight": config.weight,
         "argv": list(arguments),

@@ -39,6 +39,7 @@ _RERUN_OPTIONS = (
     "system_file",
     "base",
     "max_benchmarks",
+    "size",
     "arch",
     "engine",
     "profile",

@@ -244,10 +244,11 @@ def read_whole_suite(
 
     # The command line wins over the system file.
     arch = () if options.arch is None else (f"system.arch={options.arch}",)
+    size = () if options.size is None else (f"size={options.size}",)
     return read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
-        overrides=(*options.overrides, *arch),
+        overrides=(*options.overrides, *arch, *size),
         env=options.environ,
         detected_arch=detected_arch,
         declared=declared_options,

@@ -151,6 +151,7 @@ def command_line(verb: str, options: SuiteOptions) -> str:
         "--system": options.system_file,
         "--base": options.base,
         "--max-benchmarks": options.max_benchmarks,
+        "--size": options.size,
         "--arch": options.arch,
         "--select": options.select,
         "--exclude": options.exclude,
