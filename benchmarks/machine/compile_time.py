@@ -1,7 +1,7 @@
 """How long torch.compile takes: the first call of blocks of a transformer, or of a perceptron.
 
-Cold and warm are fresh processes. Cold has an empty cache of compiled code, of its own; warm, the cache that the cold process left. Neither counts the start
-of Python. The compiled block must give what the plain one gives.
+Cold and warm are fresh processes. Cold has an empty cache of compiled code, of its own; warm has the cache that the cold one
+left. Neither counts the start of Python. The compiled module must give what the plain one gives.
 """
 
 from __future__ import annotations
