@@ -15,8 +15,10 @@ from milabench.config.definition import Definition, DefinitionKind
 from milabench.config.kinds import (
     Argument,
     Arguments,
+    Arithmetic,
     Capacity,
     Choice,
+    Commit,
     Expression,
     ListOf,
     Number,
@@ -39,6 +41,7 @@ Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 Profile = Literal["quick", "default", "rigorous"]
 Engine = Literal["docker", "podman", "apptainer", "enroot", "pyxis", "none"]
 KeepStepDir = Literal["always", "failed", "never"]
+Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
 Arch: TypeAlias = Annotated[str, Choice(words=ARCHS)]
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
@@ -176,6 +179,55 @@ class ValidationKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentResources:
+    """What the environment of a benchmark takes; None where it is not known."""
+
+    disk_mib: MemoryMiB | None = key("Disk of the environment, installed.", name="disk", default=None)
+    download_mib: MemoryMiB | None = key("Packages that are downloaded for it.", name="download", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcesConfig:
+    """What a benchmark takes, as somebody measured it: `plan` sums it before anything starts. None where it is not known."""
+
+    memory_mib: MemoryMiB | None = key("Memory that it needs on each of its devices.", name="memory", default=None)
+    host_memory_mib: MemoryMiB | None = key("Memory that it needs on its node.", name="host_memory", default=None)
+    data_mib: MemoryMiB | None = key("Disk of its prepared data.", name="data", default=None)
+    download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
+    minutes: Annotated[float, Number(at_least=0)] | None = key(
+        "Minutes of one launch with the profile `default`.", default=None
+    )
+    environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfig:
+    """What the page of the suite says of a benchmark and nothing else tells; read by people only."""
+
+    what: str = key("What it does, in a few words; the first sentence of its README by default.", default="")
+    model: str = key("What is trained or run, such as `Llama-3.2 shape` or `ResNet-50`.", default="")
+    parameters: str = key("How many parameters that has, such as `1.2 B`.", default="")
+    data: str = key("What it learns from, and where that comes from, such as `texts by seed`.", default="")
+    unit: str = key("What its rate counts, such as `tokens`; of one second.", default="")
+    upstream: tuple[str, ...] = key("Names of the benchmarks that this one stands for in milabench 1.3.", default=())
+    mlperf: tuple[str, ...] = key("Names of the benchmarks that this one stands for in MLPerf.", default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedConfig:
+    """Weights or data that can only be fetched by who has accepted their terms."""
+
+    repository: str = key("Repository of the hub, `owner/name`.")
+    revision: Annotated[str, Commit()] = key("Commit that is fetched: a name may move, a commit cannot.")
+    accept: str = key("Page where the terms are accepted; that of the repository by default.", default="")
+
+    @property
+    def page(self) -> str:
+        """Where the terms are accepted."""
+        return self.accept or f"https://huggingface.co/{self.repository}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkConfig:
     """One benchmark of a suite, resolved but for its placeholders.
 
@@ -201,7 +253,9 @@ class BenchmarkConfig:
     tags: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, unique=True)] = key(
         "Words for `--select`; those of the parent are added.", default=()
     )
-    url: str = key("Where to ask for access to gated data.", default="")
+    url: str = key("Where the program comes from.", default="")
+    describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
+    gated: GatedConfig | None = key("Weights or data whose terms must have been accepted.", default=None)
     max_duration: Seconds = key("Time limit of a step in seconds.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
@@ -247,6 +301,12 @@ class BenchmarkConfig:
         "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",
         default=1,
     )
+    resources: ResourcesConfig = key("What it takes: memory, disk, time.", default=ResourcesConfig())
+    flops_per_item: Annotated[float, Arithmetic()] | None = key(
+        "Floating-point operations of one item of its rate, such as `6 * 1.1e9`; reports derive the use of the device from it.",
+        default=None,
+    )
+    precision: Precision | None = key("Number format of most of these operations.", default=None)
     docker_image: str | None = key("Container image; wins over the system's.", default=None)
     container: ContainerConfig = key("Container, where it differs from the system's.", default=ContainerConfig())
     pip: Mapping[str, Any] = key("Overrides for the installation.", default={})

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from milabench.bench.api import Git, Source
@@ -22,11 +23,9 @@ from milabench.execute.activities import Activities
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.install_session import InstallOptions, Report, raise_failures
 from milabench.execute.inventory import (
-    installed_packages,
     is_complete,
     is_fetched,
     store_folder,
-    unmet_requirements,
     venv_link,
 )
 from milabench.execute.locks import hold_base
@@ -263,26 +262,30 @@ def install_summary(plan: InstallPlan) -> str:
 
 
 def check_active_environment(context: CommandContext, how: InstallOptions) -> None:
-    """Check that the active interpreter has all that the selected benchmarks require; fetch their programs.
+    """Check for which of the selected benchmarks the active interpreter has the packages; fetch the programs of these.
 
-    Raises EnvironmentFailed with everything that is missing.
+    Raises EnvironmentFailed with everything that is missing where it is for none.
     """
     session = context.session
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
     fetched = fetch_sources(environments.sources(context), context.dirs, how, progress_report(session))
     problems = [str(result) for result in fetched if result.why]
-    installed = installed_packages()
-    for bench in context.benches:
-        file = environments.requirement_file(
-            environments.requirements_of_benchmark(bench), bench.config.install_variant
-        )
-        for requirement, state in unmet_requirements([file] if file is not None else [], installed).items():
-            package = environments.BENCHMATE if requirement == "benchmate" else f"'{requirement}'"
-            problems.append(f"{bench.config.name}: {requirement}: {state} in {sys.prefix} (pip install {package})")
+    if find_spec("benchmate") is None:
+        problems.append(f"benchmate: not installed in {sys.prefix} (pip install {environments.BENCHMATE})")
+    lacking = environments.lacking_packages(context)
+    if len(lacking) == len(context.benches):
+        problems += [
+            f"{bench}: {requirement}: {state} in {sys.prefix} (pip install '{requirement}')"
+            for bench, unmet in lacking.items()
+            for requirement, state in unmet.items()
+        ]
     if problems:
         raise EnvironmentFailed("\nerror: ".join(problems))
-    session.info(f"install: {sys.prefix} has everything that {len(context.benches)} benchmarks need")
+    for skip in environments.left_out_benches(context):
+        session.info(f"skipped: {skip.bench}: {skip.why}")
+    count = len(context.benches) - len(lacking)
+    session.info(f"install: {sys.prefix} has everything that {count} benchmarks need")
 
 
 def install_text(plan: InstallPlan) -> str:
