@@ -11,17 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from timing import Ranks, missing, the_device, wrong
+from command import end, missing, wrong
+from timing import Ranks, the_device
 
 import benchmate
 from benchmate.ops.device import TorchDevice, free_bytes
@@ -134,20 +133,18 @@ def require_room(folder: Path, total: int, ranks: Ranks, device: TorchDevice) ->
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     room = shutil.disk_usage(there).free
     if room < total:
-        no_room(
+        end(
             "no-space",
-            f"{folder}: {total} bytes are to be written, and {room} are free; --folder is on a disk with more",
+            f"checkpoint: {folder}: {total} bytes are to be written, and {room} are free; see --folder, --shape",
         )
     # On a CPU the ranks of this machine share its memory.
     sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if device.kind == "cpu" else 1
     needed, free = 2 * total // ranks.count * sharing, free_bytes(str(device.device))
     if free is not None and free < needed:
-        no_room("out-of-memory", f"{needed} bytes of {device.kind} memory are needed, and {free} are free")
-
-
-def no_room(why: str, detail: str) -> NoReturn:
-    benchmate.fail(why, f"checkpoint: {detail}; see --shape")
-    sys.exit(f"error: checkpoint: {detail}; see --shape")
+        end(
+            "out-of-memory",
+            f"checkpoint: {needed} bytes of {device.kind} memory are needed, and {free} are free; see --shape",
+        )
 
 
 def write(state: State, folder: Path) -> None:

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from timing import missing, report_rate, the_device, time_call, whole, wrong
+from command import missing, whole, wrong
+from timing import report_rate, the_device, time_call
 
 import benchmate
 from benchmate.ops.device import TorchDevice
