@@ -110,7 +110,9 @@ def main() -> None:
         if ranks.is_first:
             shutil.rmtree(args.folder, ignore_errors=True)
     if ranks.is_first:
-        report(times, total, {"shape": args.shape, "parameters": shape.parameters, "bytes": total, "ranks": ranks.count})
+        report(
+            times, total, {"shape": args.shape, "parameters": shape.parameters, "bytes": total, "ranks": ranks.count}
+        )
     ranks.leave()
     current().finish()
 
@@ -133,7 +135,9 @@ def require_room(folder: Path, total: int, ranks: Ranks) -> None:
     free = shutil.disk_usage(there).free
     if ranks.is_first and free < total:
         benchmate.fail("no-space", f"checkpoint: {folder}: {total} bytes are to be written, and {free} are free")
-        sys.exit(f"error: checkpoint: {folder}: {total} bytes are to be written, and {free} are free; see --folder, --shape")
+        sys.exit(
+            f"error: checkpoint: {folder}: {total} bytes are to be written, and {free} are free; see --folder, --shape"
+        )
 
 
 def write(state: State, folder: Path) -> None:

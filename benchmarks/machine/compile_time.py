@@ -72,7 +72,9 @@ def in_fresh_process(case: str, cache: Path) -> float:
     """The seconds of the first call in a process that keeps compiled code in `cache` alone."""
     env = {name: value for name, value in os.environ.items() if name not in ("MILABENCH_SINK", "DATA_FD")}
     env |= {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
-    done = subprocess.run([sys.executable, *sys.argv, "--here"], env=env, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *sys.argv, "--here"], env=env, stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"error: compile_time: {case}: the process that compiles ended with {done.returncode}")
     result = json.loads(done.stdout.splitlines()[-1])

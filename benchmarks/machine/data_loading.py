@@ -79,7 +79,9 @@ def main() -> None:
         generator=torch.Generator().manual_seed(SEED),
     )
     is_checked = False
-    for batch, numbers in benchmate.observed(endless(loader, args.epochs), units="images/s", batch_size=size_of, stop=True):
+    for batch, numbers in benchmate.observed(
+        endless(loader, args.epochs), units="images/s", batch_size=size_of, stop=True
+    ):
         delivered = batch.to(device.device, non_blocking=True)
         if not is_checked:
             check(delivered.cpu(), numbers.tolist(), images)

@@ -67,7 +67,12 @@ def options(case: str, args: argparse.Namespace) -> Iterator[str]:
     """What fio is told. Files are laid out before they are read, which is in no number."""
     yield from (f"--name={case}", "--output-format=json", f"--directory={args.folder}", "--group_reporting")
     yield from (f"--{name}={value}" for name, value in CASES[case].items())
-    yield from (f"--size={args.bytes}", f"--numjobs={args.jobs}", f"--iodepth={args.depth}", f"--direct={int(not args.cached)}")
+    yield from (
+        f"--size={args.bytes}",
+        f"--numjobs={args.jobs}",
+        f"--iodepth={args.depth}",
+        f"--direct={int(not args.cached)}",
+    )
     yield from ("--ioengine=libaio", "--time_based", f"--runtime={args.seconds:g}s", "--end_fsync=1", "--randrepeat=1")
 
 

@@ -151,7 +151,9 @@ def transfer(sent: torch.Tensor, got: torch.Tensor, other: int) -> Callable[[], 
     """Send to the other rank and receive from it, at the same time."""
 
     def both_ways() -> None:
-        for request in dist.batch_isend_irecv([dist.P2POp(dist.isend, sent, other), dist.P2POp(dist.irecv, got, other)]):
+        for request in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, sent, other), dist.P2POp(dist.irecv, got, other)]
+        ):
             request.wait()
 
     return both_ways

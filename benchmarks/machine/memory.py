@@ -167,7 +167,10 @@ def peers(size: int, seconds: float) -> None:
     host = torch.randint(-128, 128, (size,), dtype=torch.int8, generator=generator)
     for source, to in itertools.permutations(range(count), 2):
         torch.accelerator.set_device_index(source)
-        sent, got = host.to(f"{device.kind}:{source}"), torch.zeros(size, dtype=torch.int8, device=f"{device.kind}:{to}")
+        sent, got = (
+            host.to(f"{device.kind}:{source}"),
+            torch.zeros(size, dtype=torch.int8, device=f"{device.kind}:{to}"),
+        )
 
         def copy(sent: torch.Tensor = sent, got: torch.Tensor = got, to: int = to) -> None:
             got.copy_(sent, non_blocking=True)
