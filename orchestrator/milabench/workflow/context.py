@@ -124,7 +124,7 @@ def read_context(
     from milabench.plan.profile import PROFILES
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
-    from milabench.workflow.environments import environment_folders, lacking_packages, why_unavailable
+    from milabench.workflow.environments import environment_folders, unavailable_benches
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -183,12 +183,7 @@ def read_context(
         machine=machine,
         allocation=allocation,
     )
-    lacking = lacking_packages(context) if options.use_current_env else {}
-    known = replace(
-        plan_context,
-        environments=environment_folders(context),
-        unavailable={bench: why_unavailable(unmet) for bench, unmet in lacking.items()},
-    )
+    known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
     return replace(context, plan_context=known)
 
 
