@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator
 
 import torch
-from timing import the_device, wrong
+from command import wrong
+from timing import the_device
 
 import benchmate
 from benchmate.session import current
@@ -56,7 +57,9 @@ def main() -> None:
         compared += args.products
         # Reading it waits for the device: the time of a step is that of its products.
         if count := int(differing):
-            wrong(f"burn: {count} of {compared} {name} products differ from the first, which was made of the same matrices")
+            wrong(
+                f"burn: {count} of {compared} {name} products differ from the first, which was made of the same matrices"
+            )
     benchmate.metric("compared_products", compared, "products", "none", main=False, precision=name)
     print(f"{compared} {name} products of {args.size} x {args.size} are all the same")
     current().finish()

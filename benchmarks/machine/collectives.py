@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from timing import Ranks, report_rate, the_device, time_call, whole, wrong
+from command import whole, wrong
+from timing import Ranks, report_rate, the_device, time_call
 
 import benchmate
 from benchmate.ops.collectives import BUS
@@ -70,7 +71,9 @@ def main() -> None:
                 params = {"bytes": size, "ranks": ranks.count}
                 crossing = size * OPERATIONS[name](ranks.count) / 1e9
                 # The headline is what the links give when they are full.
-                report_rate("bus_bandwidth", crossing, "GB/s", timed, name, params, main=size * args.factor > args.largest)
+                report_rate(
+                    "bus_bandwidth", crossing, "GB/s", timed, name, params, main=size * args.factor > args.largest
+                )
                 benchmate.metric("time", seconds, "s", "lower", case=name, params=params, main=False)
     ranks.leave()
     current().finish()
@@ -121,7 +124,9 @@ def exchanges(name: str, count: int, device: TorchDevice, ranks: Ranks) -> Excha
     before, after = (rank - 1) % n, (rank + 1) % n
 
     def pass_on() -> None:
-        for request in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, after), dist.P2POp(dist.irecv, got, before)]):
+        for request in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, mine, after), dist.P2POp(dist.irecv, got, before)]
+        ):
             request.wait()
 
     return Exchange(pass_on, got.zero_, got, numbers(before))

@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Iterator
 
 import torch
-from timing import the_device, wrong
+from command import wrong
+from timing import the_device
 from torch.utils.data import DataLoader, Dataset
 
 import benchmate
@@ -79,7 +80,9 @@ def main() -> None:
         generator=torch.Generator().manual_seed(SEED),
     )
     is_checked = False
-    for batch, numbers in benchmate.observed(endless(loader, args.epochs), units="images/s", batch_size=size_of, stop=True):
+    for batch, numbers in benchmate.observed(
+        endless(loader, args.epochs), units="images/s", batch_size=size_of, stop=True
+    ):
         delivered = batch.to(device.device, non_blocking=True)
         if not is_checked:
             check(delivered.cpu(), numbers.tolist(), images)

@@ -10,13 +10,12 @@ import argparse
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from timing import missing, whole
+from command import end, missing, whole, wrong
 
 import benchmate
 from benchmate.session import current
@@ -67,7 +66,12 @@ def options(case: str, args: argparse.Namespace) -> Iterator[str]:
     """What fio is told. Files are laid out before they are read, which is in no number."""
     yield from (f"--name={case}", "--output-format=json", f"--directory={args.folder}", "--group_reporting")
     yield from (f"--{name}={value}" for name, value in CASES[case].items())
-    yield from (f"--size={args.bytes}", f"--numjobs={args.jobs}", f"--iodepth={args.depth}", f"--direct={int(not args.cached)}")
+    yield from (
+        f"--size={args.bytes}",
+        f"--numjobs={args.jobs}",
+        f"--iodepth={args.depth}",
+        f"--direct={int(not args.cached)}",
+    )
     yield from ("--ioengine=libaio", "--time_based", f"--runtime={args.seconds:g}s", "--end_fsync=1", "--randrepeat=1")
 
 
@@ -75,8 +79,7 @@ def run(command: list[str]) -> Mapping[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        benchmate.fail("exit", f"file_system: fio ended with {done.returncode}: {last}")
-        sys.exit(f"error: file_system: fio ended with {done.returncode}: {last}")
+        end("exit", f"file_system: fio ended with {done.returncode}: {last}")
     # It writes warnings in front of the JSON.
     result: Mapping[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     return result
@@ -86,7 +89,7 @@ def numbers(result: Mapping[str, Any]) -> Iterator[Number]:
     """The numbers of the one group of fio's result that did something."""
     (job,) = result["jobs"]
     if job["error"]:
-        benchmate.fail("invalid", f"file_system: fio reports error {job['error']} in {job['jobname']}")
+        wrong(f"file_system: fio reports error {job['error']} in {job['jobname']}")
     for side in ("read", "write"):
         found = job[side]
         if not found["total_ios"]:

@@ -23,7 +23,9 @@ def main() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        sys.exit(f"error: {error.filename or 'prepare'}: {error.strerror}; prepare again when there is room: it continues")
+        sys.exit(
+            f"error: {error.filename or 'prepare'}: {error.strerror}; prepare again when there is room: it continues"
+        )
 
 
 def make(wanted: Recipe) -> None:

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Iterator
 
 import torch
+from command import missing, wrong
 from sample_files import Recipe, read, recipe
-from timing import missing, wrong
 from torch.utils.data import DataLoader, Dataset
 
 import benchmate
@@ -41,7 +41,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--cold", action="store_true", help="drop the pages of each file from the cache before it is read")
+    parser.add_argument(
+        "--cold", action="store_true", help="drop the pages of each file from the cache before it is read"
+    )
     parser.add_argument("--epochs", type=int, default=0, help="0: until enough was measured")
     args = parser.parse_args()
     try:

@@ -179,6 +179,28 @@ class ValidationKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentResources:
+    """What the environment of a benchmark takes; None where it is not known."""
+
+    disk_mib: MemoryMiB | None = key("Disk of the environment, installed.", name="disk", default=None)
+    download_mib: MemoryMiB | None = key("Packages that are downloaded for it.", name="download", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcesConfig:
+    """What a benchmark takes, as somebody measured it: `plan` sums it before anything starts. None where it is not known."""
+
+    memory_mib: MemoryMiB | None = key("Memory that it needs on each of its devices.", name="memory", default=None)
+    host_memory_mib: MemoryMiB | None = key("Memory that it needs on its node.", name="host_memory", default=None)
+    data_mib: MemoryMiB | None = key("Disk of its prepared data.", name="data", default=None)
+    download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
+    minutes: Annotated[float, Number(at_least=0)] | None = key(
+        "Minutes of one launch with the profile `default`.", default=None
+    )
+    environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfig:
     """What the page of the suite says of a benchmark and nothing else tells; read by people only."""
 
@@ -203,28 +225,6 @@ class GatedConfig:
     def page(self) -> str:
         """Where the terms are accepted."""
         return self.accept or f"https://huggingface.co/{self.repository}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentResources:
-    """What the environment of a benchmark takes; None where it is not known."""
-
-    disk_mib: MemoryMiB | None = key("Disk of the environment, installed.", name="disk", default=None)
-    download_mib: MemoryMiB | None = key("Packages that are downloaded for it.", name="download", default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourcesConfig:
-    """What a benchmark takes, as somebody measured it: `plan` sums it before anything starts. None where it is not known."""
-
-    memory_mib: MemoryMiB | None = key("Memory that it needs on each of its devices.", name="memory", default=None)
-    host_memory_mib: MemoryMiB | None = key("Memory that it needs on its node.", name="host_memory", default=None)
-    data_mib: MemoryMiB | None = key("Disk of its prepared data.", name="data", default=None)
-    download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
-    minutes: Annotated[float, Number(at_least=0)] | None = key(
-        "Minutes of one launch with the profile `default`.", default=None
-    )
-    environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +294,10 @@ class BenchmarkConfig:
     )
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
+    )
+    requires_programs: tuple[str, ...] = key(
+        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+        default=(),
     )
     num_machines: PositiveWhole = key(
         "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",
