@@ -26,7 +26,7 @@ from tests.truth.launches import Launch, Stamps, stamps_of
 pytestmark = pytest.mark.e2e
 
 HERE = Path(__file__).parent
-LOCKS = {"torch": "sft", "sklearn": "digits", "jax": "flax"}  # of the benchmarks that use the same libraries
+LOCKS = {"torch": "trl", "sklearn": "digits", "jax": "flax"}  # of the benchmarks that use the same libraries
 CLOSE = 0.01
 # What a busy machine does to a number is no fault of the number; it makes observing dearer, too.
 OF_THE_HOST = {"contended", "stalled", "no-steady-state", "overhead"}

@@ -255,6 +255,24 @@ class Capacity(Kind):
         return amount if amount is not None else parser.expected(self.expected, node, path)
 
 
+class Arithmetic(Kind):
+    """A number above zero, or arithmetic that gives one, such as `6 * 1.1e9`."""
+
+    expected = "a number above 0, or arithmetic such as 6 * 1.1e9"
+    schema: Mapping[str, Any] = {"type": ["string", "number"]}
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        value = node.value
+        if isinstance(value, str):
+            try:
+                value = expr.evaluate(value, {}, where=str(node.mark), path=path)
+            except ConfigError as error:
+                parser.problems.take(error)
+                return INVALID
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and 0 < value < 1e300 else parser.expected(self.expected, node, path)
+
+
 class ListOf(Kind):
     """A list; with `lone`, a value that is no list stands for a list of one. A `unique` list has each item once."""
 

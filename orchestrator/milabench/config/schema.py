@@ -15,6 +15,7 @@ from milabench.config.definition import Definition, DefinitionKind
 from milabench.config.kinds import (
     Argument,
     Arguments,
+    Arithmetic,
     Capacity,
     Choice,
     Commit,
@@ -40,6 +41,7 @@ Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 Profile = Literal["quick", "default", "rigorous"]
 Engine = Literal["docker", "podman", "apptainer", "enroot", "pyxis", "none"]
 KeepStepDir = Literal["always", "failed", "never"]
+Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
 Arch: TypeAlias = Annotated[str, Choice(words=ARCHS)]
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
@@ -177,6 +179,28 @@ class ValidationKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentResources:
+    """What the environment of a benchmark takes; None where it is not known."""
+
+    disk_mib: MemoryMiB | None = key("Disk of the environment, installed.", name="disk", default=None)
+    download_mib: MemoryMiB | None = key("Packages that are downloaded for it.", name="download", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcesConfig:
+    """What a benchmark takes, as somebody measured it: `plan` sums it before anything starts. None where it is not known."""
+
+    memory_mib: MemoryMiB | None = key("Memory that it needs on each of its devices.", name="memory", default=None)
+    host_memory_mib: MemoryMiB | None = key("Memory that it needs on its node.", name="host_memory", default=None)
+    data_mib: MemoryMiB | None = key("Disk of its prepared data.", name="data", default=None)
+    download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
+    minutes: Annotated[float, Number(at_least=0)] | None = key(
+        "Minutes of one launch with the profile `default`.", default=None
+    )
+    environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfig:
     """What the page of the suite says of a benchmark and nothing else tells; read by people only."""
 
@@ -231,7 +255,9 @@ class BenchmarkConfig:
     )
     url: str = key("Where the program comes from.", default="")
     describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
-    gated: GatedConfig | None = key("Weights or data whose terms must have been accepted.", default=None)
+    gated: GatedConfig | None = key(
+        "Weights or data whose terms must have been accepted; `milabench gated` lists them.", default=None
+    )
     max_duration: Seconds = key("Time limit of a step in seconds.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
@@ -269,10 +295,20 @@ class BenchmarkConfig:
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
     )
+    requires_programs: tuple[str, ...] = key(
+        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+        default=(),
+    )
     num_machines: PositiveWhole = key(
         "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",
         default=1,
     )
+    resources: ResourcesConfig = key("What it takes: memory, disk, time.", default=ResourcesConfig())
+    flops_per_item: Annotated[float, Arithmetic()] | None = key(
+        "Floating-point operations of one item of its rate, such as `6 * 1.1e9`; reports derive the use of the device from it.",
+        default=None,
+    )
+    precision: Precision | None = key("Number format of most of these operations.", default=None)
     docker_image: str | None = key("Container image; wins over the system's.", default=None)
     container: ContainerConfig = key("Container, where it differs from the system's.", default=ContainerConfig())
     pip: Mapping[str, Any] = key("Overrides for the installation.", default={})

@@ -98,6 +98,8 @@ def _plain_field(name: str, value: Any) -> Any:
         case "plan":
             given = {key: item for key, item in _fields_of(value).items() if key != "extra" and item not in (None, ())}
             return _data({**given, **value.extra})
+        case "resources":
+            return _plain_resources(value)
         case "cwd":
             return None if value is None else str(value)
         case "metrics":
@@ -108,6 +110,14 @@ def _plain_field(name: str, value: Any) -> Any:
 
 def _fields_of(value: Any) -> dict[str, Any]:
     return {declared.name: getattr(value, declared.name) for declared in fields(value)}
+
+
+def _plain_resources(value: Any) -> dict[str, Any]:
+    """Return resources by their keys, those that are not known left out; amounts of memory are numbers of MiB."""
+    given = {name.removesuffix("_mib"): item for name, item in _fields_of(value).items() if item is not None}
+    if "environment" in given:
+        given["environment"] = _plain_resources(given["environment"])
+    return {name: item for name, item in given.items() if item != {}}
 
 
 def _plain_arguments(arguments: tuple[Argument, ...]) -> Any:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from milabench.config.expr import evaluate
+from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import SystemFacts
+from milabench.plan.container import container_of
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.method import placements, why_not_placed
 from milabench.plan.model import Plan, SkippedBench, Step
@@ -61,11 +63,22 @@ def shuffle_key(seed: int, block: int, name: str) -> bytes:
 def _why_skipped(bench: ResolvedBenchmark, context: PlanContext) -> str | None:
     if bench.declared is None:
         return "not fetched"
+    if bench.config.name in context.unavailable:
+        return context.unavailable[bench.config.name]
     if (why := why_not_placed(bench.config, context.facts)) is not None:
         return why
+    if (missing := _missing_program(bench.config, context)) is not None:
+        return f"requires the program {missing}, which is not on the PATH"
     if not bench.config.requires_capabilities:
         return None
     return unmet_requirement(benchmark_on(context.facts.main, bench, context))
+
+
+def _missing_program(config: BenchmarkConfig, context: PlanContext) -> str | None:
+    # A container has programs of its own, which nobody asks.
+    if not config.requires_programs or container_of(config, context.system) is not None:
+        return None
+    return next((name for name in config.requires_programs if name in context.missing_programs), None)
 
 
 def unmet_requirement(bench: NodeBenchmark) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,7 +124,7 @@ def read_context(
     from milabench.plan.profile import PROFILES
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
-    from milabench.workflow.environments import environment_folders
+    from milabench.workflow.environments import environment_folders, unavailable_benches
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -167,6 +168,8 @@ def read_context(
         instruments=instruments(),
     )
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
+    if facts.main.local:
+        plan_context = replace(plan_context, missing_programs=missing_programs(selected))
     if warn:
         for note in sizing_notes(benches, plan_context):
             session.warn(note)
@@ -180,7 +183,14 @@ def read_context(
         machine=machine,
         allocation=allocation,
     )
-    return replace(context, plan_context=replace(plan_context, environments=environment_folders(context)))
+    known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
+    return replace(context, plan_context=known)
+
+
+def missing_programs(benches: Iterable[BenchmarkConfig]) -> frozenset[str]:
+    """Return which of the programs that benchmarks require are not on the PATH here."""
+    required = {name for bench in benches for name in bench.requires_programs}
+    return frozenset(name for name in required if shutil.which(name) is None)
 
 
 def on_this_machine(context: CommandContext) -> CommandContext:
