@@ -1,8 +1,8 @@
 """Square matrix multiplication by precision: how many floating-point operations a second this device really does.
 
-A product of (n, n) by (n, n) matrices counts 2*n^3 operations (a multiply-add as two). Inputs are normal random:
-zeros need less power, so a device clocks higher on them and the number flatters. Each precision is tried for a while;
-then products in the headline precision go on, one step each, for whoever watches.
+A product of (n, n) by (n, n) matrices counts 2*n^3 operations (a multiply-add as two). Inputs are normal random (int8:
+uniform): zeros need less power, so a device clocks higher on them and the number flatters. Each precision is tried for a
+while; then products in the headline precision go on, one step each, for whoever watches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import torch
 SEED = 1
 FEWEST = 10  # products in a trial
 CHECKED_ROWS = 16
-SAMPLE = 250  # the size that tells how fast a CPU is
+SMALLEST = 64
+SAMPLE = 256  # the size that tells how fast a CPU is
 
 # name -> element type, float32 matmul precision asked of torch, largest error accepted as a share of the sum's scale
 PRECISIONS = {
@@ -29,7 +30,11 @@ PRECISIONS = {
     "tf32": (torch.float32, "high", 1e-2),
     "fp16": (torch.float16, "highest", 1e-2),
     "bf16": (torch.bfloat16, "highest", 5e-2),
+    "fp8": (torch.float8_e4m3fn, "highest", 5e-2),
+    "int8": (torch.int8, "highest", 0.0),
 }
+EIGHT_BITS = ("fp8", "int8")
+MULTIPLE_OF_EIGHT_BITS = 16  # rows and columns that kernels of 8 bits take
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,10 @@ class Trial:
     clock: str
     tflops: float
 
+    @property
+    def units(self) -> str:
+        return "Top/s" if self.precision == "int8" else "Tflop/s"
+
 
 class Product:
     """One product c = a @ b in one precision, ready to run again and again."""
@@ -51,15 +60,24 @@ class Product:
         self.precision, self.size, self.device = precision, size, device
         dtype, self.float32_precision, self.tolerance = PRECISIONS[precision]
         generator = torch.Generator(device="cpu").manual_seed(SEED)
-        self.a, self.b = (torch.randn(size, size, generator=generator).to(device, dtype) for _ in range(2))
-        self.c = torch.empty(size, size, device=device, dtype=dtype)
+        self.a, self.b = (random_matrix(size, dtype, generator).to(device) for _ in range(2))
+        if precision in EIGHT_BITS:
+            # Kernels of 8 bits take the second matrix by columns, and give a wider sum in a matrix of their own.
+            self.b, self.one = self.b.t(), torch.ones((), device=device)
+        else:
+            self.c = torch.empty(size, size, device=device, dtype=dtype)
 
     @property
     def flop(self) -> int:
         return 2 * self.size**3
 
     def run(self) -> None:
-        torch.matmul(self.a, self.b, out=self.c)
+        if self.precision == "fp8":
+            self.c = torch._scaled_mm(self.a, self.b, self.one, self.one, out_dtype=torch.bfloat16)
+        elif self.precision == "int8":
+            self.c = torch._int_mm(self.a, self.b)
+        else:
+            torch.matmul(self.a, self.b, out=self.c)
 
     def check(self) -> None:
         """Compare some rows with double precision on the host; raise ArithmeticError when they differ."""
@@ -73,11 +91,26 @@ class Product:
             )
 
 
+def random_matrix(size: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """A square matrix that is the same on every machine: normal random, of integers uniform over all their values."""
+    if dtype is torch.int8:
+        return torch.randint(-128, 128, (size, size), dtype=dtype, generator=generator)
+    return torch.randn(size, size, generator=generator).to(element_type(dtype))
+
+
+def element_type(dtype: torch.dtype) -> torch.dtype:
+    """The element type as this device has it: AMD's first devices with fp8 have an encoding of their own."""
+    if dtype is not torch.float8_e4m3fn or not (torch.version.hip and torch.cuda.is_available()):
+        return dtype
+    is_first = torch.cuda.get_device_properties(0).gcnArchName.startswith("gfx94")
+    return torch.float8_e4m3fnuz if is_first else dtype
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=1000, help="rows and columns of the matrices")
     parser.add_argument(
-        "--precisions", default="fp32,tf32,bf16,fp16", help=f"of {','.join(PRECISIONS)}, joined by commas"
+        "--precisions", default="fp32,tf32,bf16,fp16,fp8,int8", help=f"of {','.join(PRECISIONS)}, joined by commas"
     )
     parser.add_argument("--headline", default="auto", help="precision of the watched steps; auto: bf16, on a CPU fp32")
     parser.add_argument("--seconds", type=float, default=1.0, help="time for the trial of each precision")
@@ -100,7 +133,7 @@ def main() -> None:
             continue
         trial = measure(precision, args.size, device, args.seconds, args.longest)
         print(
-            f"{trial.precision}: {trial.tflops:.4g} Tflop/s "
+            f"{trial.precision}: {trial.tflops:.4g} {trial.units} "
             f"({trial.products} products of {trial.size} x {trial.size} in {trial.seconds:.2f} s, {trial.clock} clock)"
         )
     precision = {"auto": "fp32" if device.type == "cpu" else "bf16"}.get(args.headline, args.headline)
@@ -127,6 +160,12 @@ def unavailable(precision: str, device: torch.device) -> str | None:
         sys.exit(f"error: unknown precision '{precision}'; there are {', '.join(PRECISIONS)}")
     if precision == "tf32" and not (device.type == "cuda" and torch.version.cuda):
         return "tf32 is a precision of NVIDIA's tensor cores"
+    if precision in EIGHT_BITS:
+        try:
+            Product(precision, SMALLEST, device).run()
+            synchronise(device)
+        except (RuntimeError, NotImplementedError) as error:
+            return f"this device or this torch has no {precision} product: {str(error).splitlines()[0]}"
     return None
 
 
@@ -144,9 +183,14 @@ def prepared(precision: str, size: int, device: torch.device, longest: float) ->
         slowness = min(warm_up(sample, 0) for _ in range(5)) / sample.flop
         while 2 * size**3 * slowness > longest and size > SAMPLE:
             size //= 2
-    product = Product(precision, size, device)
+    product = Product(precision, allowed_size(precision, size), device)
     product.check()
     return product
+
+
+def allowed_size(precision: str, size: int) -> int:
+    """The largest size up to this one that the kernels of a precision take."""
+    return size - size % MULTIPLE_OF_EIGHT_BITS if precision in EIGHT_BITS else size
 
 
 def measure(precision: str, size: int, device: torch.device, seconds: float, longest: float) -> Trial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmate import fail, metric, probes
+from benchmate import fail, message, metric, probes
 
 RESOLUTION = 1e-3  # items are recorded to a thousandth
 LARGEST_ERROR = 1e-3
@@ -12,6 +12,7 @@ def instrument_flops(ov):
     yield ov.phases.load_script
     probes.iterable(ov, "__main__.products", units="Tflop/s", batch_size=tera)
     probes.result(ov, "__main__.measure", report)
+    probes.result(ov, "__main__.unavailable", lambda reason: reason and message(f"not measured: {reason}"))
 
 
 def tera(flop):
@@ -30,7 +31,7 @@ def report(trial):
     metric(
         "tflops",
         trial.tflops,
-        units="Tflop/s",
+        units=trial.units,
         direction="higher",
         case=trial.precision,
         params={"n": trial.size},

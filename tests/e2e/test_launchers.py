@@ -78,7 +78,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     shutil.copy(ROOT / "tests" / "suite" / "launchers.yaml", folder)
     shutil.copytree(ROOT / "tests" / "suite" / "allreduce", folder / "allreduce")
     for name in ("requirements.in", "requirements.cpu.txt"):
-        shutil.copy(requirements_of(ROOT / "benchmarks" / "sft") / name, folder / "allreduce")
+        shutil.copy(requirements_of(ROOT / "benchmarks" / "trl") / name, folder / "allreduce")
     with in_namespaces(2) as cluster:
         machines = {host.name: host.ip for host in cluster.hosts}
         (folder / "cluster.yaml").write_text(system_file(cluster.key, cluster.known_hosts, machines))

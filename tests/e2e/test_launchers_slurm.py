@@ -32,7 +32,7 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
     shutil.copy(ROOT / "tests" / "suite" / "launchers.yaml", made)
     shutil.copytree(ROOT / "tests" / "suite" / "allreduce", made / "allreduce")
     for name in ("requirements.in", "requirements.cpu.txt"):
-        shutil.copy(requirements_of(ROOT / "benchmarks" / "sft") / name, made / "allreduce")
+        shutil.copy(requirements_of(ROOT / "benchmarks" / "trl") / name, made / "allreduce")
     with cluster(Settings(nodes=2, prefix="e")) as slurm:
         installed = milabench(made, slurm.environ, "install", "--select", ",".join(LAUNCHERS))
         assert installed.returncode == 0, installed.stderr

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,13 @@ import pytest
 
 from milabench.workflow.environments import requirements_of
 from tests.commands import ROOT, milabench_in
+from tests.truth.launches import Launch, Stamps, stamps_of
 
 # One environment, and one run of all programs.
 pytestmark = pytest.mark.e2e
 
 HERE = Path(__file__).parent
-LOCKS = {"torch": "sft", "sklearn": "digits", "jax": "flax"}  # of the benchmarks that use the same libraries
+LOCKS = {"torch": "trl", "sklearn": "digits", "jax": "flax"}  # of the benchmarks that use the same libraries
 CLOSE = 0.01
 # What a busy machine does to a number is no fault of the number; it makes observing dearer, too.
 OF_THE_HOST = {"contended", "stalled", "no-steady-state", "overhead"}
@@ -48,58 +48,6 @@ PROGRAMS = (
     "sklearn",
     "two_ranks",
 )
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step by the program's own clock, in ns."""
-
-    since: int
-    until: int
-    items: float
-
-
-@dataclass(frozen=True)
-class Stamps:
-    """What one process wrote down: its steps in order, and what it did that it takes for no part of its work."""
-
-    begun: int
-    steps: Sequence[Step]
-    pauses: Sequence[Step]
-    stamps_late: bool
-
-    def during(self, since: int, until: int) -> Achieved:
-        """What was done in this time: the steps that ended in it, on the clock from the end of the step before the first.
-
-        The instruments see the end of a step after the program does, or a little before it: where it `stamps_late`.
-        """
-        near = statistics.median(step.until - step.since for step in self.steps) / 4 if self.stamps_late else 0
-        numbers = [number for number, step in enumerate(self.steps) if since < step.until - near <= until]
-        begin = self.steps[numbers[0] - 1].until if numbers[0] else self.begun
-        end = self.steps[numbers[-1]].until
-        paused = sum(max(0, min(end, one.until) - max(begin, one.since)) for one in self.pauses)
-        return Achieved(sum(self.steps[number].items for number in numbers), (end - begin) / 1e9, paused / 1e9)
-
-
-@dataclass(frozen=True)
-class Achieved:
-    """Items, and the seconds they took; of these so many were spent on what is no part of the work."""
-
-    items: float
-    seconds: float
-    paused: float
-
-
-def stamps_of(path: Path, stamps_late: bool) -> Stamps:
-    """Read what a process wrote."""
-    first, *rows = (line.split() for line in path.read_text().splitlines())
-    lines = [(what, int(since), int(until)) for what, since, until in rows]
-    return Stamps(
-        begun=int(first[1]),
-        steps=[Step(since, until, float(what)) for what, since, until in lines if what != "pause"],
-        pauses=[Step(since, until, 0) for what, since, until in lines if what == "pause"],
-        stamps_late=stamps_late,
-    )
 
 
 @dataclass(frozen=True)
@@ -128,34 +76,10 @@ class Place:
         """Those of each rank."""
         return [stamps_of(path, name in LATE) for path in sorted((self.base / "data" / name).glob("stamps.*.txt"))]
 
-    def records(self, name: str, rank: int) -> tuple[dict[str, int], list[Mapping[str, Any]]]:
-        """The window that a rank declared, and its observations, as they are in the file."""
+    def launch(self, name: str) -> Launch:
+        """Its records, and what the report says of its rate."""
         (path,) = [path for path in self.folder.glob("*.data") if path.name.split(".")[0] == name]
-        lines = [
-            json.loads(line)["data"]
-            for line in path.read_text().splitlines()
-            if '"t0_ns"' in line or '"window"' in line
-        ]
-        windows = [data["window"] for data in lines if isinstance(data.get("window"), dict) and data["task"] == "train"]
-        seen = [data for data in lines if "t0_ns" in data and data["task"] == "train" and data.get("rank", 0) == rank]
-        seen.sort(key=lambda data: data["t0_ns"])
-        first_ns = next(data["t0_ns"] for data in seen if not data.get("warmup"))
-        # Nothing in the records says whose window it is but when it began.
-        window = min(windows, key=lambda window: abs(window["start_ns"] - first_ns))
-        return {"since": window["start_ns"], "until": window["stop_ns"]}, seen
-
-    def counted(self, name: str, rank: int) -> dict[str, int]:
-        """The time of the observations that are in the number: those after the warm-up that the report names."""
-        rate = self.rate(name)
-        _, seen = self.records(name, rank)
-        (total,) = [total for total in rate["totals"] if total["rank"] == rank]
-        steps, first = 0, 0
-        while steps < rate["warm_up_steps"]:
-            steps += seen[first].get("steps", 1)
-            first += 1
-        chosen = seen[first : first + total["observations"]]
-        before = seen[first - 1]
-        return {"since": before["t0_ns"] + before["host_ns"], "until": chosen[-1]["t0_ns"] + chosen[-1]["host_ns"]}
+        return Launch(path, self.rate(name))
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +121,7 @@ def test_the_number_is_items_over_the_wall_clock_of_the_program_itself(place: Pl
     rate = place.rate(name)
     ranks = place.stamps(name)
     assert len(ranks) == len(rate["totals"])
-    achieved = [own.during(**place.counted(name, rank)) for rank, own in enumerate(ranks)]
+    achieved = [own.during(**place.launch(name).counted(rank)) for rank, own in enumerate(ranks)]
     seconds = max(each.seconds - (each.paused if name == "declared" else 0) for each in achieved)
     assert rate["value"] == pytest.approx(sum(each.items for each in achieved) / seconds, rel=CLOSE)
     assert place.bench(name)["perf"] == rate["value"]
@@ -208,9 +132,9 @@ def test_every_item_of_the_window_is_counted_once(place: Place, name: str) -> No
     rate = place.rate(name)
     counted = in_windows = 0.0
     for rank, own in enumerate(place.stamps(name)):
-        window, seen = place.records(name, rank)
+        window, seen = place.launch(name).records(rank)
         (total,) = [total for total in rate["totals"] if total["rank"] == rank]
-        assert total["items"] == own.during(**place.counted(name, rank)).items
+        assert total["items"] == own.during(**place.launch(name).counted(rank)).items
         within_window = own.during(**window).items
         middles = [(one["t0_ns"] + one["host_ns"] / 2, one["n"]) for one in seen if not one.get("warmup")]
         # Ranks that agree on their end make a step or two after the window.
@@ -229,7 +153,7 @@ def test_a_short_window_is_the_only_doubt(place: Place, name: str) -> None:
 
 def test_what_was_declared_is_left_out_and_named_with_its_share(place: Place) -> None:
     rate = place.rate("declared")
-    achieved = place.stamps("declared")[0].during(**place.counted("declared", 0))
+    achieved = place.stamps("declared")[0].during(**place.launch("declared").counted(0))
     assert rate["pauses"] == {"validation": pytest.approx(achieved.paused / achieved.seconds, rel=0.02)}
     assert rate["value"] > 1.2 * achieved.items / achieved.seconds
 

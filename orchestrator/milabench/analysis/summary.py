@@ -165,6 +165,9 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
         for name, version in recorded.items():
             if isinstance(version, str) and version:
                 versions_of.setdefault(name, {})[version] = None
+        shims = meta.get("shims")
+        for shim in shims if isinstance(shims, list) else ():
+            versions_of.setdefault("shims", {})[str(shim)] = None
     return {name: ", ".join(sorted(versions)) for name, versions in versions_of.items()}
 
 

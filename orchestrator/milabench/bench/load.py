@@ -65,7 +65,7 @@ def requirements_folder(benchmark: Benchmark, folder: Path) -> Path:
 
 
 def with_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:
-    """Return the benchmark with the suite's values in the place of options that `script`, `module` and `voirfile` name in braces.
+    """Return the benchmark with the suite's values for the options that `script`, `module` and `voirfile` name in braces.
 
     `options` are those that the suite gives; others have their defaults. Raises OptionError for a value that can be no part
     of the name.
@@ -126,11 +126,7 @@ def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
         yield "benchmark.cwd", "'source' needs a `source`"
     if benchmark.source is None and benchmark.python_path:
         yield "benchmark.python_path", "names folders inside the source, but there is no `source`"
-    for attribute in _FILLED:
-        for name in _NAME.findall(getattr(benchmark, attribute) or ""):
-            if name not in benchmark.options:
-                known = ", ".join(benchmark.options) or "none"
-                yield f"benchmark.{attribute}", f"{{{name}}} is none of its options; known: {known}"
+    yield from _unknown_options(benchmark)
     paths = (
         ("script", benchmark.script),
         ("voirfile", benchmark.voirfile),
@@ -152,6 +148,15 @@ def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
             yield "benchmark.source.rev", f"expected a full commit hash, got {rev!r}"
         case _:
             pass
+
+
+def _unknown_options(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    """Yield the names in braces that are no options."""
+    for attribute in _FILLED:
+        for name in _NAME.findall(getattr(benchmark, attribute) or ""):
+            if name not in benchmark.options:
+                known = ", ".join(benchmark.options) or "none"
+                yield f"benchmark.{attribute}", f"{{{name}}} is none of its options; known: {known}"
 
 
 def _leaves_its_folder(path: str) -> bool:

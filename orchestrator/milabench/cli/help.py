@@ -17,7 +17,7 @@ MOST_SHOWN = 10  # options of a verb that `--help` shows whole
 RARE = frozenset(
     (
         # which suite, on what
-        *("--system", "--max-benchmarks", "--arch", "--exclude", "--use-current-env", "--display"),
+        *("--system", "--max-benchmarks", "--size", "--arch", "--exclude", "--use-current-env", "--display"),
         *("--engine", "--slurm-arg", "--submit", "--max-jobs", "--array", "--distribute"),
         *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
         # how a run is made

@@ -12,7 +12,9 @@ import click
 from milabench.analysis.summary_model import validity_words
 from milabench.bench.readme import first_sentence
 from milabench.cli.options import json_option, suite_options, table_width, wide_option
+from milabench.execute.shims import shims_of
 from milabench.workflow.context import read_suite_only, selected_benchmarks
+from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.report_inputs import read_reference, shipped_references
 
@@ -38,7 +40,9 @@ def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) 
         )
         click.echo(text)
         return
-    rows = [bench_json(bench) for bench in selected_benchmarks(read_suite_only(options), options)]
+    venvs = base_folder(options.base) / "venv"
+    benches = selected_benchmarks(read_suite_only(options), options)
+    rows = [{**bench_json(bench), "shims": list(shims_of(str(venvs / bench.install_group)))} for bench in benches]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
     else:
@@ -56,7 +60,7 @@ def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = N
             "yes" if bench["enabled"] else "no",
             bench["plan"],
             f"{bench['weight']:g}",
-            bench["install_group"],
+            bench["install_group"] + "".join(f" ({shim} by a shim)" for shim in bench["shims"]),
             " ".join(bench["tags"]),
             bench["about"],
         ]

@@ -186,6 +186,12 @@ _SUITE = (
         metavar="N",
         help="Maximum number of benchmarks of a suite, with those of its matrices. Default: 20000.",
     ),
+    click.option(
+        "--size",
+        type=click.Choice(["tiny", "device", "node", "cluster"]),
+        help="Size of the benchmarks that have several: on a CPU, for one device, a node, all nodes. Default: as the suite"
+        " says, else device. (`milabench size` is about batch sizes.)",
+    ),
 )
 _SELECTION = (
     click.option(

@@ -144,6 +144,18 @@ class Pattern(Text):
         return text
 
 
+class Commit(Text):
+    """A revision that cannot move."""
+
+    expected = "a full commit, 40 digits and letters a to f"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        text = Text.parse(self, node, path, parser)
+        if text is INVALID or "${" in text or re.fullmatch("[0-9a-f]{40}", text):
+            return text
+        return parser.expected(self.expected, node, path)
+
+
 class Number(Kind):
     """A number; `above` excludes the bound itself."""
 
@@ -241,6 +253,24 @@ class Capacity(Kind):
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         amount = capacity_mib(str(node.value)) if isinstance(node.value, str | int | float) else None
         return amount if amount is not None else parser.expected(self.expected, node, path)
+
+
+class Arithmetic(Kind):
+    """A number above zero, or arithmetic that gives one, such as `6 * 1.1e9`."""
+
+    expected = "a number above 0, or arithmetic such as 6 * 1.1e9"
+    schema: Mapping[str, Any] = {"type": ["string", "number"]}
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        value = node.value
+        if isinstance(value, str):
+            try:
+                value = expr.evaluate(value, {}, where=str(node.mark), path=path)
+            except ConfigError as error:
+                parser.problems.take(error)
+                return INVALID
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and 0 < value < 1e300 else parser.expected(self.expected, node, path)
 
 
 class ListOf(Kind):

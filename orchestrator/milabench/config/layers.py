@@ -12,6 +12,7 @@ from typing import Final
 from milabench.config.matrix import MAX_BENCHMARKS, expand, is_matrix
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import FILE_KEYS
+from milabench.config.sizes import ChosenSize, chosen_layers, settled_but_for_sizes, size_of, split_sizes
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, located, plain, settled
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError, Problem
@@ -50,13 +51,16 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """The file keys, and every benchmark and template by name, merged but not parsed."""
+    """The file keys, and every benchmark and template by name, merged but not parsed. `size` is what the files ask for."""
 
     system: Located | None
     multirun: Located | None
     profile: Located | None
+    size: str
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
+    sizes: Mapping[str, ChosenSize]
+    """Of each benchmark that has sizes, the one that is laid over it."""
 
 
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
@@ -105,13 +109,17 @@ def fold(
             )
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
-    benchmarks, templates = _Inheritance(entries, named, problems, max_benchmarks).resolved()
+    size = size_of(_settled_or_none(file_keys["size"]), problems)
+    inheritance = _Inheritance(entries, named, problems, max_benchmarks, size)
+    benchmarks, templates = inheritance.resolved()
     return Folded(
         system=_settled_or_none(file_keys["system"]),
         multirun=_settled_or_none(file_keys["multirun"]),
         profile=_settled_or_none(file_keys["profile"]),
+        size=size if file_keys["size"] is not None else "",
         benchmarks=benchmarks,
         templates=templates,
+        sizes=inheritance.sizes,
     )
 
 
@@ -142,8 +150,15 @@ class _Inheritance:
     """Resolves names to full descriptions; a parent is resolved once, whatever the number of its children."""
 
     def __init__(
-        self, entries: dict[str, Located], overrides: list[Override], problems: Problems, max_benchmarks: int
+        self,
+        entries: dict[str, Located],
+        overrides: list[Override],
+        problems: Problems,
+        max_benchmarks: int,
+        size: str,
     ) -> None:
+        self.size = size
+        self.sizes: dict[str, ChosenSize] = {}
         self.problems = problems
         self.overrides = overrides
         self.max_benchmarks = max_benchmarks
@@ -251,12 +266,40 @@ class _Inheritance:
             if parent is None:
                 return None
             merged = self._inherited(parent, own)
-        # After inheritance: `*` wins over what a benchmark says, and only an override that names it wins over `*`.
-        for higher in (self.every, override):
-            if higher is not None:
-                merged = self.problems.merge(merged, higher)
+        # After inheritance: `*` wins over what a benchmark says, its size over `*`, and over that only an override that names it.
+        if self.every is not None:
+            merged = self.problems.merge(merged, self.every)
+        sized = self._sized(name, merged, override)
+        if sized is None:
+            return None
+        # What an override says of sizes is in them by now.
+        merged = sized if override is None else self.problems.merge(sized, split_sizes(override)[0])
         self._take_room(name, merged)
         return settled(merged)
+
+    def _sized(self, name: str, node: Located, override: Located | None) -> Located | None:
+        """Return a benchmark with its size laid over it and without its sizes; None after a problem."""
+        rest, sizes = split_sizes(node)
+        changed = None if override is None else split_sizes(override)[1]
+        if changed is not None:
+            sizes = self.problems.merge(sizes, changed)
+        if sizes is None or sizes.value is None or sizes.value is DELETED:
+            return rest
+        enabled = (None if override is None else override.value.get("enabled")) or rest.value.get("enabled")
+        if (
+            enabled is not None
+            and enabled.value is False
+            and type(sizes.value) is dict
+            and self.size not in sizes.value
+        ):
+            return rest
+        layers = chosen_layers(name, sizes, self.size, self.problems)
+        if layers is None:
+            return None
+        self.sizes[name] = ChosenSize(self.size, sizes)
+        for layer in layers:
+            rest = self._inherited(rest, layer)
+        return rest
 
     def _parent_of(self, name: str, parent_node: Located) -> Located | None:
         parent = parent_node.value
@@ -299,10 +342,10 @@ class _Inheritance:
             return None
         for link, own, parent_node in reversed(chain):
             if parent_node is None or parent_node.value is None:
-                self.as_parent[link] = settled(own)
+                self.as_parent[link] = settled_but_for_sizes(own)
                 continue
             parent = self.as_parent[str(parent_node.value)]
-            whole = None if parent is None else settled(self._inherited(parent, own))
+            whole = None if parent is None else settled_but_for_sizes(self._inherited(parent, own))
             self.as_parent[link] = whole
             if whole is not None:
                 self._take_room(link, whole)

@@ -15,7 +15,8 @@ from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain
+from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
+from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def parse_suite(
     system_warnings = Problems()
     _warn_of_node_keys(interpolator.system, system_warnings)
     benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks, env)
-    parsed = {name: benchmark_parser.parse(name, node) for name, node in folded.benchmarks.items()}
+    parsed = {
+        name: benchmark_parser.parse(name, node, folded.sizes.get(name)) for name, node in folded.benchmarks.items()
+    }
     benchmark_parser.check_templates(folded.templates)
     profile: schema.Profile = (
         parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
@@ -82,6 +85,7 @@ def parse_suite(
         multirun=multirun.runs if multirun is not None else (),
         warnings=all_warnings.all(),
         files=files,
+        size=folded.size,
     )
 
 
@@ -104,8 +108,10 @@ class _BenchmarkParser:
     warnings: Problems = field(default_factory=Problems)
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
 
-    def parse(self, name: str, node: Located) -> schema.BenchmarkConfig | None:
+    def parse(self, name: str, node: Located, sized: ChosenSize | None) -> schema.BenchmarkConfig | None:
         """Return the benchmark as a value; None where it is left out, with the problem or the warning noted."""
+        if sized is not None:
+            self.check_sizes(name, node, sized.sizes, layers_of(sized.size), has_program=True)
         resolved = self._with_task(name, self._resolve(name, node))
         if resolved is None:
             return None
@@ -128,7 +134,7 @@ class _BenchmarkParser:
                 return None
         options = values.pop("options")
         config: schema.BenchmarkConfig = schema.BENCHMARK.build(
-            values, name=name, options=options, origin=Origins(node)
+            values, name=name, size=sized.size if sized is not None else "", options=options, origin=Origins(node)
         )
         return config
 
@@ -176,6 +182,24 @@ class _BenchmarkParser:
             for key, child in node.value.items():
                 if key not in schema.BENCHMARK.keys and key not in ("job", "name"):
                     self._check_extra_key(name, node, key, child, has_program="definition" in node.value)
+            if SIZES_KEY in node.value:
+                self.check_sizes(name, node, node.value[SIZES_KEY], (), has_program="definition" in node.value)
+
+    def check_sizes(
+        self, name: str, node: Located, sizes: Located, chosen: Sequence[str], *, has_program: bool
+    ) -> None:
+        """Note what is wrong in the sizes of a benchmark that were not chosen: those that were are parsed with the rest."""
+        for size, keys in sizes_by_name(name, sizes, self.parser.problems).items():
+            if size in chosen:
+                continue
+            path = f"{name}.{SIZES_KEY}.{size}"
+            together = Located({**node.value, **keys.value}, keys.mark)
+            for key, child in settled(keys).value.items():
+                known = schema.BENCHMARK.keys.get(key)
+                if known is None:
+                    self._check_extra_key(path, together, key, child, has_program=has_program)
+                elif child.value is not None and not child.flags & DYNAMIC:
+                    self.parser.parse(known.kind, child, f"{path}.{key}")
 
     def _resolve(self, name: str, node: Located) -> Located:
         """Return the benchmark without `${...}`; problems are noted."""

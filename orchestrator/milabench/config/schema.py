@@ -15,8 +15,10 @@ from milabench.config.definition import Definition, DefinitionKind
 from milabench.config.kinds import (
     Argument,
     Arguments,
+    Arithmetic,
     Capacity,
     Choice,
+    Commit,
     Expression,
     ListOf,
     Number,
@@ -29,6 +31,7 @@ from milabench.config.kinds import (
     keys_of,
     record_of,
 )
+from milabench.config.sizes import SIZES
 from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
 from milabench.errors import ConfigError, Problem
@@ -38,6 +41,7 @@ Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 Profile = Literal["quick", "default", "rigorous"]
 Engine = Literal["docker", "podman", "apptainer", "enroot", "pyxis", "none"]
 KeepStepDir = Literal["always", "failed", "never"]
+Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
 Arch: TypeAlias = Annotated[str, Choice(words=ARCHS)]
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
@@ -45,7 +49,7 @@ REDUCTIONS: Final = (
     *("last", "first", "mean", "median", "min", "max", "std", "sum", "count"),
     *("p50", "p90", "p95", "p99", "harmonic"),
 )
-FILE_KEYS: Final = ("include", "system", "multirun", "profile")
+FILE_KEYS: Final = ("include", "system", "multirun", "profile", "size")
 """The keys of a file that are not benchmarks."""
 
 # Kinds of values that several keys have.
@@ -175,10 +179,60 @@ class ValidationKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentResources:
+    """What the environment of a benchmark takes; None where it is not known."""
+
+    disk_mib: MemoryMiB | None = key("Disk of the environment, installed.", name="disk", default=None)
+    download_mib: MemoryMiB | None = key("Packages that are downloaded for it.", name="download", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcesConfig:
+    """What a benchmark takes, as somebody measured it: `plan` sums it before anything starts. None where it is not known."""
+
+    memory_mib: MemoryMiB | None = key("Memory that it needs on each of its devices.", name="memory", default=None)
+    host_memory_mib: MemoryMiB | None = key("Memory that it needs on its node.", name="host_memory", default=None)
+    data_mib: MemoryMiB | None = key("Disk of its prepared data.", name="data", default=None)
+    download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
+    minutes: Annotated[float, Number(at_least=0)] | None = key(
+        "Minutes of one launch with the profile `default`.", default=None
+    )
+    environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfig:
+    """What the page of the suite says of a benchmark and nothing else tells; read by people only."""
+
+    what: str = key("What it does, in a few words; the first sentence of its README by default.", default="")
+    model: str = key("What is trained or run, such as `Llama-3.2 shape` or `ResNet-50`.", default="")
+    parameters: str = key("How many parameters that has, such as `1.2 B`.", default="")
+    data: str = key("What it learns from, and where that comes from, such as `texts by seed`.", default="")
+    unit: str = key("What its rate counts, such as `tokens`; of one second.", default="")
+    upstream: tuple[str, ...] = key("Names of the benchmarks that this one stands for in milabench 1.3.", default=())
+    mlperf: tuple[str, ...] = key("Names of the benchmarks that this one stands for in MLPerf.", default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedConfig:
+    """Weights or data that can only be fetched by who has accepted their terms."""
+
+    repository: str = key("Repository of the hub, `owner/name`.")
+    revision: Annotated[str, Commit()] = key("Commit that is fetched: a name may move, a commit cannot.")
+    accept: str = key("Page where the terms are accepted; that of the repository by default.", default="")
+
+    @property
+    def page(self) -> str:
+        """Where the terms are accepted."""
+        return self.accept or f"https://huggingface.co/{self.repository}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkConfig:
     """One benchmark of a suite, resolved but for its placeholders.
 
-    `matrix` is the choice that made it, when it came out of one; `options` holds the keys that its benchfile declares.
+    `matrix` is the choice that made it, when it came out of one; `size` is the one of its sizes that it is, empty where it has
+    none; `options` holds the keys that its benchfile declares.
     """
 
     name: str
@@ -199,7 +253,11 @@ class BenchmarkConfig:
     tags: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, unique=True)] = key(
         "Words for `--select`; those of the parent are added.", default=()
     )
-    url: str = key("Where to ask for access to gated data.", default="")
+    url: str = key("Where the program comes from.", default="")
+    describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
+    gated: GatedConfig | None = key(
+        "Weights or data whose terms must have been accepted; `milabench gated` lists them.", default=None
+    )
     max_duration: Seconds = key("Time limit of a step in seconds.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
@@ -241,11 +299,18 @@ class BenchmarkConfig:
         "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",
         default=1,
     )
+    resources: ResourcesConfig = key("What it takes: memory, disk, time.", default=ResourcesConfig())
+    flops_per_item: Annotated[float, Arithmetic()] | None = key(
+        "Floating-point operations of one item of its rate, such as `6 * 1.1e9`; reports derive the use of the device from it.",
+        default=None,
+    )
+    precision: Precision | None = key("Number format of most of these operations.", default=None)
     docker_image: str | None = key("Container image; wins over the system's.", default=None)
     container: ContainerConfig = key("Container, where it differs from the system's.", default=ContainerConfig())
     pip: Mapping[str, Any] = key("Overrides for the installation.", default={})
     venv: Mapping[str, Any] = key("Overrides for the virtual environment.", default={})
     dirs: Mapping[str, str] = key("Overrides for the folders `data`, `cache` and `extra`.", default={})
+    size: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: Origins = field(compare=False, repr=False)
 
@@ -261,6 +326,15 @@ class DriverKeys:
         "Task file (.cfg) whose task gives the metrics, and the command unless there is one here.", default=""
     )
     task: str = key("Section of the driver's file; the benchmark's name by default.", default="")
+
+
+class SizeKeys:
+    """The key of a benchmark that is gone once one of its sizes is laid over it."""
+
+    sizes: Mapping[str, Any] = key(
+        "Keys that hold for one size only: `tiny`, `device`, `node` (laid over `device`), `cluster` (laid over `node`).",
+        default={},
+    )
 
 
 # --- the system, and what else stands in a file ---------------------------------------------------------------------
@@ -377,11 +451,12 @@ class MultirunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that the files and the overrides say; `files` are those that were read, in order."""
+    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for."""
 
     benchmarks: Mapping[str, BenchmarkConfig]
     system: SystemConfig
     profile: Profile = "default"
+    size: str = ""
     multirun: tuple[Multirun, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
@@ -391,4 +466,7 @@ SYSTEM: Final = record_of(SystemConfig)
 SLURM: Final = record_of(SlurmConfig)
 MULTIRUN: Final = record_of(MultirunConfig)
 PROFILE: Final = Choice(words=PROFILES)
-BENCHMARK: Final = Record({**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys}, BenchmarkConfig)
+SIZE: Final = Choice(words=SIZES)
+BENCHMARK: Final = Record(
+    {**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys, **record_of(SizeKeys).keys}, BenchmarkConfig
+)

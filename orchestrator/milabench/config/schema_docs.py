@@ -7,13 +7,15 @@ from dataclasses import MISSING
 from typing import Any, Final
 
 from milabench.config.kinds import Flag, Key, Kind, ListOf, MapOf, Number, Record
-from milabench.config.schema import BENCHMARK, MULTIRUN, PROFILE, SYSTEM
+from milabench.config.schema import BENCHMARK, MULTIRUN, PROFILE, SIZE, SYSTEM
+from milabench.config.sizes import SIZES
 
 _FILE_DOCS: Final = {
     "include": "Files merged before this one, relative to it.",
     "system": "The machines, and what holds for all benchmarks.",
     "multirun": "Sets of runs.",
     "profile": "How much is measured: one of quick, default, rigorous.",
+    "size": "Which of their `sizes` the benchmarks have: one of tiny, device, node, cluster. Default: device.",
 }
 
 
@@ -21,6 +23,13 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of suite and system files, without its head."""
     benchmark = BENCHMARK.mapping_schema()
     del benchmark["additionalProperties"]  # it may have the options that its benchfile declares
+    one_size = {"anyOf": [{"$ref": "#/$defs/benchmark"}, {"type": "null"}]}
+    benchmark["properties"]["sizes"] = {
+        "description": BENCHMARK.keys["sizes"].doc,
+        "type": "object",
+        "properties": dict.fromkeys(SIZES, one_size),
+        "additionalProperties": False,
+    }
     job = {**benchmark, "properties": {**benchmark["properties"], "name": {"type": "string"}}, "required": ["name"]}
     benchmark["properties"]["job"] = {"$ref": "#/$defs/job"}
     text = {"type": "string"}
@@ -31,6 +40,7 @@ def json_schema() -> dict[str, Any]:
             "system": {"$ref": "#/$defs/system"},
             "multirun": MULTIRUN.json_schema(),
             "profile": {**PROFILE.json_schema(), "description": _FILE_DOCS["profile"]},
+            "size": {**SIZE.json_schema(), "description": _FILE_DOCS["size"]},
         },
         "additionalProperties": {"$ref": "#/$defs/benchmark"},
         "$defs": {"benchmark": benchmark, "job": job, "system": SYSTEM.mapping_schema()},

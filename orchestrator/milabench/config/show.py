@@ -38,6 +38,8 @@ def plain_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
             keys[name] = _plain_field(name, value)
     if any(isinstance(value, list | tuple) for value in bench.matrix.values()):
         keys["job"] = None  # a choice that is a list; without this it would read as a matrix that lacks its job
+    if bench.size:
+        keys["sizes"] = {bench.size: {}}  # it is one of a size, whose keys are among the others
     keys.update({key: _data(value) for key, value in bench.options.items()})
     return keys
 
@@ -57,6 +59,8 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     if names is None:
         if suite.profile != "default":
             _emit("profile", suite.profile, 0, lines)
+        if suite.size:
+            _emit("size", suite.size, 0, lines)
         if suite.system.raw:
             given = dict(suite.system.raw)
             if suite.system.arch is None:
@@ -87,11 +91,15 @@ def _plain_field(name: str, value: Any) -> Any:
             if ready:
                 server["ready"] = {"pattern": ready, "timeout": timeout} if timeout else ready
             return server
-        case "container":
-            return {key: _data(item) for key, item in _fields_of(value).items() if item is not None}
+        case "container" | "describe":
+            return {key: _data(item) for key, item in _fields_of(value).items() if item not in (None, "", ())}
+        case "gated":
+            return None if value is None else _fields_of(value)
         case "plan":
             given = {key: item for key, item in _fields_of(value).items() if key != "extra" and item not in (None, ())}
             return _data({**given, **value.extra})
+        case "resources":
+            return _plain_resources(value)
         case "cwd":
             return None if value is None else str(value)
         case "metrics":
@@ -102,6 +110,14 @@ def _plain_field(name: str, value: Any) -> Any:
 
 def _fields_of(value: Any) -> dict[str, Any]:
     return {declared.name: getattr(value, declared.name) for declared in fields(value)}
+
+
+def _plain_resources(value: Any) -> dict[str, Any]:
+    """Return resources by their keys, those that are not known left out; amounts of memory are numbers of MiB."""
+    given = {name.removesuffix("_mib"): item for name, item in _fields_of(value).items() if item is not None}
+    if "environment" in given:
+        given["environment"] = _plain_resources(given["environment"])
+    return {name: item for name, item in given.items() if item != {}}
 
 
 def _plain_arguments(arguments: tuple[Argument, ...]) -> Any:

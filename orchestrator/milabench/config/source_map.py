@@ -37,15 +37,21 @@ class SourceLocation(NamedTuple):
 
 class Mark(NamedTuple):
     """A place in a source; line and column count from 1, line 0 stands for the whole of it (an option on the command
-    line).
+    line). `size`: the value stands there for this size of a benchmark, which was chosen.
     """
 
     source: SourceLocation
     line: int
     column: int
+    size: str = ""
 
     def __str__(self) -> str:
         return f"{self.source.name}:{self.line}:{self.column}" if self.line else self.source.name
+
+    @property
+    def origin(self) -> str:
+        """The place, and the size for which the value stands there."""
+        return f"{self}, by the size {self.size}" if self.size else str(self)
 
 
 BUILT_IN: Final = Mark(SourceLocation("built-in default", ""), 0, 0)
@@ -286,7 +292,7 @@ def _appended(low: Located, high: Located) -> Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a value comes from: `where` is `file:line:column`, an option or a built-in default.
+    """Where a value comes from: `where` is `file:line:column`, with the size that gave it, an option or a built-in default.
 
     `replaced`: place and value of everything that it replaced, nearest first. `interpolated`: its text before
     `${...}` was resolved, None where there was nothing to resolve.
@@ -314,8 +320,8 @@ class Origins(Mapping[str, Origin]):
 
     def __getitem__(self, key: str) -> Origin:
         node = self._nodes()[key]
-        replaced = tuple((str(old.mark), _replaced_value(old)) for old in node.replaced)
-        return Origin(where=str(node.mark), replaced=replaced, interpolated=node.raw)
+        replaced = tuple((old.mark.origin, _replaced_value(old)) for old in node.replaced)
+        return Origin(where=node.mark.origin, replaced=replaced, interpolated=node.raw)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes())

@@ -30,6 +30,7 @@ from milabench.execute.inventory import (
 )
 from milabench.execute.needs import Need, files_of, uncached
 from milabench.execute.package_indexes import indexes, pip_env, uv_env, uv_options
+from milabench.execute.shims import NOTES, TORCHVISION, add_shim, shim_for
 from milabench.execute.sizes import size_text
 from milabench.plan.requirements import applies, render_requirements
 from milabench.plan.venvs import VenvSpec
@@ -61,6 +62,7 @@ class VenvBuild:
         self._folder = folder
         self._log = log
         self._lock = lock
+        self._shims: list[str] = []
         self._child: subprocess.Popen[str] | None = None
         user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
         # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
@@ -145,7 +147,7 @@ class VenvBuild:
         self._run([installer.add(str(folder), str(self._benchmate_wheel()))])
         self._say("verifying")
         notes += self._verify()
-        _mark_complete(folder, spec, installer.name)
+        _mark_complete(folder, spec, installer.name, self._shims)
         return notes
 
     def _benchmate_wheel(self) -> Path:
@@ -198,6 +200,9 @@ class VenvBuild:
         for bench, packages in spec.required.items():
             for package in packages:
                 needed_by.setdefault(package, []).append(bench)
+        # Others import it when they find it, some only while they run.
+        unasked = {TORCHVISION} & {pin.name for pin in spec.lock.pins} - {*needed_by}
+        needed_by |= {package: [] for package in unasked}
         probe = pkgutil.get_data("milabench.execute", "import_probe.py")
         assert probe is not None
         argv = (f"{self._folder}/bin/python", "-I", "-c", probe.decode(), json.dumps(list(needed_by)))
@@ -209,14 +214,22 @@ class VenvBuild:
 
         self._say(f"importing: {', '.join(needed_by)}")
         code, _ = self._ended(argv, heard=heard, shown="import_probe.py")
-        notes = [f"{package} was not imported: {why}" for package, why in tried.untried.items()]
+        problems = tried.problems(code)
+        if added := self._add_shims(problems.values()):
+            tried = ImportsTried()
+            code, _ = self._ended(argv, heard=heard, shown="import_probe.py")
+            problems = tried.problems(code)
+        notes = [*added]
+        notes += [f"{package} was not imported: {why}" for package, why in tried.untried.items()]
         if unsaid := [bench for bench in spec.benches if bench not in spec.required]:
             notes.append(
                 f"nothing was imported for {', '.join(unsaid)}: without a requirements.in nobody says what to try"
             )
-        for package, why in tried.problems(code).items():
+        for package, why in problems.items():
             users = ", ".join(needed_by[package])
-            if why == ABSENT:
+            if package in unasked:
+                notes.append(f"{package}, which the lock brings, cannot be imported: {why}")
+            elif why == ABSENT:
                 notes.append(
                     f"{package} is required by {users} and not in the lock; write it again with `milabench pin`"
                 )
@@ -232,6 +245,16 @@ class VenvBuild:
                 )
         self._session.report(f"{spec.group}: imported in {time.monotonic() - began:.1f} s")
         return tuple(notes)
+
+    def _add_shims(self, problems: Iterable[str]) -> list[str]:
+        """Put in what helps against these reasons why packages cannot be imported; return a note on each."""
+        # Beside a build of torch for an accelerator whatever does not fit is an error of the lock.
+        wanted = {shim for why in problems if self._spec.is_for_cpu and (shim := shim_for(why))} - {*self._shims}
+        for shim in sorted(wanted):
+            self._say(f"adding a shim: {shim}")
+            add_shim(self._folder, shim)
+            self._shims.append(shim)
+        return [NOTES[shim] for shim in sorted(wanted)]
 
     def _interpreter(self) -> tuple[str, tuple[str, ...]]:
         """Return the interpreter that the locks were made for, else the running one with a note."""
@@ -376,7 +399,7 @@ def running_python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
+def _mark_complete(folder: Path, spec: VenvSpec, installer: str, shims: Sequence[str]) -> None:
     """Write the marker last, and to disk before it has its name: its presence claims that everything else exists."""
     marker = {
         "digest": spec.digest,
@@ -388,6 +411,7 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
         "constraints": spec.constraints.sha256 if spec.constraints else None,
         "benchmate": spec.benchmate,
         "installer": installer,
+        "shims": list(shims),
         "made": time.time(),
     }
     replace_file(folder / COMPLETE, json.dumps(marker, indent=1).encode())

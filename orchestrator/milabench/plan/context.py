@@ -79,7 +79,8 @@ class PlanContext:
     `environments` are the folders of the install groups' environments, below `dirs.venv`: each by the digest of what it is
     made from, so that two suites may use one group's name for two environments. A group that is not in it has one of its
     own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given;
-    `replicates` are the numbers of single benchmarks, where they were computed one by one.
+    `replicates` are the numbers of single benchmarks, where they were computed one by one. `unavailable` says why benchmarks
+    cannot run in the active interpreter, where that is what all of them are to run in.
     """
 
     facts: SystemFacts
@@ -93,6 +94,7 @@ class PlanContext:
     environments: Mapping[str, str] = field(default_factory=dict)
     current_env: str | None = None
     current_python: str | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
     sizer: Sizer = field(default_factory=Sizer)
     instruments: Instruments | None = None
 

@@ -61,6 +61,8 @@ def shuffle_key(seed: int, block: int, name: str) -> bytes:
 def _why_skipped(bench: ResolvedBenchmark, context: PlanContext) -> str | None:
     if bench.declared is None:
         return "not fetched"
+    if bench.config.name in context.unavailable:
+        return context.unavailable[bench.config.name]
     if (why := why_not_placed(bench.config, context.facts)) is not None:
         return why
     if not bench.config.requires_capabilities:

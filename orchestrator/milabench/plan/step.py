@@ -201,6 +201,9 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
     config, profile = bench.config, bench.context.profile
     return {
         **{key: getattr(config, key) for key in ("name", "group", "install_group")},
+        **({"size": config.size} if config.size else {}),
+        **({"flops_per_item": config.flops_per_item} if config.flops_per_item else {}),
+        **({"precision": config.precision} if config.precision else {}),
         "tags": list(config.tags),
         "weight": config.weight,
         "argv": list(arguments),

@@ -39,6 +39,7 @@ _RERUN_OPTIONS = (
     "system_file",
     "base",
     "max_benchmarks",
+    "size",
     "arch",
     "engine",
     "profile",
@@ -195,9 +196,14 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if not summary.nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
+    shims = software.pop("shims", "")
     versions = ", ".join(f"{name} {version}" for name, version in software.items() if version)
     if versions:
         lines.append(("software", versions))
+    if shims:
+        lines.append(
+            ("shims", f"{shims}: its operators raise an error, for its wheel does not fit this torch; all else works")
+        )
     return lines + _overhead_lines(summary.overhead)
 
 

@@ -199,7 +199,7 @@ def _merge(source: Path, target: Path) -> None:
 
 def _lacks(home: Path, context: CommandContext, manifest: CapsuleManifest) -> bool:
     """Return whether something is gone that was placed when the capsule was unpacked."""
-    if environments.unfetched_benches(context):
+    if environments.left_out_benches(context):
         return True
     if not all(is_fetched(context.dirs, source) for source in environments.sources(context)):
         return True

@@ -83,7 +83,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 def _require_present(context: CommandContext, *, has_data: bool) -> None:
     """Raise EnvironmentFailed, with the command to give, unless every program is fetched and all data is prepared."""
     missing = [f"code/{each.folder}" for each in environments.sources(context) if not is_fetched(context.dirs, each)]
-    missing += [skip.bench for skip in environments.unfetched_benches(context)]
+    missing += [skip.bench for skip in environments.left_out_benches(context)]
     if missing:
         raise EnvironmentFailed(
             f"not installed: {', '.join(missing)}; run `{command_line('install', context.options)}`"

@@ -123,7 +123,7 @@ def read_context(
     from milabench.plan.profile import PROFILES
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
-    from milabench.workflow.environments import environment_folders
+    from milabench.workflow.environments import environment_folders, unavailable_benches
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -180,7 +180,8 @@ def read_context(
         machine=machine,
         allocation=allocation,
     )
-    return replace(context, plan_context=replace(plan_context, environments=environment_folders(context)))
+    known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
+    return replace(context, plan_context=known)
 
 
 def on_this_machine(context: CommandContext) -> CommandContext:
@@ -235,10 +236,11 @@ def read_whole_suite(
 
     # The command line wins over the system file.
     arch = () if options.arch is None else (f"system.arch={options.arch}",)
+    size = () if options.size is None else (f"size={options.size}",)
     return read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
-        overrides=(*options.overrides, *arch),
+        overrides=(*options.overrides, *arch, *size),
         env=options.environ,
         detected_arch=detected_arch,
         declared=declared_options,

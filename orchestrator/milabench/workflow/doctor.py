@@ -13,6 +13,7 @@ from typing import Any
 from milabench.config.schema import SystemConfig
 from milabench.errors import Unreachable, UsageError
 from milabench.execute.remote_host import connect_all, link_speeds
+from milabench.execute.shims import NOTES, shims_of
 from milabench.execute.slurm.commands import Commands
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
@@ -20,6 +21,7 @@ from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
+from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder
 from milabench.workflow.node_query import HostReport, node_addresses, node_of, query_nodes
 from milabench.workflow.options import Session, SuiteOptions
@@ -122,6 +124,9 @@ def check_suite(context: CommandContext) -> Iterator[NodeFinding]:
         yield NodeFinding(what=skip.bench, state="note", says=f"skipped: {skip.why}")
     environments = missing_environments(context)
     yield _completeness("environments", environments, "milabench install makes them")
+    for group, folder in environment_folders(context).items():
+        for shim in shims_of(str(Path(context.dirs.venv, folder))):
+            yield NodeFinding(what=f"environment {group}", state="note", says=NOTES.get(shim, shim))
     if not environments:
         yield _completeness("data", missing_preparations(context, plan), "milabench prepare makes it")
 

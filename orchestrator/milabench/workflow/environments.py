@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from milabench.execute.inventory import (
     marker_environment,
     packages_of,
     store_folder,
+    unmet_requirements,
 )
 from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
@@ -64,7 +66,7 @@ def decide_install(context: SuiteContext) -> InstallPlan:
         platform=f"{sys.platform}-{platform.machine()}",
         selected={bench.config.name for bench in context.benches},
     )
-    skipped = tuple(unfetched_benches(context))
+    skipped = tuple(left_out_benches(context))
     return InstallPlan(venvs=venvs, sources=sources(context), images=images(context), skipped=skipped)
 
 
@@ -82,11 +84,48 @@ def environment_folders(context: SuiteContext) -> dict[str, str]:
     return {venv.group: str(store_folder(context.dirs, venv).relative_to(context.dirs.venv)) for venv in venvs}
 
 
-def unfetched_benches(context: SuiteContext) -> list[SkippedBench]:
-    """Return the selected benchmarks whose definition has yet to be fetched."""
+def left_out_benches(context: SuiteContext) -> list[SkippedBench]:
+    """Return the selected benchmarks whose definition has yet to be fetched, or whose packages the active interpreter lacks."""
+    unavailable = context.plan_context.unavailable
     return [
-        SkippedBench(bench=bench.config.name, why="not fetched") for bench in context.benches if bench.declared is None
+        SkippedBench(bench=bench.config.name, why=unavailable.get(bench.config.name, "not fetched"))
+        for bench in context.benches
+        if bench.declared is None or bench.config.name in unavailable
     ]
+
+
+def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
+    """Return the packages that the active interpreter lacks for selected benchmarks, each with what is there instead.
+
+    Asked for is what a person wrote, requirements.in; the lock, with its exact versions, only where there is no such file.
+    """
+    installed = installed_packages()
+    lacking: dict[str, dict[str, str]] = {}
+    for bench in context.benches:
+        if bench.declared is None or bench.declared is COMMAND:
+            continue
+        folder, variant = requirements_of_benchmark(bench), bench.config.install_variant
+        source = requirements_source(folder, variant)
+        lock = None if source.is_file() else requirement_file(folder, variant)
+        files = included_files(source) if lock is None else [lock]
+        unmet = unmet_requirements(files, installed)
+        unmet.pop("benchmate", None)  # the instruments are not the benchmark's: without them nothing is measured
+        if unmet:
+            lacking[bench.config.name] = unmet
+    return lacking
+
+
+def unavailable_benches(context: SuiteContext) -> dict[str, str]:
+    """Return why selected benchmarks cannot run in the active interpreter; none where each has an environment of its own."""
+    if context.plan_context.current_env is None:
+        return {}
+    return {bench: _why_unavailable(unmet) for bench, unmet in lacking_packages(context).items()}
+
+
+def _why_unavailable(unmet: Mapping[str, str]) -> str:
+    """Return which packages are lacking, and the command that gets them."""
+    needs = ", ".join(f"{requirement} ({state})" for requirement, state in unmet.items())
+    return f"needs {needs} in {sys.prefix}; {shlex.join(['pip', 'install', *unmet])}"
 
 
 def require_files(context: SuiteContext) -> None:
@@ -103,7 +142,9 @@ def require_files(context: SuiteContext) -> None:
 
 def sources(context: SuiteContext) -> tuple[Source, ...]:
     """Return the sources of the selected benchmarks' programs, each once; one in a benchmark's own folder has none."""
-    declared = (bench.declared.source for bench in context.benches if bench.declared is not None)
+    left_out = context.plan_context.unavailable
+    used = (bench for bench in context.benches if bench.config.name not in left_out)
+    declared = (bench.declared.source for bench in used if bench.declared is not None)
     return tuple(dict.fromkeys(source for source in declared if source is not None))
 
 
@@ -223,22 +264,28 @@ def required_packages(file: Path, python: str = "") -> tuple[str, ...] | None:
     if not file.is_file():
         return None
     environment = marker_environment(python)
-    wanted: dict[str, None] = {}
-    pending, read = [file.resolve()], set()
+    pins = (pin for each in included_files(file) for pin in parse_requirements(each.text).pins)
+    return tuple(dict.fromkeys(pin.name for pin in pins if pin.name and applies(pin.line, environment)))
+
+
+def included_files(file: Path) -> list[RequirementFile]:
+    """Return a requirement file and those that it includes by `-r`, as far as they are there. Raises EnvironmentFailed."""
+    from milabench.plan.requirements import parse_requirements
+
+    files: dict[Path, RequirementFile] = {}
+    pending = [file.resolve()]
     while pending:
         current = pending.pop(0)
-        if current in read or not current.is_file():
+        if current in files or not current.is_file():
             continue
-        read.add(current)
-        lock = parse_requirements(read_requirements(current).text)
-        wanted |= dict.fromkeys(pin.name for pin in lock.pins if pin.name and applies(pin.line, environment))
-        included = (option.split(maxsplit=1) for option in lock.options)
+        files[current] = read_requirements(current)
+        included = (option.split(maxsplit=1) for option in parse_requirements(files[current].text).options)
         pending += [
             (current.parent / words[1]).resolve()
             for words in included
             if words[0] in ("-r", "--requirement") and words[1:]
         ]
-    return tuple(wanted)
+    return list(files.values())
 
 
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:

@@ -29,6 +29,7 @@ from milabench.execute.interrupts import interrupts, run_deferring_signals
 from milabench.execute.locks import Orchestrator, hold_in_use, hold_run, this_orchestrator
 from milabench.execute.remote_host import remote_node
 from milabench.execute.retry_policy import RetryPolicy
+from milabench.execute.shims import shims_of
 from milabench.execute.ssh import Address
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.context import dirs_at
@@ -379,6 +380,7 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
         ],
         "lost_accelerators": list(node.details.get("lost") or ()),
         "packages": dict(description.packages.get(step.venv, {})),
+        "shims": list(shims_of(step.venv)),
     }
     return encode(Config(step=step.id, data=mask_settings(step.config))) + encode(Meta(step=step.id, data=meta))
 

@@ -25,7 +25,7 @@ class SuiteOptions:
     suite and system file may use. `engine` and `slurm_args` (`key=value`) replace `system.engine` and keys of `system.slurm`;
     `distribute`: a benchmark of one node runs on every node. Under Slurm, `allocate` asks for nodes where we are in no
     allocation, instead of planning for nodes as they are stated; `bound_nodes` are pairs of each stated node and the one of
-    our allocation that stands for it, empty where none does.
+    our allocation that stands for it, empty where none does. `size`: which of their sizes the benchmarks have.
     """
 
     config_file: Path | None = None
@@ -33,6 +33,7 @@ class SuiteOptions:
     base: Path | None = None
     overrides: tuple[str, ...] = ()
     max_benchmarks: int | None = None
+    size: str | None = None
     arch: str | None = None
     select: str | None = None
     exclude: str | None = None

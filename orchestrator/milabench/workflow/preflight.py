@@ -151,6 +151,7 @@ def command_line(verb: str, options: SuiteOptions) -> str:
         "--system": options.system_file,
         "--base": options.base,
         "--max-benchmarks": options.max_benchmarks,
+        "--size": options.size,
         "--arch": options.arch,
         "--select": options.select,
         "--exclude": options.exclude,
@@ -186,7 +187,7 @@ def unprepared(
         preparations,
         markers=local | set(remote),
         force=force,
-        skipped=environments.unfetched_benches(context),
+        skipped=environments.left_out_benches(context),
         system=describe_system(context.plan_context.facts),
     )
 
@@ -214,6 +215,8 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
     preparations = []
     for bench in context.benches:
         if bench.declared is None or bench.declared.prepare is None:
+            continue
+        if bench.config.name in context.plan_context.unavailable:
             continue
         script = Path(bench.folder, bench.declared.prepare)
         if not script.is_file():

@@ -232,7 +232,10 @@ def _use_of(context: CommandContext) -> UsedSuite:
         system=None if options.system_file is None else str(options.system_file.absolute()),
         arch=options.arch,
         # Records keep no secrets.
-        overrides=tuple(mask_argument(override) for override in options.overrides),
+        overrides=(
+            *(mask_argument(override) for override in options.overrides),
+            *(() if options.size is None else (f"size={options.size}",)),
+        ),
         environments=context.plan_context.environments,
         programs={bench.config.name: tuple(_programs(bench)) for bench in context.benches},
         images=dict(_images(context)),

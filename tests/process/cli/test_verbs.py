@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from tests.commands import ROOT, Said
@@ -103,6 +104,35 @@ def test_install_of_the_current_environment_only_says_what_is_missing(
     assert said.code == 4
     assert "needy: a-package-that-nobody-has==1.0: not installed" in said.err
     assert "(pip install 'a-package-that-nobody-has==1.0')" in said.err
+
+
+def test_in_the_current_environment_runs_what_its_packages_allow_and_the_rest_is_skipped(
+    milabench: Callable[..., Said], tmp_path: Path
+) -> None:
+    for name, requirements in (("mine", "-r more.in\n"), ("needy", "-r more.in\nno-such-package>=1\nclick<1\n")):
+        assert milabench("new", name, "--into", str(tmp_path)).code == 0
+        (tmp_path / name / "requirements.in").write_text(requirements)
+        (tmp_path / name / "more.in").write_text("click  # any version\n")
+        (tmp_path / name / "requirements.cpu.txt").write_text("click==0.1\n")  # what an own environment would have
+    suite = tmp_path / "both.yaml"
+    suite.write_text("mine: {definition: mine}\nneedy: {definition: needy}\n")
+    here = ("--use-current-env", "--config", str(suite))
+    why = f"needs click<1 ({version('click')} is installed), no-such-package>=1 (not installed) in {sys.prefix}"
+    said = milabench("install", *here)
+    assert said.code == 0, said.err
+    assert f"skipped: needy: {why}; pip install 'click<1' 'no-such-package>=1'" in said.err
+    for words in (("prepare",), ("run", "--profile", "quick")):
+        said = milabench(*words, *here)
+        assert said.code == 0, said.err
+    report = json.loads(milabench("report", "--json").out)
+    assert {bench["bench"]: bench["outcome"] for bench in report["benchmarks"]} == {
+        "mine": "passed",
+        "needy": "skipped",
+    }
+    assert why in milabench("report").out
+    alone = milabench("run", *here, "--select", "needy")
+    assert alone.code != 0
+    assert why in alone.err
 
 
 def test_the_three_verbs_say_the_same_of_files_that_are_not_there(

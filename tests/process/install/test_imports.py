@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from milabench.execute.install_session import Installed
-from milabench.execute.inventory import is_linked
+from milabench.execute.inventory import is_linked, store_folder
+from milabench.execute.shims import shims_of
+from milabench.plan.venvs import VenvSpec
 from milabench.workflow.environments import required_packages
 from tests.commands import Said
 from tests.process.cli.conftest import environ, milabench  # noqa: F401
@@ -18,6 +23,19 @@ VISION = """
 import tool
 if tool.__version__ != "1":
     raise RuntimeError("operator tool::nms does not exist")
+"""
+# What torchvision does of its own, and the part of torch that it needs for that: the registry of operators.
+TORCHVISION = """
+import torch
+if not hasattr(torch.ops.torchvision, "nms"):
+    raise RuntimeError("operator torchvision::nms does not exist")
+"""
+TORCH = """
+class ops: torchvision = type("namespace", (), {})()
+class library:
+    class Library:
+        def __init__(self, name, kind): self.name = name
+        def define(self, schema): setattr(getattr(ops, self.name), schema.partition("(")[0], schema)
 """
 DRIVER = 'raise ImportError("libcuda.so.1: cannot open shared object file: No such file or directory")\n'
 
@@ -96,6 +114,40 @@ def test_a_requirement_that_the_lock_lacks_is_a_note(place: Place) -> None:
     outcome = installed(place, "tool==1", required=("tool", "forgotten"))
     assert not outcome.why
     assert outcome.notes == ("forgotten is required by b and not in the lock; write it again with `milabench pin`",)
+
+
+def with_torchvision(place: Place, *, needs: str = "torchvision", variant: str = "cpu") -> tuple[VenvSpec, Installed]:
+    wheel(place.wheels, "torch", "1", content=TORCH)
+    wheel(place.wheels, "torchvision", "1", needs=("torch",), content=TORCHVISION)
+    wheel(place.wheels, "models", "1", needs=("torchvision",), content="import torchvision\n")
+    spec = place.spec(place.lock("torch==1", "torchvision==1", "models==1"), required=(needs,), variant=variant)
+    (outcome,) = place.install(spec)
+    return spec, outcome
+
+
+@pytest.mark.parametrize("needs", ["torchvision", "models", "torch"])
+def test_operators_that_torchvision_lacks_beside_a_cpu_torch_are_stood_in_for_and_said(
+    place: Place, needs: str
+) -> None:
+    spec, outcome = with_torchvision(place, needs=needs)
+    assert not outcome.why
+    assert [note for note in outcome.notes if "operators of torchvision (nms, roi_align and others) raise" in note]
+    folder = store_folder(place.dirs, spec)
+    assert shims_of(str(folder)) == ("torchvision",)
+    # To look for it must not import torch: others do that while they are imported themselves.
+    look = "import importlib.util as u, sys; u.find_spec('torchvision'); assert 'torch' not in sys.modules; import torchvision"
+    subprocess.run([folder / "bin" / "python", "-I", "-c", look], check=True)
+
+
+def test_no_other_environment_gets_a_shim(place: Place) -> None:
+    _, outcome = with_torchvision(place, variant="cuda")
+    assert "torchvision, which b requires, cannot be imported: RuntimeError: operator torchvision::nms" in outcome.why
+    wheel(place.wheels, "vision", "1", needs=("tool",), content=VISION)
+    assert "operator tool::nms" in installed(place, "tool==2", "vision==1", required=("tool", "vision")).why
+    plain = place.spec(place.lock("tool==1"), required=("tool",))
+    place.install(plain)
+    assert shims_of(str(store_folder(place.dirs, plain))) == ()
+    assert not list(store_folder(place.dirs, plain).rglob("*milabench*shim*"))
 
 
 def test_install_ends_with_exit_code_4_and_run_refuses(

@@ -487,3 +487,28 @@ def test_a_benchmark_that_only_appends_is_no_mapping(tmp_path: Path) -> None:
     file.write_text("a: {append: [1]}\nb: {command: x, inherits: a}\n")
     with pytest.raises(ConfigError, match=r"s\.yaml:1:4: a: expected a mapping, got a list to append"):
         read_suite([file])
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_what_people_read_of_a_benchmark_is_merged_like_any_key(files: Files) -> None:
+    text = """
+_base: {definition: x, describe: {model: decoder, unit: tokens}, tags: [x]}
+a: {inherits: _base, describe: {parameters: 1.1 B, mlperf: [llama31_8b]}}
+"""
+    describe = files.bench(text).describe
+    assert (describe.model, describe.parameters, describe.unit, describe.mlperf) == (
+        "decoder",
+        "1.1 B",
+        "tokens",
+        ("llama31_8b",),
+    )
+
+
+def test_gated_weights_are_named_by_a_commit_and_by_the_page_of_their_terms(files: Files) -> None:
+    gated = files.bench(f"a: {{definition: x, gated: {{repository: o/n, revision: {COMMIT}}}}}").gated
+    assert gated is not None
+    assert gated.page == "https://huggingface.co/o/n"
+    with pytest.raises(ConfigError, match=r"a\.gated\.revision: expected a full commit, 40 digits .* got 'main'"):
+        files.bench("a: {definition: x, gated: {repository: o/n, revision: main}}")

@@ -300,6 +300,16 @@ def test_a_run_of_three_launches_lacks_another_run_to_compare_with(tmp_path: Pat
     assert "milabench resume" in brief.render([failed]).splitlines()[-1]
 
 
+def test_every_report_says_which_package_was_imported_without_its_operators(summary: Summary, tmp_path: Path) -> None:
+    assert "shims" not in dict(model.system_lines(summary))
+    meta = Meta(step="", data={**META.data, "shims": ["torchvision"]})
+    run = record(tmp_path / "run", Recorded(events=(meta, *told(rate=1.0)[1:])))
+    with_shim = summarise(run)
+    assert with_shim.software["shims"] == "torchvision"
+    for form in (brief, text, markdown):
+        assert "its operators raise an error, for its wheel does not fit this torch" in form.render([with_shim])
+
+
 def test_what_nodes_have_in_common_stands_once(summary: Summary) -> None:
     nodes = [
         {"name": name, "cpu": {"model": "Xeon", "count": 64}, "memory_MiB": memory, "os": "Debian 12", "kernel": "6.1"}

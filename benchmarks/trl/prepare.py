@@ -1,11 +1,13 @@
-"""Make what the fine-tuning script reads, without a network: a randomly initialised llama, its BPE tokenizer and texts.
+"""Make what TRL's scripts read, without a network: a randomly initialised llama, its BPE tokenizer and texts.
 
-Everything follows from the options and fixed seeds, so two machines train the same model on the same tokens.
+Everything follows from the options and fixed seeds, so two machines train the same model on the same tokens. Texts come in the
+form that the trainer wants; models, tokenizers and texts of the same recipe are shared by all benchmarks that name their folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -18,6 +20,10 @@ from typing import Any
 SEED = 20260101
 MODEL = {"hidden_size": 128, "layers": 4, "heads": 4, "vocabulary": 2048, "positions": 2048}
 DOCUMENTS = 1000
+SENTENCES = (4, 40)
+# The tokenizer is trained on these, whatever a benchmark trains on.
+TOKENIZER_DOCUMENTS = 1000
+PROMPT_WORDS = 12
 ONSETS = (
     "b",
     "br",
@@ -53,22 +59,24 @@ def main() -> None:
     parser.add_argument("--model_name_or_path", type=Path, required=True)
     parser.add_argument("--dataset_name", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    model, documents = options()
-    corpus = {"documents": documents}
-    build(args.dataset_name, corpus, lambda folder: write_dataset(folder, documents))
+    given = options()
+    form = FORMS[given.get("trainer", "sft")]
+    documents, sentences = given.get("documents", DOCUMENTS), tuple(given.get("sentences", SENTENCES))
+    model = {**MODEL, **given.get("model", {})}
     build(
-        args.model_name_or_path,
-        {**model, **corpus},
-        lambda folder: write_model(folder, model, args.dataset_name / "train.jsonl"),
+        args.dataset_name,
+        {"documents": documents, "sentences": sentences, "form": form.__name__},
+        lambda folder: write_dataset(folder, form(documents, sentences)),
     )
+    build(args.model_name_or_path, model, lambda folder: write_model(folder, model))
     warm_dataset_cache(args.dataset_name)
 
 
-def options() -> tuple[dict[str, int], int]:
-    """The size of the model and the number of documents: the defaults, and over them what the suite says."""
+def options() -> Mapping[str, Any]:
+    """What the suite says of this benchmark."""
     path = os.environ.get("MILABENCH_BENCH_CONFIG")
     given: Mapping[str, Any] = json.loads(Path(path).read_text()).get("options", {}) if path else {}
-    return {**MODEL, **given.get("model", {})}, given.get("documents", DOCUMENTS)
+    return given
 
 
 def build(folder: Path, recipe: Mapping[str, Any], make: Callable[[Path], None]) -> None:
@@ -91,36 +99,79 @@ def build(folder: Path, recipe: Mapping[str, Any], make: Callable[[Path], None])
     print(f"{folder}: made")
 
 
-def write_dataset(folder: Path, documents: int) -> None:
+def write_dataset(folder: Path, rows: Iterator[Mapping[str, Any]]) -> None:
     with (folder / "train.jsonl").open("w", encoding="utf-8") as out:
-        for text in texts(documents):
-            out.write(json.dumps({"text": text}) + "\n")
+        for row in rows:
+            out.write(json.dumps(row) + "\n")
 
 
-def texts(documents: int) -> Iterator[str]:
+def documents_of_text(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
+    """What a language model is trained on."""
+    for text in texts(documents, sentences):
+        yield {"text": text}
+
+
+def preferences(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
+    """A beginning with two ends: as the text goes on, and the same words in no order."""
+    for prompt, right, wrong in ends(documents, sentences):
+        yield {"prompt": prompt, "chosen": right, "rejected": wrong}
+
+
+def ratings(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
+    """A beginning with one of these ends, and whether it is the right one."""
+    for number, (prompt, right, wrong) in enumerate(ends(documents, sentences)):
+        yield {"prompt": prompt, "completion": wrong if number % 2 else right, "label": not number % 2}
+
+
+def prompts(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
+    """A beginning alone."""
+    for prompt, _, _ in ends(documents, sentences):
+        yield {"prompt": prompt}
+
+
+FORMS = {
+    "sft": documents_of_text,
+    "dpo": preferences,
+    "reward": preferences,
+    "kto": ratings,
+    "grpo": prompts,
+    "rloo": prompts,
+}
+
+
+def ends(documents: int, sentences: tuple[int, int]) -> Iterator[tuple[str, str, str]]:
+    rng = random.Random(SEED + 1)
+    for text in texts(documents, sentences):
+        words = text.split()
+        prompt, right = words[:PROMPT_WORDS], words[PROMPT_WORDS:]
+        wrong = rng.sample(right, len(right))
+        yield " ".join(prompt), " " + " ".join(right), " " + " ".join(wrong)
+
+
+def texts(documents: int, sentences: tuple[int, int]) -> Iterator[str]:
     """Documents of invented words: frequencies fall as 1/rank, and a word has few successors, which can be learned."""
     rng = random.Random(SEED)
     words = sorted({"".join(_syllable(rng) for _ in range(rng.randint(1, 3))) for _ in range(3000)})
     rng.shuffle(words)
-    zipf = [1 / (rank + 1) for rank in range(len(words))]
-    successors = {word: rng.choices(words, zipf, k=8) for word in words}
+    zipf = list(itertools.accumulate(1 / (rank + 1) for rank in range(len(words))))
+    successors = {word: rng.choices(words, cum_weights=zipf, k=8) for word in words}
     for _ in range(documents):
-        sentences = []
-        for _ in range(rng.randint(4, 40)):
-            word = rng.choices(words, zipf)[0]
+        made = []
+        for _ in range(rng.randint(*sentences)):
+            word = rng.choices(words, cum_weights=zipf)[0]
             sentence = [word.capitalize()]
             for _ in range(rng.randint(4, 16)):
-                word = rng.choice(successors[word]) if rng.random() < 0.9 else rng.choices(words, zipf)[0]
+                word = rng.choice(successors[word]) if rng.random() < 0.9 else rng.choices(words, cum_weights=zipf)[0]
                 sentence.append(word)
-            sentences.append(" ".join(sentence) + ".")
-        yield " ".join(sentences)
+            made.append(" ".join(sentence) + ".")
+        yield " ".join(made)
 
 
 def _syllable(rng: random.Random) -> str:
     return rng.choice(ONSETS) + rng.choice(NUCLEI) + rng.choice(CODAS)
 
 
-def write_model(folder: Path, model: Mapping[str, int], corpus: Path) -> None:
+def write_model(folder: Path, model: Mapping[str, Any]) -> None:
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -131,22 +182,23 @@ def write_model(folder: Path, model: Mapping[str, int], corpus: Path) -> None:
     trainer = trainers.BpeTrainer(
         vocab_size=model["vocabulary"], special_tokens=list(TOKENS.values()), show_progress=False
     )
-    with corpus.open(encoding="utf-8") as lines:
-        tokenizer.train_from_iterator((json.loads(line)["text"] for line in lines), trainer)
+    tokenizer.train_from_iterator(texts(TOKENIZER_DOCUMENTS, SENTENCES), trainer)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **TOKENS).save_pretrained(folder)
     torch.manual_seed(SEED)
     config = LlamaConfig(
         vocab_size=model["vocabulary"],
         hidden_size=model["hidden_size"],
-        intermediate_size=model["hidden_size"] * 8 // 3,
+        intermediate_size=model.get("intermediate_size", model["hidden_size"] * 8 // 3),
         num_hidden_layers=model["layers"],
         num_attention_heads=model["heads"],
-        num_key_value_heads=model["heads"],
+        num_key_value_heads=model.get("key_value_heads", model["heads"]),
         max_position_embeddings=model["positions"],
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=3,
+        dtype=model.get("dtype", "float32"),
     )
+    torch.set_default_dtype(getattr(torch, model.get("dtype", "float32")))
     LlamaForCausalLM(config).save_pretrained(folder)
 
 

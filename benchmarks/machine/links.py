@@ -1,0 +1,206 @@
+"""The bandwidth of each link: every pair of ranks exchanges data while the others wait; bad links are named.
+
+Pairs are compared with pairs of their own kind: on one node, between nodes on the same rail (the same local rank), between
+nodes across rails. A link is bad when it is slower than the median of its kind by more than --limit of it, and by more than
+OUTLYING deviations, where a deviation is taken from the median absolute deviation, so that bad links do not hide each other.
+With --at-once the pairs of a round, which share no rank, exchange data at the same time, as a network is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import socket
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+import torch.distributed as dist
+from timing import Ranks, the_device, whole, wrong
+
+import benchmate
+from benchmate.ops.device import TorchDevice
+from benchmate.ops.sampling import block_s
+from benchmate.session import current
+
+ELEMENT = 4
+OUTLYING = 3.5  # deviations; the usual limit for scores made of medians
+OF_NORMAL = 1.4826  # of a normal distribution, the standard deviation by the median absolute deviation
+FEWEST = 3  # links of a kind that can be compared
+REPEATS = 5  # the best of them counts: what disturbs a link for a moment does not make it bad
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank runs."""
+
+    host: str
+    local_rank: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.local_rank}"
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two ranks and the GB/s that each of them sent to the other, both directions at once."""
+
+    first: int
+    second: int
+    kind: str
+    bandwidth: float
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.second}"
+
+
+@dataclass(frozen=True)
+class BadLink:
+    """A link that is much slower than the median of its kind."""
+
+    link: Link
+    median: float
+    deviations: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bytes", type=whole, default=2**20, help="of a message")
+    parser.add_argument("--seconds", type=float, default=0.1, help="about how long each pair exchanges messages")
+    parser.add_argument("--limit", type=float, default=0.1, help="share of the median by which a link may be slower")
+    parser.add_argument("--at-once", action="store_true", help="the pairs of a round at the same time")
+    parser.add_argument("--fail", action="store_true", help="a bad link fails the step")
+    args = parser.parse_args()
+    device = the_device()
+    ranks = Ranks(device)
+    ranks.require(2, "a link")
+    places: list[Place] = [Place("", 0)] * ranks.count
+    dist.all_gather_object(places, Place(socket.gethostname(), int(os.environ.get("LOCAL_RANK", "0"))))
+    links = sweep(device, ranks, places, args)
+    bad = bad_links(links, args.limit)
+    if ranks.is_first:
+        report(links, bad, places)
+    ranks.leave()
+    current().finish()
+    if bad and args.fail:
+        wrong("; ".join(describe(found, places) for found in bad))
+
+
+def sweep(device: TorchDevice, ranks: Ranks, places: Sequence[Place], args: argparse.Namespace) -> list[Link]:
+    """The bandwidth of every pair, known to every rank."""
+    mine: dict[tuple[int, int], float] = {}
+    for pairs in rounds(ranks.count):
+        for together in [pairs] if args.at_once else [[pair] for pair in pairs]:
+            for pair in together:
+                if ranks.rank in pair:
+                    mine[pair] = exchange(pair, device, ranks.rank, args.bytes, args.seconds)
+            ranks.wait()
+    everyone: list[dict[tuple[int, int], float]] = [{}] * ranks.count
+    dist.all_gather_object(everyone, mine)
+    # Both ranks of a pair have timed it; the link is as slow as the slower says.
+    return [
+        Link(*pair, kind_of(places[pair[0]], places[pair[1]]), min(everyone[rank][pair] for rank in pair))
+        for pair in sorted(set().union(*everyone))
+    ]
+
+
+def rounds(count: int) -> Iterator[list[tuple[int, int]]]:
+    """All pairs of `count` ranks, in rounds in which no rank is twice: the schedule of a tournament."""
+    ring = list(range(count + count % 2))  # where the number is odd, whoever meets the last one waits
+    for _ in range(len(ring) - 1):
+        pairs = [tuple(sorted((ring[i], ring[-1 - i]))) for i in range(len(ring) // 2)]
+        yield [(a, b) for a, b in pairs if b < count]
+        ring[1:] = [ring[-1], *ring[1:-1]]
+
+
+def kind_of(first: Place, second: Place) -> str:
+    """What a link between two places can be compared with."""
+    if first.host == second.host:
+        return "node"
+    return "rail" if first.local_rank == second.local_rank else "across"
+
+
+def exchange(pair: tuple[int, int], device: TorchDevice, rank: int, size: int, seconds: float) -> float:
+    """GB/s that this rank of the pair sent while as much came back."""
+    other = pair[1 - pair.index(rank)]
+    count = max(1, size // ELEMENT)
+    sent = (torch.arange(count, device=device.device) % 4096 + rank).float()
+    got = torch.zeros_like(sent)
+    call = transfer(sent, got, other)
+    call()
+    device.synchronize()
+    if not torch.equal(got, sent - rank + other):
+        wrong(f"links: what rank {other} sent did not arrive at rank {rank} as it was")
+    # Both ranks must make the same number of messages: the lower one says how many.
+    repeats = torch.zeros((), device=device.device)
+    if rank < other:
+        repeats.fill_(max(1, min(1000, int(seconds / REPEATS / block_s(call, 1, device)))))
+        dist.send(repeats, other)
+    else:
+        block_s(call, 1, device)
+        dist.recv(repeats, other)
+    calls = int(repeats.item())
+    return count * ELEMENT / min(block_s(call, calls, device) / calls for _ in range(REPEATS)) / 1e9
+
+
+def transfer(sent: torch.Tensor, got: torch.Tensor, other: int) -> Callable[[], None]:
+    """Send to the other rank and receive from it, at the same time."""
+
+    def both_ways() -> None:
+        for request in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, sent, other), dist.P2POp(dist.irecv, got, other)]
+        ):
+            request.wait()
+
+    return both_ways
+
+
+def bad_links(links: Sequence[Link], limit: float) -> list[BadLink]:
+    """Those much slower than the median of their kind, the worst first. Where a kind has fewer than three, none is bad."""
+    by_kind: Mapping[str, list[Link]] = defaultdict(list)
+    for link in links:
+        by_kind[link.kind].append(link)
+    bad = []
+    for alike in by_kind.values():
+        if len(alike) < FEWEST:
+            continue
+        middle = median(link.bandwidth for link in alike)
+        deviation = OF_NORMAL * median(abs(link.bandwidth - middle) for link in alike)
+        for link in alike:
+            below = middle - link.bandwidth
+            if below > limit * middle and below > OUTLYING * deviation:
+                bad.append(BadLink(link, middle, below / deviation if deviation else float("inf")))
+    return sorted(bad, key=lambda found: found.link.bandwidth / found.median)
+
+
+def describe(found: BadLink, places: Sequence[Place]) -> str:
+    link = found.link
+    return (
+        f"bad link: ranks {link} ({places[link.first]} and {places[link.second]}): {link.bandwidth:.3g} GB/s, "
+        f"where the median of its kind ({link.kind}) is {found.median:.3g} GB/s"
+    )
+
+
+def report(links: Sequence[Link], bad: Sequence[BadLink], places: Sequence[Place]) -> None:
+    slow = {found.link for found in bad}
+    for link in links:
+        benchmate.metric(
+            "link_bandwidth", link.bandwidth, "GB/s", "higher", case=str(link), main=True, is_bad=link in slow,
+            params={"kind": link.kind, "from": str(places[link.first]), "to": str(places[link.second])},
+        )  # fmt: skip
+    for kind, alike in itertools.groupby(sorted(links, key=lambda link: link.kind), key=lambda link: link.kind):
+        values = [link.bandwidth for link in alike]
+        print(f"{kind}: {len(values)} links, {min(values):.3g} to {max(values):.3g} GB/s, median {median(values):.3g}")
+    benchmate.metric("bad_links", len(bad), "links", "lower", main=False)
+    for found in bad:
+        text = describe(found, places)
+        benchmate.message(text)
+        print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The files that prepare.py makes and sample_reads.py reads: names, contents by seed, how one is read."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+FORMATS = ("raw", "npz")
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How many files, of how many bytes of data each, in which format."""
+
+    files: int
+    bytes: int
+    format: str
+
+    @property
+    def folder(self) -> Path:
+        """Below the data of all benchmarks, named after what is in it."""
+        return Path(os.environ["MILABENCH_DIR_DATA"]) / f"samples-{self.files}x{self.bytes}-{self.format}"
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number % 100:02d}" / f"{number:07d}.{self.format}"
+
+    def data(self, number: int) -> bytes:
+        """The contents of a sample: random, so that no file system stores it smaller."""
+        return random.Random(f"{SEED} {number}").randbytes(self.bytes)
+
+    def encoded(self, number: int) -> bytes:
+        data = self.data(number)
+        if self.format == "raw":
+            return data
+        file = io.BytesIO()
+        np.savez(file, x=np.frombuffer(data, dtype=np.uint8))
+        return file.getvalue()
+
+    def checksum(self, number: int) -> int:
+        return zlib.crc32(self.data(number))
+
+
+def recipe(options: Mapping[str, object]) -> Recipe:
+    """The recipe that the suite gives under `samples`. Raises ValueError for what is none."""
+    files, size, kind = options["files"], options["bytes"], options["format"]
+    for name, value in {"files": files, "bytes": size}.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"samples.{name}: {value!r} is not a whole number above zero")
+    if kind not in FORMATS:
+        raise ValueError(f"samples.format: {kind!r} is none of {', '.join(FORMATS)}")
+    return Recipe(int(str(files)), int(str(size)), str(kind))
+
+
+def read(path: Path, kind: str, is_cold: bool) -> bytes:
+    """The data of a sample; cold: this machine's cache of the file's pages is emptied first."""
+    with path.open("rb") as file:
+        if is_cold:
+            # Only clean pages of this file go, and only from this machine's memory: a storage server's cache and a disk's remain.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if kind == "raw":
+            return file.read()
+        with np.load(file) as arrays:
+            return bytes(arrays["x"].tobytes())

@@ -1,0 +1,118 @@
+"""What the programs share: the device, the ranks of a job, the time of a call, and a rate as a metric."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import torch
+import torch.distributed as dist
+
+import benchmate
+from benchmate.ops.device import TorchDevice, default_device
+from benchmate.ops.sampling import SampledTime, sample_calls
+from benchmate.ops.statistics import StopRule
+
+PRECISION = 0.01  # half of the interval of a median, as a share of it, at which sampling stops early
+
+Agree = Callable[[float], float]
+
+
+def the_device(name: str | None = None) -> TorchDevice:
+    """The named device, or the first kind that torch finds here; under torchrun that of this rank."""
+    return TorchDevice(name or default_device())
+
+
+def time_call(
+    call: Callable[[], object], device: TorchDevice, seconds: float, mode: str = "hot", agree: Agree = float
+) -> SampledTime:
+    """Time a call for at most about `seconds`: the median of samples, by the device's clock where it has one."""
+    rule = StopRule(precision=PRECISION, samples=7, seconds=min(0.5, seconds / 2), longest_s=seconds, every=4)
+    return sample_calls(mode, call, device, rule, agree)
+
+
+def report_rate(
+    name: str, work: float, units: str, timed: SampledTime, case: str, params: Mapping[str, object], main: bool = True
+) -> float:
+    """Publish `work` by the time of a call, with its interval; return it."""
+    rate = work / timed.estimate.median
+    ends = timed.estimate.interval
+    benchmate.metric(
+        name,
+        rate,
+        units,
+        "higher",
+        case=case,
+        params=dict(params),
+        main=main,
+        ci95=None if ends is None else [work / ends[1], work / ends[0]],
+        samples=timed.estimate.count,
+        seconds=timed.estimate.median,
+        clock=timed.clock,
+        **({} if timed.is_converged else {"reasons": ["unconverged"]}),
+    )
+    text = " ".join(f"{key}={value}" for key, value in params.items())
+    print(f"{name} {case} {text}: {rate:.4g} {units} ({timed.estimate.count} samples)", flush=True)
+    return rate
+
+
+def wrong(detail: str) -> NoReturn:
+    """End the program, and with it the step, because a result is wrong."""
+    benchmate.fail("invalid", detail)
+    sys.exit(f"error: {detail}")
+
+
+def missing(detail: str) -> NoReturn:
+    """End the program because this machine cannot run it."""
+    benchmate.fail("environment", detail)
+    sys.exit(f"error: {detail}")
+
+
+def whole(text: str) -> int:
+    """A number of bytes or the like, above zero, with K, M or G for powers of 1024."""
+    factors = {"K": 2**10, "M": 2**20, "G": 2**30}
+    digits, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1)
+    if not digits.isdecimal() or not int(digits):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above zero such as 4096, 64K, 1M or 2G")
+    return int(digits) * factor
+
+
+class Ranks:
+    """The ranks of a job that torchrun started; one rank where it was not."""
+
+    def __init__(self, device: TorchDevice) -> None:
+        if "RANK" in os.environ:
+            dist.init_process_group("nccl" if device.is_cuda else "xccl" if device.kind == "xpu" else "gloo")
+        self.count = dist.get_world_size() if dist.is_initialized() else 1
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self._agreed = torch.zeros((), dtype=torch.float64, device=device.device if device.kind != "cpu" else "cpu")
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def require(self, count: int, what: str) -> None:
+        """End the program where there are fewer ranks."""
+        if self.count < count:
+            missing(f"{what} needs {count} ranks, and here is {self.count}: torchrun --nproc-per-node 2 ...")
+
+    def slowest(self, seconds: float) -> float:
+        """The largest value of all ranks."""
+        if self.count == 1:
+            return seconds
+        self._agreed.fill_(seconds)
+        dist.all_reduce(self._agreed, op=dist.ReduceOp.MAX)
+        return self._agreed.item()
+
+    def wait(self) -> None:
+        """Wait until all ranks are here."""
+        self.slowest(0.0)
+
+    def leave(self) -> None:
+        """Take the process group down."""
+        if dist.is_initialized():
+            self.wait()
+            dist.destroy_process_group()

@@ -1,0 +1,115 @@
+"""The sizes of a benchmark: what of it changes between a laptop, a device, a node and a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from milabench.config.problems import Problems, did_you_mean
+from milabench.config.source_map import Located, display_value, mapping_at, settled
+
+SIZES: Final = ("tiny", "device", "node", "cluster")
+DEFAULT_SIZE: Final = "device"
+SIZES_KEY: Final = "sizes"
+SAME_IN_ALL: Final = ("inherits", "definition", "driver", "task", "matrix", "job", "name", SIZES_KEY)
+"""Keys that no size may have: it is the same program at all sizes."""
+_LAID_OVER: Final[Mapping[str, tuple[str, ...]]] = {"node": ("device",), "cluster": ("device", "node")}
+
+
+class ChosenSize(NamedTuple):
+    """The size of a benchmark that was chosen, and all that it has."""
+
+    size: str
+    sizes: Located
+
+
+def size_of(node: Located | None, problems: Problems) -> str:
+    """Return what the file key `size` says; problems are noted."""
+    if node is None or node.value is None:
+        return DEFAULT_SIZE
+    if node.value not in SIZES:
+        hint = did_you_mean(str(node.value), SIZES)
+        problems.note(node.mark, "size", f"expected one of {', '.join(SIZES)}, got {display_value(node)}", hint)
+        return DEFAULT_SIZE
+    return str(node.value)
+
+
+def layers_of(size: str) -> tuple[str, ...]:
+    """Return the sizes that are laid over a benchmark for one of them: `device` below `node`, both below `cluster`."""
+    return (*_LAID_OVER.get(size, ()), size)
+
+
+def split_sizes(node: Located) -> tuple[Located, Located | None]:
+    """Return a description without its sizes, and the sizes."""
+    if SIZES_KEY not in node.value:
+        return node, None
+    rest = {key: child for key, child in node.value.items() if key != SIZES_KEY}
+    return node.holding(rest, mapping_at(rest, node.mark).flags), node.value[SIZES_KEY]
+
+
+def settled_but_for_sizes(node: Located) -> Located:
+    """Return a description that is settled, but for its sizes: what they delete or append to is not known yet."""
+    rest, sizes = split_sizes(node)
+    done = settled(rest)
+    if sizes is None:
+        return done
+    return done.holding({**done.value, SIZES_KEY: sizes}, done.flags | sizes.flags)
+
+
+def sizes_by_name(name: str, sizes: Located, problems: Problems) -> dict[str, Located]:
+    """Return each size with its keys; a size without keys is empty. Problems are noted, what is wrong is left out."""
+    if type(sizes.value) is not dict:
+        if sizes.value is not None:
+            what = f"expected a mapping from {', '.join(SIZES)} to keys, got {display_value(sizes)}"
+            problems.note(sizes.mark, f"{name}.{SIZES_KEY}", what)
+        return {}
+    good: dict[str, Located] = {}
+    for size, node in sizes.value.items():
+        where = f"{name}.{SIZES_KEY}"
+        if size not in SIZES:
+            hint = did_you_mean(size, SIZES) or f"known: {', '.join(SIZES)}"
+            problems.note(node.key or node.mark, where, f"unknown size {size!r}", hint)
+        elif node.value is None:
+            good[size] = mapping_at({}, node.mark)
+        elif type(node.value) is not dict:
+            problems.note(node.mark, f"{where}.{size}", f"expected a mapping, got {display_value(node)}")
+        else:
+            good[size] = _without_fixed(f"{where}.{size}", node, problems)
+    return good
+
+
+def _without_fixed(path: str, node: Located, problems: Problems) -> Located:
+    """Return a size without the keys that no size may have, which are noted."""
+    fixed = [key for key in SAME_IN_ALL if key in node.value]
+    for key in fixed:
+        child = node.value[key]
+        hint = "write it beside `sizes`; another program is another benchmark"
+        problems.note(child.key or child.mark, path, f"{key!r} cannot differ between sizes", hint)
+    if not fixed:
+        return node
+    return node.holding({key: child for key, child in node.value.items() if key not in fixed}, node.flags)
+
+
+def chosen_layers(name: str, sizes: Located, size: str, problems: Problems) -> list[Located] | None:
+    """Return what a size lays over its benchmark, each value marked with the size that it is of; None after a problem."""
+    by_name = sizes_by_name(name, sizes, problems)
+    if type(sizes.value) is dict and size not in sizes.value:
+        known = [known for known in SIZES if known in by_name]
+        others = f"it has {', '.join(known)}" if known else "it has none"
+        hint = f"{others}; add `{size}: {{}}` where nothing changes, or leave the benchmark out with --exclude or enabled: false"
+        problems.note(sizes.mark, f"{name}.{SIZES_KEY}", f"the size {size!r} is missing", hint)
+        return None
+    return [_of_size(by_name[layer], layer) for layer in layers_of(size) if layer in by_name]
+
+
+def _of_size(node: Located, size: str) -> Located:
+    """Return the tree with every mark saying of which size it is."""
+    value = node.value
+    if type(value) is dict:
+        value = {key: _of_size(child, size) for key, child in value.items()}
+    elif type(value) is list:
+        value = [_of_size(child, size) for child in value]
+    replaced = tuple(_of_size(old, size) for old in node.replaced)
+    return Located(
+        value, node.mark._replace(size=size), replaced, node.flags, node.fresh, node.raw, node.formatted, node.key
+    )

@@ -1,0 +1,46 @@
+"""Stand-ins for what a published package lacks beside another one: put into an environment that cannot do without, and said."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from milabench.execute.inventory import COMPLETE
+
+TORCHVISION = "torchvision"
+# Its extension wants the libraries of CUDA, so that beside a cpu build of torch it is not loaded and defines nothing.
+_NO_OPERATORS = re.compile(r"\boperator torchvision::nms does not exist\b")
+NOTES: Mapping[str, str] = {
+    TORCHVISION: "the operators of torchvision (nms, roi_align and others) raise an error in this environment: its wheel "
+    "does not fit the cpu build of torch; models, transforms and data sets work"
+}
+"""What each shim means, for a person."""
+
+
+def shim_for(why: str) -> str | None:
+    """Return the shim that helps against this reason why a package cannot be imported."""
+    return TORCHVISION if _NO_OPERATORS.search(why) else None
+
+
+def add_shim(venv: Path, shim: str) -> None:
+    """Put a shim into an environment. Raises OSError."""
+    source = pkgutil.get_data("milabench.execute", f"{shim}_shim.py")
+    assert source is not None
+    for site in venv.glob("lib/python*/site-packages"):
+        (site / f"milabench_{shim}_shim.py").write_bytes(source)
+        (site / f"milabench_{shim}_shim.pth").write_text(f"import milabench_{shim}_shim\n")
+
+
+@cache
+def shims_of(venv: str) -> tuple[str, ...]:
+    """Return the shims of an environment, as its manifest lists them; empty where there is none."""
+    try:
+        marker = json.loads(Path(venv, COMPLETE).read_text())
+    except (OSError, ValueError):
+        return ()
+    shims = marker.get("shims") if isinstance(marker, dict) else None
+    return tuple(map(str, shims)) if isinstance(shims, list) else ()

@@ -1,0 +1,97 @@
+"""The window of a launch, read from its records, and the stamps of an independent clock within it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step by the program's own clock, in ns."""
+
+    since: int
+    until: int
+    items: float
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """What one process wrote down: its steps in order, and what it did that it takes for no part of its work."""
+
+    begun: int
+    steps: Sequence[Step]
+    pauses: Sequence[Step]
+    stamps_late: bool
+
+    def during(self, since: int, until: int) -> Achieved:
+        """What was done in this time: the steps that ended in it, on the clock from the end of the step before the first.
+
+        The instruments see the end of a step after the program does, or a little before it: where it `stamps_late`.
+        """
+        near = statistics.median(step.until - step.since for step in self.steps) / 4 if self.stamps_late else 0
+        numbers = [number for number, step in enumerate(self.steps) if since < step.until - near <= until]
+        begin = self.steps[numbers[0] - 1].until if numbers[0] else self.begun
+        end = self.steps[numbers[-1]].until
+        paused = sum(max(0, min(end, one.until) - max(begin, one.since)) for one in self.pauses)
+        return Achieved(sum(self.steps[number].items for number in numbers), (end - begin) / 1e9, paused / 1e9)
+
+
+@dataclass(frozen=True)
+class Achieved:
+    """Items, and the seconds they took; of these so many were spent on what is no part of the work."""
+
+    items: float
+    seconds: float
+    paused: float
+
+
+def stamps_of(path: Path, stamps_late: bool) -> Stamps:
+    """Read what a process wrote."""
+    first, *rows = (line.split() for line in path.read_text().splitlines())
+    lines = [(what, int(since), int(until)) for what, since, until in rows]
+    return Stamps(
+        begun=int(first[1]),
+        steps=[Step(since, until, float(what)) for what, since, until in lines if what != "pause"],
+        pauses=[Step(since, until, 0) for what, since, until in lines if what == "pause"],
+        stamps_late=stamps_late,
+    )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: the file of its records, and its rate as the report gives it."""
+
+    path: Path
+    rate: Mapping[str, Any]
+
+    def records(self, rank: int) -> tuple[dict[str, int], list[Mapping[str, Any]]]:
+        """The window that a rank declared, and its observations, as they are in the file."""
+        lines = [
+            json.loads(line)["data"]
+            for line in self.path.read_text().splitlines()
+            if '"t0_ns"' in line or '"window"' in line
+        ]
+        windows = [data["window"] for data in lines if isinstance(data.get("window"), dict) and data["task"] == "train"]
+        seen = [data for data in lines if "t0_ns" in data and data["task"] == "train" and data.get("rank", 0) == rank]
+        seen.sort(key=lambda data: data["t0_ns"])
+        first_ns = next(data["t0_ns"] for data in seen if not data.get("warmup"))
+        # Nothing in the records says whose window it is but when it began.
+        window = min(windows, key=lambda window: abs(window["start_ns"] - first_ns))
+        return {"since": window["start_ns"], "until": window["stop_ns"]}, seen
+
+    def counted(self, rank: int) -> dict[str, int]:
+        """The time of the observations that are in the number: those after the warm-up that the report names."""
+        _, seen = self.records(rank)
+        (total,) = [total for total in self.rate["totals"] if total["rank"] == rank]
+        steps, first = 0, 0
+        while steps < self.rate["warm_up_steps"]:
+            steps += seen[first].get("steps", 1)
+            first += 1
+        chosen = seen[first : first + total["observations"]]
+        before = seen[first - 1]
+        return {"since": before["t0_ns"] + before["host_ns"], "until": chosen[-1]["t0_ns"] + chosen[-1]["host_ns"]}

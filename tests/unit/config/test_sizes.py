@@ -1,0 +1,232 @@
+"""One benchmark at several sizes: which keys hold, what wins over what, what is told of a mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench.config.read import read_suite
+from milabench.config.schema import BenchmarkConfig, Suite
+from milabench.config.show import explain, to_yaml
+from milabench.errors import ConfigError
+
+SUITE = """\
+_t:
+  definition: x
+  tags: [language]
+  argv: {--lr: 1, --batch: 8}
+  sizes:
+    device: {argv: {--batch: 64}, weight: 2}
+dpo:
+  inherits: _t
+  argv: {--seed: 3}
+  sizes:
+    tiny: {argv: {--batch: 2}, tags: [small], max_duration: 20}
+    device: {argv: {--hidden: 4096}}
+    node: {plan: {method: multigpu}}
+    cluster: {plan: {method: multinode}}
+"""
+
+
+class Read:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def suite(self, text: str, *overrides: str, name: str = "suite.yaml", **more: Any) -> Suite:
+        path = self.folder / name
+        path.write_text(text)
+        return read_suite([path], overrides=overrides, **more)
+
+    def bench(self, text: str, *overrides: str, **more: Any) -> BenchmarkConfig:
+        return self.suite(text, *overrides, **more).benchmarks["dpo"]
+
+    def error(self, text: str, *overrides: str, **more: Any) -> str:
+        with pytest.raises(ConfigError) as caught:
+            self.suite(text, *overrides, **more)
+        return str(caught.value).replace(f"{self.folder}/", "")
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    return Read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("size", "argv", "method"),
+    [
+        ("tiny", {"--lr": 1, "--batch": 2, "--seed": 3}, "per_gpu"),
+        ("device", {"--lr": 1, "--batch": 64, "--seed": 3, "--hidden": 4096}, "per_gpu"),
+        ("node", {"--lr": 1, "--batch": 64, "--seed": 3, "--hidden": 4096}, "multigpu"),
+        ("cluster", {"--lr": 1, "--batch": 64, "--seed": 3, "--hidden": 4096}, "multinode"),
+    ],
+)
+def test_a_size_is_laid_over_the_benchmark(read: Read, size: str, argv: dict[str, int], method: str) -> None:
+    for bench in (read.bench(SUITE, f"size={size}"), read.bench(f"size: {size}\n{SUITE}")):
+        assert (dict(bench.argv), bench.plan.method, bench.size) == (argv, method, size)
+
+
+def test_a_node_is_the_device_with_more_over_all_devices(read: Read) -> None:
+    assert [read.bench(SUITE, f"size={size}").weight for size in ("tiny", "device", "node", "cluster")] == [0, 2, 2, 2]
+
+
+def test_without_a_word_of_it_the_size_is_device(read: Read) -> None:
+    assert read.bench(SUITE) == read.bench(SUITE, "size=device")
+
+
+def test_the_last_file_that_names_a_size_wins(read: Read) -> None:
+    read.suite(f"size: device\n{SUITE}", name="standard.yaml")
+    suite = read.suite("include: standard.yaml\nsize: tiny\n")
+    assert (suite.size, suite.benchmarks["dpo"].size) == ("tiny", "tiny")
+
+
+def test_tags_of_a_size_are_added(read: Read) -> None:
+    assert read.bench(SUITE, "size=tiny").tags == ("language", "small")
+    assert read.bench(SUITE).tags == ("language",)
+
+
+@pytest.mark.parametrize("size", ["tiny", "device"])
+def test_a_benchmark_without_sizes_stays_as_it_is(read: Read, size: str) -> None:
+    plain = "dpo: {definition: x, argv: {--batch: 8}}\n"
+    assert read.bench(plain, f"size={size}") == read.bench(plain)
+    assert read.bench(plain, f"size={size}").size == ""
+
+
+def test_an_override_of_the_benchmark_wins_over_its_size_and_the_size_over_the_star(read: Read) -> None:
+    sized = {"--lr": 1, "--batch": 2, "--seed": 3}
+    assert dict(read.bench(SUITE, "size=tiny", "dpo.argv.--batch=5").argv) == {**sized, "--batch": 5}
+    assert dict(read.bench(SUITE, "size=tiny", "*.argv.--batch=5").argv) == sized
+
+
+def test_an_override_reaches_one_size(read: Read) -> None:
+    changed = "dpo.sizes.tiny.argv.--batch=5"
+    assert dict(read.bench(SUITE, "size=tiny", changed).argv)["--batch"] == 5
+    assert read.bench(SUITE, changed) == read.bench(SUITE)
+    # And one of a template's, which its children inherit.
+    assert dict(read.bench(SUITE, "_t.sizes.device.argv.--batch=7").argv)["--batch"] == 7
+
+
+def test_a_size_deletes_and_appends(read: Read) -> None:
+    text = """\
+_t: {definition: x, argv: {--lr: 1, --batch: 8}, sizes: {tiny: {argv: {--lr: !delete }}}}
+dpo:
+  inherits: _t
+  requires_capabilities: [gpu_count > 0]
+  sizes: {tiny: {requires_capabilities: {append: [cpu_count > 1]}}}
+"""
+    bench = read.bench(text, "size=tiny")
+    assert dict(bench.argv) == {"--batch": 8}
+    assert bench.requires_capabilities == ("gpu_count > 0", "cpu_count > 1")
+
+
+def test_the_variants_of_a_matrix_have_its_sizes(read: Read) -> None:
+    text = """\
+m:
+  definition: x
+  matrix: {p: [fp32, bf16]}
+  job: {name: "m-{p}", sizes: {tiny: {argv: {--dtype: "{p}"}}, device: {}}}
+"""
+    benches = read.suite(text, "size=tiny").benchmarks
+    assert {name: dict(bench.argv) for name, bench in benches.items()} == {
+        "m-fp32": {"--dtype": "fp32"},
+        "m-bf16": {"--dtype": "bf16"},
+    }
+
+
+def test_a_size_that_is_missing_is_told_with_the_way_out(read: Read) -> None:
+    said = read.error("dpo: {definition: x, sizes: {tiny: {}, device: {}}}", "size=node")
+    assert said == (
+        "suite.yaml:1:29: dpo.sizes: the size 'node' is missing; it has tiny, device; add `node: {}` where nothing changes, "
+        "or leave the benchmark out with --exclude or enabled: false"
+    )
+
+
+def test_what_is_disabled_may_lack_a_size(read: Read) -> None:
+    text = "dpo: {definition: x, enabled: false, sizes: {device: {weight: 4}}}"
+    assert not read.bench(text, "size=tiny").enabled
+    assert read.bench(text).weight == 4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "what"),
+    [
+        (
+            "{tiny: {argvs: {}}, device: {}}",
+            "suite.yaml:2:11: dpo.sizes.tiny: unknown key 'argvs'; did you mean 'argv'?",
+        ),
+        ("{tiny: {weight: heavy}, device: {}}", "dpo.sizes.tiny.weight: expected a number, got 'heavy'"),
+        ("{device: {}, tinny: {}}", "dpo.sizes: unknown size 'tinny'; did you mean 'tiny'?"),
+        ("{device: {}, tiny: 4}", "dpo.sizes.tiny: expected a mapping, got 4"),
+        ("4", "dpo.sizes: expected a mapping from tiny, device, node, cluster to keys, got 4"),
+        ("{device: {}, tiny: {definition: y}}", "dpo.sizes.tiny: 'definition' cannot differ between sizes"),
+        ("{device: {}, tiny: {sizes: {}}}", "dpo.sizes.tiny: 'sizes' cannot differ between sizes"),
+    ],
+)
+def test_what_is_wrong_in_a_size_that_is_not_chosen_is_told_too(read: Read, sizes: str, what: str) -> None:
+    assert what in read.error(f"dpo: {{definition: x, sizes:\n  {sizes}}}", declared=lambda _: frozenset())
+
+
+def test_a_template_that_nobody_inherits_is_checked(read: Read) -> None:
+    said = read.error("_t: {definition: x, sizes: {tiny: {argvs: 1}}}\n", declared=lambda _: frozenset())
+    assert "_t.sizes.tiny: unknown key 'argvs'; did you mean 'argv'?" in said
+
+
+def test_what_the_benchfile_declares_may_stand_in_a_size(read: Read) -> None:
+    text = "dpo: {definition: x, sizes: {tiny: {documents: 10}, device: {documents: 99}}}"
+    for size, documents in (("tiny", 10), ("device", 99)):
+        bench = read.bench(text, f"size={size}", declared=lambda _: frozenset({"documents"}))
+        assert bench.options == {"documents": documents}
+
+
+def test_a_word_that_is_no_size_is_told(read: Read) -> None:
+    assert "size: expected one of tiny, device, node, cluster, got 'huge'" in read.error(f"size: huge\n{SUITE}")
+
+
+def test_explain_says_which_size_gave_a_value(read: Read) -> None:
+    lines = explain(read.suite(SUITE, "size=tiny"), "dpo.argv.--batch")
+    assert lines[0] == "dpo.argv.--batch = 2"
+    assert lines[1].endswith("suite.yaml:11:28, by the size tiny")
+    assert lines[2].endswith("suite.yaml:4:28")
+
+
+@pytest.mark.parametrize("size", ["", "tiny", "cluster"])
+def test_what_is_shown_reads_back_at_the_same_size(read: Read, size: str) -> None:
+    suite = read.suite(SUITE, *([f"size={size}"] if size else []))
+    again = read.suite(to_yaml(suite), name="shown.yaml")
+    assert again.benchmarks == suite.benchmarks
+    assert (again.size, again.benchmarks["dpo"].size) == (size, size or "device")
+
+
+# --- from the command line
+
+
+@pytest.fixture
+def planned(tmp_path: Path, milabench: Callable[..., Any]) -> Callable[..., Any]:
+    (tmp_path / "x").mkdir()
+    line = "from milabench import Benchmark\nbenchmark = Benchmark(script='main.py', voirfile=None, prepare=None)\n"
+    (tmp_path / "x" / "benchfile.py").write_text(line)
+    (tmp_path / "suite.yaml").write_text(SUITE)
+
+    def plan(*words: str) -> dict[str, Any]:
+        said = milabench("plan", "run", "--json", "--use-current-env", "--config", str(tmp_path / "suite.yaml"), *words)
+        assert said.code == 0, said.err
+        plan: dict[str, Any] = json.loads(said.out)
+        return plan
+
+    return plan
+
+
+def test_the_option_and_its_variable_choose_the_size_and_the_plan_says_it(
+    planned: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sizes(*words: str) -> set[str]:
+        return {step["config"]["size"] for step in planned(*words)["steps"]}
+
+    assert sizes() == {"device"}
+    assert sizes("--size", "tiny") == {"tiny"}
+    monkeypatch.setenv("MILABENCH_SIZE", "node")
+    assert sizes() == {"node"}
+    assert sizes("--size", "tiny") == {"tiny"}
