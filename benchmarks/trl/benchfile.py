@@ -11,7 +11,7 @@ benchmark = Benchmark(
         file="trl-1.16.0-py3-none-any.whl",
         sha256="c4726e139dd40e1a41661511c639c8a68416782b2e3e8c0befebd77bb7ba0396",
     ),
-    module="trl.scripts.sft",
+    module="trl.scripts.{trainer}",
     requirements="../_environments/trl",
     env={
         # Nothing is asked of the hub: model, tokenizer and texts are made by prepare.py.
@@ -26,5 +26,6 @@ benchmark = Benchmark(
         "model": {"hidden_size": 128, "layers": 4, "heads": 4, "vocabulary": 2048, "positions": 2048},
         "documents": 1000,
         "sentences": [4, 40],  # of a document: the fewest and the most
+        "prompt_words": 12,  # the beginning of a document, where its end is asked for or judged
     },
 )

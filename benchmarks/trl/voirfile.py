@@ -17,7 +17,7 @@ COLLATORS = {
     "reward": "trl.trainer.reward_trainer.DataCollatorForPreference.torch_call",
 }
 GENERATORS = {"grpo": "trl.trainer.grpo_trainer.GRPOTrainer", "rloo": "trl.trainer.rloo_trainer.RLOOTrainer"}
-PARALLELISM = {"ddp": {"MULTI_GPU", "MULTI_CPU", "MULTI_XPU"}, "fsdp": {"FSDP"}}
+PARALLELISM = {"ddp": {"MULTI_GPU", "MULTI_XPU", "MULTI_HPU", "MULTI_CPU"}, "fsdp": {"FSDP"}}
 WARM_UP_STEPS = 5
 
 
@@ -96,10 +96,12 @@ class Turns:
     def timing(self, generate, counts):
         def generate_single_turn(trainer, prompt_ids, *args, **kwargs):
             begin = perf_counter()
-            completion_ids, logprobs = generate(trainer, prompt_ids, *args, **kwargs)
+            generated = generate(trainer, prompt_ids, *args, **kwargs)
             self.generating += perf_counter() - begin
+            # GRPO's are completions and their probabilities, RLOO's completions alone.
+            completion_ids = generated[0] if isinstance(generated, tuple) else generated
             counts.append(sum(map(len, prompt_ids)) + sum(map(len, completion_ids)))
-            return completion_ids, logprobs
+            return generated
 
         return generate_single_turn
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
+from milabench.analysis.compute_use import with_compute_use
 from milabench.analysis.measure import Measurement
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
@@ -38,7 +39,9 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         has_accelerators=as_mapping(run.manifest.get("system")).get("arch") != "cpu",
         clocks=_shared_clocks(run.journal),
     )
+    system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]
+    benches = with_compute_use(benches, by_bench, system)
     benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
     about = as_mapping(run.manifest.get("about"))
     benches = [replace(bench, about=about.get(bench.bench, "")) for bench in benches]
@@ -50,7 +53,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         verdict=_verdict(benches, was_interrupted=run.is_ended and run.verdict == "interrupted"),
         benchmarks=tuple(benches),
         score=scored(benches if ab is None else []),
-        system=described_system(run.manifest, measured),
+        system=system,
         profile=profile,
         is_ended=run.is_ended,
         created=str(run.manifest.get("created") or ""),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,6 +168,8 @@ def read_context(
         instruments=instruments(),
     )
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
+    if facts.main.local:
+        plan_context = replace(plan_context, missing_programs=missing_programs(selected))
     if warn:
         for note in sizing_notes(benches, plan_context):
             session.warn(note)
@@ -182,6 +185,12 @@ def read_context(
     )
     known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
     return replace(context, plan_context=known)
+
+
+def missing_programs(benches: Iterable[BenchmarkConfig]) -> frozenset[str]:
+    """Return which of the programs that benchmarks require are not on the PATH here."""
+    required = {name for bench in benches for name in bench.requires_programs}
+    return frozenset(name for name in required if shutil.which(name) is None)
 
 
 def on_this_machine(context: CommandContext) -> CommandContext:
