@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 SEED = 20260101
 MODEL = {"hidden_size": 128, "layers": 4, "heads": 4, "vocabulary": 2048, "positions": 2048}
@@ -54,6 +54,14 @@ CODAS = ("", "", "", "l", "m", "n", "nd", "r", "s", "st", "t")
 TOKENS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 
 
+class Recipe(NamedTuple):
+    """How many texts, of how many sentences (the fewest and the most), and how many words of each are its prompt."""
+
+    documents: int
+    sentences: tuple[int, int]
+    prompt_words: int
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model_name_or_path", type=Path, required=True)
@@ -61,14 +69,21 @@ def main() -> None:
     args, _ = parser.parse_known_args()
     given = options()
     form = FORMS[given.get("trainer", "sft")]
-    documents, sentences = given.get("documents", DOCUMENTS), tuple(given.get("sentences", SENTENCES))
+    recipe = Recipe(
+        given.get("documents", DOCUMENTS),
+        tuple(given.get("sentences", SENTENCES)),
+        given.get("prompt_words", PROMPT_WORDS),
+    )
     model = {**MODEL, **given.get("model", {})}
     build(
         args.dataset_name,
-        {"documents": documents, "sentences": sentences, "form": form.__name__},
-        lambda folder: write_dataset(folder, form(documents, sentences)),
+        {"form": form.__name__, **recipe._asdict()},
+        lambda folder: write_dataset(folder, form(recipe)),
     )
-    build(args.model_name_or_path, model, lambda folder: write_model(folder, model))
+    if pretrained := given.get("pretrained"):
+        fetch(args.model_name_or_path, **pretrained)
+    else:
+        build(args.model_name_or_path, model, lambda folder: write_model(folder, model))
     warm_dataset_cache(args.dataset_name)
 
 
@@ -99,33 +114,46 @@ def build(folder: Path, recipe: Mapping[str, Any], make: Callable[[Path], None])
     print(f"{folder}: made")
 
 
+def fetch(folder: Path, repository: str, revision: str) -> None:
+    """Fetch weights and tokenizer of one commit; a download that was interrupted goes on where it was."""
+    os.environ["HF_HUB_OFFLINE"] = "0"
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        snapshot_download(repository, revision=revision, local_dir=folder, ignore_patterns=["original/*"])
+    except (HfHubHTTPError, OSError) as error:
+        raise SystemExit(f"{repository} at {revision} cannot be fetched: {' '.join(str(error).split())}") from None
+    print(f"{folder}: {repository} at {revision}")
+
+
 def write_dataset(folder: Path, rows: Iterator[Mapping[str, Any]]) -> None:
     with (folder / "train.jsonl").open("w", encoding="utf-8") as out:
         for row in rows:
             out.write(json.dumps(row) + "\n")
 
 
-def documents_of_text(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
+def documents_of_text(recipe: Recipe) -> Iterator[dict[str, Any]]:
     """What a language model is trained on."""
-    for text in texts(documents, sentences):
+    for text in texts(recipe):
         yield {"text": text}
 
 
-def preferences(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
-    """A beginning with two ends: as the text goes on, and the same words in no order."""
-    for prompt, right, wrong in ends(documents, sentences):
+def preferences(recipe: Recipe) -> Iterator[dict[str, Any]]:
+    """A beginning with two ends: as the text goes on, and words drawn blindly."""
+    for prompt, right, wrong in ends(recipe):
         yield {"prompt": prompt, "chosen": right, "rejected": wrong}
 
 
-def ratings(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
+def ratings(recipe: Recipe) -> Iterator[dict[str, Any]]:
     """A beginning with one of these ends, and whether it is the right one."""
-    for number, (prompt, right, wrong) in enumerate(ends(documents, sentences)):
+    for number, (prompt, right, wrong) in enumerate(ends(recipe)):
         yield {"prompt": prompt, "completion": wrong if number % 2 else right, "label": not number % 2}
 
 
-def prompts(documents: int, sentences: tuple[int, int]) -> Iterator[dict[str, Any]]:
+def prompts(recipe: Recipe) -> Iterator[dict[str, Any]]:
     """A beginning alone."""
-    for prompt, _, _ in ends(documents, sentences):
+    for prompt, _, _ in ends(recipe):
         yield {"prompt": prompt}
 
 
@@ -139,25 +167,24 @@ FORMS = {
 }
 
 
-def ends(documents: int, sentences: tuple[int, int]) -> Iterator[tuple[str, str, str]]:
+def ends(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     rng = random.Random(SEED + 1)
-    for text in texts(documents, sentences):
-        words = text.split()
-        prompt, right = words[:PROMPT_WORDS], words[PROMPT_WORDS:]
-        wrong = rng.sample(right, len(right))
-        yield " ".join(prompt), " " + " ".join(right), " " + " ".join(wrong)
+    words = vocabulary(random.Random(SEED))
+    for text in texts(recipe):
+        beginning, right = text.split()[: recipe.prompt_words], text.split()[recipe.prompt_words :]
+        wrong = rng.choices(words, k=len(right))
+        yield " ".join(beginning), " " + " ".join(right), " " + " ".join(wrong)
 
 
-def texts(documents: int, sentences: tuple[int, int]) -> Iterator[str]:
+def texts(recipe: Recipe) -> Iterator[str]:
     """Documents of invented words: frequencies fall as 1/rank, and a word has few successors, which can be learned."""
     rng = random.Random(SEED)
-    words = sorted({"".join(_syllable(rng) for _ in range(rng.randint(1, 3))) for _ in range(3000)})
-    rng.shuffle(words)
+    words = vocabulary(rng)
     zipf = list(itertools.accumulate(1 / (rank + 1) for rank in range(len(words))))
     successors = {word: rng.choices(words, cum_weights=zipf, k=8) for word in words}
-    for _ in range(documents):
+    for _ in range(recipe.documents):
         made = []
-        for _ in range(rng.randint(*sentences)):
+        for _ in range(rng.randint(*recipe.sentences)):
             word = rng.choices(words, cum_weights=zipf)[0]
             sentence = [word.capitalize()]
             for _ in range(rng.randint(4, 16)):
@@ -165,6 +192,12 @@ def texts(documents: int, sentences: tuple[int, int]) -> Iterator[str]:
                 sentence.append(word)
             made.append(" ".join(sentence) + ".")
         yield " ".join(made)
+
+
+def vocabulary(rng: random.Random) -> list[str]:
+    words = sorted({"".join(_syllable(rng) for _ in range(rng.randint(1, 3))) for _ in range(3000)})
+    rng.shuffle(words)
+    return words
 
 
 def _syllable(rng: random.Random) -> str:
@@ -182,7 +215,7 @@ def write_model(folder: Path, model: Mapping[str, Any]) -> None:
     trainer = trainers.BpeTrainer(
         vocab_size=model["vocabulary"], special_tokens=list(TOKENS.values()), show_progress=False
     )
-    tokenizer.train_from_iterator(texts(TOKENIZER_DOCUMENTS, SENTENCES), trainer)
+    tokenizer.train_from_iterator(texts(Recipe(TOKENIZER_DOCUMENTS, SENTENCES, PROMPT_WORDS)), trainer)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **TOKENS).save_pretrained(folder)
     torch.manual_seed(SEED)
     config = LlamaConfig(

@@ -17,7 +17,7 @@ COLLATORS = {
     "reward": "trl.trainer.reward_trainer.DataCollatorForPreference.torch_call",
 }
 GENERATORS = {"grpo": "trl.trainer.grpo_trainer.GRPOTrainer", "rloo": "trl.trainer.rloo_trainer.RLOOTrainer"}
-PARALLELISM = {"ddp": {"MULTI_GPU", "MULTI_CPU", "MULTI_XPU"}, "fsdp": {"FSDP"}}
+PARALLELISM = {"ddp": {"MULTI_GPU", "MULTI_XPU", "MULTI_HPU", "MULTI_CPU"}, "fsdp": {"FSDP"}}
 WARM_UP_STEPS = 5
 
 
@@ -40,9 +40,8 @@ def instrument_tokens(ov):
     # The reward function is named by its module, which is beside this file.
     sys.path.append(str(Path(__file__).parent))
     turns = Turns()
-    generator = GENERATORS[trainer]
-    probes.patch(ov, f"{generator}._generate_single_turn", lambda generate: turns.timing(generate, counts))
-    probes.patch(ov, f"{generator}.training_step", turns.ending)
+    probes.patch(ov, f"{GENERATORS[trainer]}._generate_single_turn", lambda generate: turns.timing(generate, counts))
+    probes.patch(ov, "transformers.trainer.Trainer.training_step", turns.ending)
     try:
         yield ov.phases.run_script
     finally:
@@ -96,10 +95,12 @@ class Turns:
     def timing(self, generate, counts):
         def generate_single_turn(trainer, prompt_ids, *args, **kwargs):
             begin = perf_counter()
-            completion_ids, logprobs = generate(trainer, prompt_ids, *args, **kwargs)
+            generated = generate(trainer, prompt_ids, *args, **kwargs)
             self.generating += perf_counter() - begin
+            # GRPO's are completions and their probabilities, RLOO's completions alone.
+            completion_ids = generated[0] if isinstance(generated, tuple) else generated
             counts.append(sum(map(len, prompt_ids)) + sum(map(len, completion_ids)))
-            return completion_ids, logprobs
+            return generated
 
         return generate_single_turn
 

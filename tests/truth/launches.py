@@ -62,6 +62,10 @@ def stamps_of(path: Path, stamps_late: bool) -> Stamps:
     )
 
 
+MEASURED = ("train", "inference")
+"""The tasks whose rate a program is run for; a launch has one of them."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """One launch: the file of its records, and its rate as the report gives it."""
@@ -76,8 +80,9 @@ class Launch:
             for line in self.path.read_text().splitlines()
             if '"t0_ns"' in line or '"window"' in line
         ]
-        windows = [data["window"] for data in lines if isinstance(data.get("window"), dict) and data["task"] == "train"]
-        seen = [data for data in lines if "t0_ns" in data and data["task"] == "train" and data.get("rank", 0) == rank]
+        lines = [data for data in lines if data["task"] in MEASURED]
+        windows = [data["window"] for data in lines if isinstance(data.get("window"), dict)]
+        seen = [data for data in lines if "t0_ns" in data and data.get("rank", 0) == rank]
         seen.sort(key=lambda data: data["t0_ns"])
         first_ns = next(data["t0_ns"] for data in seen if not data.get("warmup"))
         # Nothing in the records says whose window it is but when it began.

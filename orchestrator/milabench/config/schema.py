@@ -295,6 +295,10 @@ class BenchmarkConfig:
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
     )
+    requires_programs: tuple[str, ...] = key(
+        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+        default=(),
+    )
     num_machines: PositiveWhole = key(
         "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",
         default=1,

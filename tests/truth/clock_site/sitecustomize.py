@@ -47,6 +47,7 @@ def stamped(function):
         STAMPS.write(eval(COUNT, {}, {"args": args, "kwargs": kwargs, "result": result}))
         return result
 
+    call.is_stamped = True
     return call
 
 
@@ -59,7 +60,10 @@ def attach(module):
         return
     *path, name = CALL[len(module.__name__) + 1 :].split(".")
     owner = functools.reduce(getattr, path, module)
-    setattr(owner, name, stamped(getattr(owner, name)))
+    function = getattr(owner, name)
+    # A package that imports its module as it is executed itself comes by here after it.
+    if not hasattr(function, "is_stamped"):
+        setattr(owner, name, stamped(function))
 
 
 class Finder(importlib.abc.MetaPathFinder):
