@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator
 
 import torch
-from timing import the_device, wrong
+from command import wrong
+from timing import the_device
 
 import benchmate
 from benchmate.session import current

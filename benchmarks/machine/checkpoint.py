@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,10 +19,11 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from timing import Ranks, missing, the_device, wrong
+from command import end, missing, wrong
+from timing import Ranks, the_device
 
 import benchmate
-from benchmate.ops.device import TorchDevice
+from benchmate.ops.device import TorchDevice, free_bytes
 from benchmate.ops.statistics import estimate
 from benchmate.session import current
 
@@ -86,10 +86,9 @@ def main() -> None:
     device = the_device()
     ranks = Ranks(device)
     shape = SHAPES[args.shape]
+    total = shape.parameters * sum(dtype.itemsize for dtype in COPIES.values())
+    require_room(args.folder, total, ranks, device)
     state = state_of(shape, device, ranks.rank, ranks.count)
-    own_bytes = sum(tensor.nbytes for tensor in state.values())
-    total = int(summed(own_bytes, ranks, device))
-    require_room(args.folder, total, ranks)
     times: dict[str, list[float]] = {"write": [], "restore": []}
     try:
         for _ in range(args.repeats):
@@ -129,14 +128,22 @@ def state_of(shape: Shape, device: TorchDevice, rank: int, count: int) -> State:
     return state
 
 
-def require_room(folder: Path, total: int, ranks: Ranks) -> None:
-    """End the program where the disk cannot hold the checkpoint."""
+def require_room(folder: Path, total: int, ranks: Ranks, device: TorchDevice) -> None:
+    """End the program where the disk or the memory cannot hold the checkpoint; memory holds what is restored beside it."""
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(there).free
-    if ranks.is_first and free < total:
-        benchmate.fail("no-space", f"checkpoint: {folder}: {total} bytes are to be written, and {free} are free")
-        sys.exit(
-            f"error: checkpoint: {folder}: {total} bytes are to be written, and {free} are free; see --folder, --shape"
+    room = shutil.disk_usage(there).free
+    if room < total:
+        end(
+            "no-space",
+            f"checkpoint: {folder}: {total} bytes are to be written, and {room} are free; see --folder, --shape",
+        )
+    # On a CPU the ranks of this machine share its memory.
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if device.kind == "cpu" else 1
+    needed, free = 2 * total // ranks.count * sharing, free_bytes(str(device.device))
+    if free is not None and free < needed:
+        end(
+            "out-of-memory",
+            f"checkpoint: {needed} bytes of {device.kind} memory are needed, and {free} are free; see --shape",
         )
 
 
@@ -155,14 +162,6 @@ def timed(call: Callable[[], None], ranks: Ranks) -> float:
     since = time.perf_counter()
     call()
     return ranks.slowest(time.perf_counter() - since)
-
-
-def summed(value: int, ranks: Ranks, device: TorchDevice) -> float:
-    if ranks.count == 1:
-        return value
-    total = torch.tensor(float(value), dtype=torch.float64, device=device.device)
-    dist.all_reduce(total)
-    return total.item()
 
 
 def drop_pages(folder: Path) -> None:

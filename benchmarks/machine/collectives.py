@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from timing import Ranks, report_rate, the_device, time_call, whole, wrong
+from command import whole, wrong
+from timing import Ranks, report_rate, the_device, time_call
 
 import benchmate
 from benchmate.ops.collectives import BUS

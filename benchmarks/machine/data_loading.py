@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Iterator
 
 import torch
-from timing import the_device, wrong
+from command import wrong
+from timing import the_device
 from torch.utils.data import DataLoader, Dataset
 
 import benchmate

@@ -10,13 +10,12 @@ import argparse
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from timing import missing, whole
+from command import end, missing, whole, wrong
 
 import benchmate
 from benchmate.session import current
@@ -80,8 +79,7 @@ def run(command: list[str]) -> Mapping[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        benchmate.fail("exit", f"file_system: fio ended with {done.returncode}: {last}")
-        sys.exit(f"error: file_system: fio ended with {done.returncode}: {last}")
+        end("exit", f"file_system: fio ended with {done.returncode}: {last}")
     # It writes warnings in front of the JSON.
     result: Mapping[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     return result
@@ -91,7 +89,7 @@ def numbers(result: Mapping[str, Any]) -> Iterator[Number]:
     """The numbers of the one group of fio's result that did something."""
     (job,) = result["jobs"]
     if job["error"]:
-        benchmate.fail("invalid", f"file_system: fio reports error {job['error']} in {job['jobname']}")
+        wrong(f"file_system: fio reports error {job['error']} in {job['jobname']}")
     for side in ("read", "write"):
         found = job[side]
         if not found["total_ios"]:

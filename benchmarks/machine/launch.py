@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 import torch
-from timing import the_device, wrong
+from command import wrong
+from timing import the_device
 
 import benchmate
 from benchmate.ops.device import TorchDevice

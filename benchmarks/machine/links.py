@@ -1,9 +1,7 @@
 """The bandwidth of each link: every pair of ranks exchanges data while the others wait; bad links are named.
 
-Pairs are compared with pairs of their own kind: on one node, between nodes on the same rail (the same local rank), between
-nodes across rails. A link is bad when it is slower than the median of its kind by more than --limit of it, and by more than
-OUTLYING deviations, where a deviation is taken from the median absolute deviation, so that bad links do not hide each other.
-With --at-once the pairs of a round, which share no rank, exchange data at the same time, as a network is used.
+What a bad link is says bad_links.py. With --at-once the pairs of a round, which share no rank, exchange data at the same time,
+as a network is used.
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ import itertools
 import os
 import socket
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import torch
 import torch.distributed as dist
-from timing import Ranks, the_device, whole, wrong
+from bad_links import BadLink, Link, Place, bad_links, describe, kind_of, rounds
+from command import whole, wrong
+from timing import Ranks, the_device
 
 import benchmate
 from benchmate.ops.device import TorchDevice
@@ -28,43 +26,7 @@ from benchmate.ops.sampling import block_s
 from benchmate.session import current
 
 ELEMENT = 4
-OUTLYING = 3.5  # deviations; the usual limit for scores made of medians
-OF_NORMAL = 1.4826  # of a normal distribution, the standard deviation by the median absolute deviation
-FEWEST = 3  # links of a kind that can be compared
 REPEATS = 5  # the best of them counts: what disturbs a link for a moment does not make it bad
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a rank runs."""
-
-    host: str
-    local_rank: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.local_rank}"
-
-
-@dataclass(frozen=True)
-class Link:
-    """Two ranks and the GB/s that each of them sent to the other, both directions at once."""
-
-    first: int
-    second: int
-    kind: str
-    bandwidth: float
-
-    def __str__(self) -> str:
-        return f"{self.first}-{self.second}"
-
-
-@dataclass(frozen=True)
-class BadLink:
-    """A link that is much slower than the median of its kind."""
-
-    link: Link
-    median: float
-    deviations: float
 
 
 def main() -> None:
@@ -108,22 +70,6 @@ def sweep(device: TorchDevice, ranks: Ranks, places: Sequence[Place], args: argp
     ]
 
 
-def rounds(count: int) -> Iterator[list[tuple[int, int]]]:
-    """All pairs of `count` ranks, in rounds in which no rank is twice: the schedule of a tournament."""
-    ring = list(range(count + count % 2))  # where the number is odd, whoever meets the last one waits
-    for _ in range(len(ring) - 1):
-        pairs = [tuple(sorted((ring[i], ring[-1 - i]))) for i in range(len(ring) // 2)]
-        yield [(a, b) for a, b in pairs if b < count]
-        ring[1:] = [ring[-1], *ring[1:-1]]
-
-
-def kind_of(first: Place, second: Place) -> str:
-    """What a link between two places can be compared with."""
-    if first.host == second.host:
-        return "node"
-    return "rail" if first.local_rank == second.local_rank else "across"
-
-
 def exchange(pair: tuple[int, int], device: TorchDevice, rank: int, size: int, seconds: float) -> float:
     """GB/s that this rank of the pair sent while as much came back."""
     other = pair[1 - pair.index(rank)]
@@ -157,32 +103,6 @@ def transfer(sent: torch.Tensor, got: torch.Tensor, other: int) -> Callable[[], 
             request.wait()
 
     return both_ways
-
-
-def bad_links(links: Sequence[Link], limit: float) -> list[BadLink]:
-    """Those much slower than the median of their kind, the worst first. Where a kind has fewer than three, none is bad."""
-    by_kind: Mapping[str, list[Link]] = defaultdict(list)
-    for link in links:
-        by_kind[link.kind].append(link)
-    bad = []
-    for alike in by_kind.values():
-        if len(alike) < FEWEST:
-            continue
-        middle = median(link.bandwidth for link in alike)
-        deviation = OF_NORMAL * median(abs(link.bandwidth - middle) for link in alike)
-        for link in alike:
-            below = middle - link.bandwidth
-            if below > limit * middle and below > OUTLYING * deviation:
-                bad.append(BadLink(link, middle, below / deviation if deviation else float("inf")))
-    return sorted(bad, key=lambda found: found.link.bandwidth / found.median)
-
-
-def describe(found: BadLink, places: Sequence[Place]) -> str:
-    link = found.link
-    return (
-        f"bad link: ranks {link} ({places[link.first]} and {places[link.second]}): {link.bandwidth:.3g} GB/s, "
-        f"where the median of its kind ({link.kind}) is {found.median:.3g} GB/s"
-    )
 
 
 def report(links: Sequence[Link], bad: Sequence[BadLink], places: Sequence[Place]) -> None:

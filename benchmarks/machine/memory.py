@@ -9,6 +9,7 @@ page-locked and of pageable memory; `peers`, from each device of this machine to
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -18,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from timing import missing, report_rate, the_device, time_call, whole, wrong
+from command import missing, whole, wrong
+from timing import report_rate, the_device, time_call
 
 import benchmate
 from benchmate.ops.device import TorchDevice
@@ -148,9 +150,8 @@ def copies(device: TorchDevice, size: int, seconds: float) -> None:
         directions = {"host_to_device": (target, here), "device_to_host": (back, there)}
         for direction, (to, source) in directions.items():
             # A device copies page-locked memory by itself; the host takes part in the other, and its clock counts.
-            timed = time_call(
-                lambda to=to, source=source: to.copy_(source, non_blocking=is_pinned), device, seconds, "end-to-end"
-            )
+            call = functools.partial(to.copy_, source, non_blocking=is_pinned)
+            timed = time_call(call, device, seconds, "end-to-end")
             if not torch.equal(to.cpu(), here):
                 wrong(f"memory: a copy {direction} changed what it copied")
             kind = "pinned" if is_pinned else "pageable"

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from timing import Ranks, the_device, time_call, whole, wrong
+from command import whole, wrong
+from timing import Ranks, the_device, time_call
 
 import benchmate
 from benchmate.session import current

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Iterator
 
 import torch
+from command import missing, wrong
 from sample_files import Recipe, read, recipe
-from timing import missing, wrong
 from torch.utils.data import DataLoader, Dataset
 
 import benchmate

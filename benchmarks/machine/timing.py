@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections.abc import Callable, Mapping
-from typing import NoReturn
 
 import torch
 import torch.distributed as dist
+from command import missing
 
 import benchmate
 from benchmate.ops.device import TorchDevice, default_device
@@ -57,27 +55,6 @@ def report_rate(
     text = " ".join(f"{key}={value}" for key, value in params.items())
     print(f"{name} {case} {text}: {rate:.4g} {units} ({timed.estimate.count} samples)", flush=True)
     return rate
-
-
-def wrong(detail: str) -> NoReturn:
-    """End the program, and with it the step, because a result is wrong."""
-    benchmate.fail("invalid", detail)
-    sys.exit(f"error: {detail}")
-
-
-def missing(detail: str) -> NoReturn:
-    """End the program because this machine cannot run it."""
-    benchmate.fail("environment", detail)
-    sys.exit(f"error: {detail}")
-
-
-def whole(text: str) -> int:
-    """A number of bytes or the like, above zero, with K, M or G for powers of 1024."""
-    factors = {"K": 2**10, "M": 2**20, "G": 2**30}
-    digits, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1)
-    if not digits.isdecimal() or not int(digits):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above zero such as 4096, 64K, 1M or 2G")
-    return int(digits) * factor
 
 
 class Ranks:

@@ -120,6 +120,17 @@ def test_static_and_class_methods_and_functions_of_submodules_can_be_patched(age
     ]
 
 
+def test_a_module_that_the_runner_watches_too_can_be_patched(agent, tmp_path):
+    # The runner waits for jax.monitoring, in order to count what is compiled.
+    write(tmp_path, "jax/__init__.py", "from . import monitoring, lax")
+    write(tmp_path, "jax/monitoring.py", "")
+    write(tmp_path, "jax/lax.py", "def scan(x): return x")
+    probe = 'probes.result(ov, "jax.lax.scan", lambda value: metric("scanned", value))'
+    ran = run(agent, tmp_path, "import jax\nprint(jax.lax.scan(3))", probe)
+    assert (ran.code, ran.stdout) == (0, "3\n")
+    assert [data["value"] for data in agent.records() if data.get("metric") == "scanned"] == [3]
+
+
 def test_a_lazy_module_is_not_loaded_and_the_failure_names_the_defining_module(agent, tmp_path):
     write(
         tmp_path,

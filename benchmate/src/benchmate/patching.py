@@ -109,9 +109,10 @@ class ImportWatcher:
         """Return the spec of the next finder, with a loader that calls back when it is done."""
         if name not in self._names:
             return None
-        for finder in sys.meta_path:
+        # Those after this one: another watcher, before it, is already asking, and would be asked again.
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
+            if find is None:
                 continue
             spec: ModuleSpec | None = find(name, path, target)
             if spec is not None:
@@ -126,7 +127,7 @@ class ImportWatcher:
             return
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module
+            vars(loader).pop("exec_module", None)  # that of another watcher, which runs this one, is already gone
             execute(module)
             self._callback()
 

@@ -16,6 +16,9 @@ from milabench.events.values import as_mapping, mappings_in
 # Keys in which replicates, sides and runs of the same content differ, or which follow from the others.
 _NOT_THE_CONTENT = ("id", "stem", "hash", "bench", "repeat", "group", "monitor")
 
+STATED = "the suite"
+"""What tells how long a benchmark takes that has never run."""
+
 Steps = Sequence[Mapping[str, Any]]
 
 
@@ -55,7 +58,10 @@ def groups_of(steps: Any) -> list[Steps]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDuration:
-    """What a replicate of a benchmark took in a run: the median of `n`, in seconds; `is_same`: of exactly these steps."""
+    """What a replicate of a benchmark took in a run: the median of `n`, in seconds; `is_same`: of exactly these steps.
+
+    `n` is 0 where no run tells, and the suite states how long it takes; `run` is then STATED.
+    """
 
     run: str
     seconds: float
@@ -112,7 +118,7 @@ class PlanEstimate:
                     "replicates": bench.replicates,
                     "devices": bench.devices,
                     "seconds_each": bench.known.seconds if bench.known is not None else None,
-                    "run": bench.known.run if bench.known is not None else None,
+                    "run": bench.known.run if bench.known is not None and bench.known.n else None,
                     "n": bench.known.n if bench.known is not None else 0,
                     "same_steps": bench.known.is_same if bench.known is not None else False,
                 }
@@ -123,18 +129,22 @@ class PlanEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBenchmark:
-    """A benchmark of a plan: how often it is run, and the steps of one replicate, as the plan's JSON has them."""
+    """A benchmark of a plan: how often it is run, and the steps of one replicate, as the plan's JSON has them.
+
+    `stated_s` is how long the suite says that one replicate takes, in seconds.
+    """
 
     bench: str
     replicates: int
     steps: Steps
+    stated_s: float | None = None
 
 
 def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) -> PlanEstimate:
     """Estimate how long benchmarks will take from `runs`, the newest first, of which no more are read than needed.
 
     The newest run in which exactly these steps passed tells; else the newest in which a benchmark of this name passed
-    with this profile.
+    with this profile; else the suite, where it states it.
     """
     known: dict[str, KnownDuration] = {}
     names = {_alike(planned.steps) for planned in wanted}
@@ -149,6 +159,10 @@ def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) 
                 )
         if len(known) == len(wanted) and all(planned.is_same for planned in known.values()):
             break
+    for planned in wanted:
+        if planned.stated_s is not None:
+            stated = KnownDuration(run=STATED, seconds=planned.stated_s, n=0, is_same=False)
+            known.setdefault(planned.bench, stated)
     return PlanEstimate(
         benches=tuple(
             BenchEstimate(

@@ -61,13 +61,15 @@ def command(
         output = PlanOutput(value=preparations.to_json(), text=plan_text(preparations))
     else:
         from milabench.workflow.environments import decide_install
-        from milabench.workflow.install import install_text
+        from milabench.workflow.install import environments_of, install_text, resources_text
         from milabench.workflow.preflight import require_current_locks
 
         if not frozen:
             require_current_locks(context)
         install = decide_install(context)
-        output = PlanOutput(value=install.to_json(), text=install_text(install))
+        needs = environments_of(context, install)
+        value = {**install.to_json(), "resources": needs.to_json()}
+        output = PlanOutput(value=value, text=f"{install_text(install)}{resources_text(needs)}\n")
     print_plans([output], as_json=as_json, other=other)
 
 
@@ -91,8 +93,9 @@ def print_requests(
     other: Path | None = None,
 ) -> None:
     """Print what would be run, its estimated duration, and the batch scripts of its jobs; see `print_plans`."""
+    from milabench.plan.resources import sum_of_data
     from milabench.plan.text import plan_text
-    from milabench.workflow.estimate import apply_budget, estimate_lines
+    from milabench.workflow.estimate import apply_budget, configs_of, estimate_lines, warn_of_memory
     from milabench.workflow.job_scripts import job_scripts
     from milabench.workflow.planning import expand_requests, plan_request, require_submittable
 
@@ -106,9 +109,11 @@ def print_requests(
         require_submittable(requests)
     for request in requests:
         budgeted = apply_budget(plan_request(request))
+        warn_of_memory(budgeted.planned)
         plan, estimate = budgeted.planned.plan, budgeted.estimate
         jobs = job_scripts(budgeted.planned, submit)
-        value = {**plan.to_json(), "estimate": estimate.to_json()}
+        data = sum_of_data(configs_of(request).values())
+        value = {**plan.to_json(), "estimate": estimate.to_json(), "data": data.to_json()}
         if jobs:
             value["jobs"] = [job.to_json() for job in jobs]
         lines = [plan_text(plan), *budgeted.lines, *estimate_lines(estimate)]

@@ -22,6 +22,7 @@ GROUPS = {
         "config": "Show, explain or check the configuration of a suite",
         "install": "Install the environments and programs of benchmarks",
         "prepare": "Download or generate the data and models of benchmarks",
+        "gated": "List the weights and data that need accepted terms",
         "nodes": "Check the machines of a system",
         "init": "Copy the shipped suites and benchmarks, to edit them",
         "new": "Create a benchmark from a template",

@@ -255,7 +255,9 @@ class BenchmarkConfig:
     )
     url: str = key("Where the program comes from.", default="")
     describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
-    gated: GatedConfig | None = key("Weights or data whose terms must have been accepted.", default=None)
+    gated: GatedConfig | None = key(
+        "Weights or data whose terms must have been accepted; `milabench gated` lists them.", default=None
+    )
     max_duration: Seconds = key("Time limit of a step in seconds.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
@@ -292,6 +294,10 @@ class BenchmarkConfig:
     )
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
+    )
+    requires_programs: tuple[str, ...] = key(
+        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+        default=(),
     )
     num_machines: PositiveWhole = key(
         "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",

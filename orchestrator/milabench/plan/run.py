@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from milabench.config.expr import evaluate
+from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import SystemFacts
+from milabench.plan.container import container_of
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.method import placements, why_not_placed
 from milabench.plan.model import Plan, SkippedBench, Step
@@ -65,9 +67,18 @@ def _why_skipped(bench: ResolvedBenchmark, context: PlanContext) -> str | None:
         return context.unavailable[bench.config.name]
     if (why := why_not_placed(bench.config, context.facts)) is not None:
         return why
+    if (missing := _missing_program(bench.config, context)) is not None:
+        return f"requires the program {missing}, which is not on the PATH"
     if not bench.config.requires_capabilities:
         return None
     return unmet_requirement(benchmark_on(context.facts.main, bench, context))
+
+
+def _missing_program(config: BenchmarkConfig, context: PlanContext) -> str | None:
+    # A container has programs of its own, which nobody asks.
+    if not config.requires_programs or container_of(config, context.system) is not None:
+        return None
+    return next((name for name in config.requires_programs if name in context.missing_programs), None)
 
 
 def unmet_requirement(bench: NodeBenchmark) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from milabench.facts.model import Node
     from milabench.facts.slurm import Allocation
     from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
+    from milabench.plan.profile import Profile
     from milabench.workflow.options import Session
 
 ALL_DEFAULTS = Extent()
@@ -120,10 +122,9 @@ def read_context(
     probe = this_machine()  # answers while the modules that read the suite are imported
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
-    from milabench.plan.profile import PROFILES
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
-    from milabench.workflow.environments import environment_folders, lacking_packages, why_unavailable
+    from milabench.workflow.environments import environment_folders, unavailable_benches
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -133,9 +134,7 @@ def read_context(
     if warn:
         for warning in suite.warnings:
             session.warn(str(warning))
-    profile = extent.profile or suite.profile
-    if profile not in PROFILES:
-        raise ConfigError(f"profile: unknown profile '{profile}'; known: {', '.join(PROFILES)}")
+    profile = _profile_of(suite, extent)
     allocation = allocation_for(suite.system, options, session)
     remote: dict[str, Node] = {}
     if options.ask_nodes and (suite.system.nodes if allocation is None else allocation.job):
@@ -157,7 +156,7 @@ def read_context(
         facts=facts,
         system=suite.system,
         dirs=suite_dirs(options, suite),
-        profile=PROFILES[profile],
+        profile=profile,
         run_name=extent.run_name,
         repeats=extent.repeat,
         seed=extent.seed or 0,
@@ -165,6 +164,7 @@ def read_context(
         current_python=sys.executable if options.use_current_env else None,
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
+        missing_programs=missing_programs(selected) if facts.main.local else frozenset(),
     )
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
     if warn:
@@ -180,13 +180,24 @@ def read_context(
         machine=machine,
         allocation=allocation,
     )
-    lacking = lacking_packages(context) if options.use_current_env else {}
-    known = replace(
-        plan_context,
-        environments=environment_folders(context),
-        unavailable={bench: why_unavailable(unmet) for bench, unmet in lacking.items()},
-    )
+    known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
     return replace(context, plan_context=known)
+
+
+def _profile_of(suite: Suite, extent: Extent) -> Profile:
+    """Return the measuring profile: that of the command, else the suite's. Raises ConfigError for an unknown one."""
+    from milabench.plan.profile import PROFILES
+
+    name = extent.profile or suite.profile
+    if name not in PROFILES:
+        raise ConfigError(f"profile: unknown profile '{name}'; known: {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def missing_programs(benches: Iterable[BenchmarkConfig]) -> frozenset[str]:
+    """Return which of the programs that benchmarks require are not on the PATH here."""
+    required = {name for bench in benches for name in bench.requires_programs}
+    return frozenset(name for name in required if shutil.which(name) is None)
 
 
 def on_this_machine(context: CommandContext) -> CommandContext:

@@ -115,8 +115,15 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
     return lacking
 
 
-def why_unavailable(unmet: Mapping[str, str]) -> str:
-    """Return why a benchmark is skipped whose packages the active interpreter lacks, and the command that gets them."""
+def unavailable_benches(context: SuiteContext) -> dict[str, str]:
+    """Return why selected benchmarks cannot run in the active interpreter; none where each has an environment of its own."""
+    if context.plan_context.current_env is None:
+        return {}
+    return {bench: _why_unavailable(unmet) for bench, unmet in lacking_packages(context).items()}
+
+
+def _why_unavailable(unmet: Mapping[str, str]) -> str:
+    """Return which packages are lacking, and the command that gets them."""
     needs = ", ".join(f"{requirement} ({state})" for requirement, state in unmet.items())
     return f"needs {needs} in {sys.prefix}; {shlex.join(['pip', 'install', *unmet])}"
 

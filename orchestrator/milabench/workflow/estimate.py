@@ -15,12 +15,16 @@ from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark,
 from milabench.analysis.replicates import PILOT, Pilot, Replicates, replicates, within
 from milabench.errors import UsageError
 from milabench.events.rundir import Run, open_run, recent_runs
+from milabench.execute.sizes import size_text
 from milabench.plan.model import Step
+from milabench.plan.profile import PROFILES, Profile
+from milabench.plan.resources import memory_shortages, sum_of_data
 from milabench.report.labels import duration, replicates_text
 from milabench.workflow.planning import PlannedRequest, Request, plan_request
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
+    from milabench.config.schema import BenchmarkConfig
     from milabench.workflow.execution import ExtendPlan, PlanExtension
 
 
@@ -34,11 +38,49 @@ def estimate_plan(planned: PlannedRequest) -> PlanEstimate:
     groups: dict[str, list[tuple[Step, ...]]] = {}
     for group in planned.plan.groups():
         groups.setdefault(group[0].bench, []).append(group)
+    configs, profile = configs_of(planned.request), planned.request.context.plan_context.profile
     wanted = [
-        PlannedBenchmark(bench=bench, replicates=len(own), steps=[step.to_json() for step in own[0]])
+        PlannedBenchmark(
+            bench=bench,
+            replicates=len(own),
+            steps=[step.to_json() for step in own[0]],
+            stated_s=stated_seconds(configs.get(str(own[0][0].config["name"])), profile),
+        )
         for bench, own in groups.items()
     ]
     return estimate_durations(wanted, islice(recent_runs(base), LATEST))
+
+
+def configs_of(request: Request) -> dict[str, BenchmarkConfig]:
+    """Return the benchmarks of a request by name; of an A/B run, those of the first suite that has one of the name."""
+    return {bench.config.name: bench.config for side in reversed(request.sides) for bench in side.benches}
+
+
+def stated_seconds(bench: BenchmarkConfig | None, profile: Profile) -> float | None:
+    """Return how long the suite says that a launch takes, with the warm-up and window of a profile, in seconds."""
+    if bench is None or bench.resources.minutes is None:
+        return None
+    stated, usual = 60 * bench.resources.minutes, PROFILES["default"]
+    measured = usual.warmup_s + usual.window_s
+    # What is shorter than the profile's own window was not measured with it, as tiny sizes are not.
+    return stated - measured + profile.warmup_s + profile.window_s if stated > measured else stated
+
+
+def data_line(request: Request) -> str:
+    """Return how much disk and download the prepared data of a request take; empty where nobody states any."""
+    data = sum_of_data(configs_of(request).values())
+    if not data.disk and not data.download:
+        return ""
+    downloaded = f", of which {size_text(data.download)} are downloaded" if data.download else ""
+    return f"data: {size_text(data.disk)} on disk{downloaded}"
+
+
+def warn_of_memory(planned: PlannedRequest) -> None:
+    """Warn of benchmarks that need more memory, as the suite states, than a device or node of theirs has."""
+    context, configs = planned.request.context, configs_of(planned.request)
+    if any(config.resources.memory_mib or config.resources.host_memory_mib for config in configs.values()):
+        for line in memory_shortages(configs, (step.to_json() for step in planned.plan.steps), context.nodes):
+            context.session.warn(line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +102,8 @@ class BudgetedPlan:
             if number.is_capped
         ]
         what, estimate = "estimate of the pilot" if is_pilot else "estimate", self.estimate
+        if data := data_line(self.planned.request):
+            cut.insert(0, data)
         unknown = _names(estimate.unknown)
         if not estimate.runs:
             profile, launches = self.planned.request.context.plan_context.profile, len(self.planned.plan.groups())
@@ -91,6 +135,9 @@ def estimate_lines(estimate: PlanEstimate) -> list[str]:
         head, known = f"  {bench.bench}: {bench.replicates} x", bench.known
         if known is None:
             lines.append(f"{head} unknown")
+            continue
+        if not known.n:
+            lines.append(f"{head} {known.seconds:.3g} s (as the suite states)")
             continue
         source = "the same steps" if known.is_same else "the same benchmark, other steps"
         median = f"median of {known.n}, " if known.n > 1 else ""

@@ -11,7 +11,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,13 +31,15 @@ from milabench.execute.inventory import (
 from milabench.execute.locks import hold_base
 from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
+from milabench.execute.sizes import size_text
 from milabench.execute.sources import fetch_sources, find_release
 from milabench.execute.venv import install_venvs, link_to
 from milabench.execute.venv_build import benchmate_requirements
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.pin import PinInput, pin_specs
-from milabench.plan.venvs import InstallPlan
+from milabench.plan.resources import ResourceSum, sum_of_environments
+from milabench.plan.venvs import InstallPlan, VenvSpec
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine, read_context
 from milabench.workflow.files import require_file
@@ -185,6 +187,9 @@ def install_locally(
         record_use(context, as_default=as_default)
         session.info(f"install: nothing to do, {install_summary(plan)} are installed")
         return
+    needs = environments_of(context, plan, lambda venv: how.force or how.update or not is_complete(dirs, venv))
+    if needs.disk or needs.download:
+        session.info(f"install: {resources_text(needs)}")
     with hold_base(Path(dirs.base), "install", say=session.note), progress_shown(session) as activities:
         began, report = time.monotonic(), progress_report(session)
         # Environments first: they say what they need, and are refused where it does not fit.
@@ -254,6 +259,25 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
 
         on_nodes(context, install_node)
     session.info(f"install: {install_summary(plan)} ready on every node ({time.monotonic() - began:.0f} s)")
+
+
+def environments_of(
+    context: CommandContext, plan: InstallPlan, is_wanted: Callable[[VenvSpec], bool] = lambda _: True
+) -> ResourceSum:
+    """Return what the environments of a plan take, as the benchmarks in them state it; only of those that are wanted."""
+    names = {bench for venv in plan.venvs if is_wanted(venv) for bench in venv.benches}
+    return sum_of_environments(bench for bench in context.suite.benchmarks.values() if bench.name in names)
+
+
+def resources_text(needs: ResourceSum) -> str:
+    """Return what environments take in one line, and of which nobody states it."""
+    known = f"about {size_text(needs.disk)} on disk, {size_text(needs.download)} to download"
+    if not needs.unknown:
+        return f"environments: {known}"
+    names = ", ".join(needs.unknown)
+    if not needs.disk and not needs.download:
+        return f"environments: the suite does not state what {names} take"
+    return f"environments: {known}, and {names}, which the suite does not state"
 
 
 def install_summary(plan: InstallPlan) -> str:

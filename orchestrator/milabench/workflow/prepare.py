@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
+from milabench.workflow.gated import gated_benches, token_environment, token_place, why_refused
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 from milabench.workflow.suites_used import record_use
@@ -51,14 +53,41 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
 
 
 def execute_preparations(plan: Plan, context: CommandContext) -> int:
-    """Execute the plan; leave a marker for each preparation that passes. Raises EnvironmentFailed for those that fail."""
-    executed = _execute(plan, context, RetryPolicy(wait=True))
-    if executed.result.interrupted:
-        context.session.info("interrupted")
-        return INTERRUPTED
-    _require_passed(executed)
+    """Execute the plan; leave a marker for each preparation that passes.
+
+    Raises EnvironmentFailed for those that fail, and for those of gated data where no token is there; the others are done.
+    """
+    plan, refused = _without_refused(plan, context)
+    failures = [*refused]
+    if plan.steps:
+        executed = _execute(plan, context, RetryPolicy(wait=True))
+        if executed.result.interrupted:
+            context.session.info("interrupted")
+            return INTERRUPTED
+        failures += _failures(executed)
+    if failures:
+        raise EnvironmentFailed("\nerror: ".join(failures))
     context.session.info(f"prepare: {len(plan.steps)} benchmarks prepared")
     return DONE
+
+
+def _without_refused(plan: Plan, context: CommandContext) -> tuple[Plan, list[str]]:
+    """Return the plan without what needs a token that is not there, and why; who needs it is given the place of one."""
+    gated = {each.bench: each for each in gated_benches(bench.config for bench in context.benches)}
+    wanted = [step for step in plan.steps if step.bench in gated]
+    if not wanted:
+        return plan, []
+    if not token_place(os.environ):
+        kept = tuple(step for step in plan.steps if step.bench not in gated)
+        return replace(plan, steps=kept), [
+            why_refused(gated[bench]) for bench in dict.fromkeys(s.bench for s in wanted)
+        ]
+    own, here = token_environment(os.environ), {node.name for node in context.nodes if node.local}
+    steps = tuple(
+        replace(step, env={**own, **step.env}) if step.bench in gated and step.node in here else step
+        for step in plan.steps
+    )
+    return replace(plan, steps=steps), []
 
 
 def prepare_quickly(pending: Plan, context: CommandContext) -> None:
@@ -87,10 +116,14 @@ def prepare_quickly(pending: Plan, context: CommandContext) -> None:
         )
         if not steps:
             return
-        executed = _execute(replace(pending, steps=steps), context, RetryPolicy(wait=True, max_failures=1))
+        plan, refused = _without_refused(replace(pending, steps=steps), context)
+        if refused:  # the run cannot begin: nothing is fetched for it
+            raise EnvironmentFailed("\nerror: ".join(refused))
+        executed = _execute(plan, context, RetryPolicy(wait=True, max_failures=1))
     if executed.result.interrupted:
         raise InterruptRequested
-    _require_passed(executed, f"; where it needs more than {LIMIT_S:g} s, run `{command}`")
+    if failures := _failures(executed, f"; where it needs more than {LIMIT_S:g} s, run `{command}`"):
+        raise EnvironmentFailed("\nerror: ".join(failures))
 
 
 def last_durations(base: Path) -> dict[str, float]:
@@ -112,19 +145,17 @@ def _execute(plan: Plan, context: CommandContext, retry: RetryPolicy) -> Execute
     return execute_plan(plan, context, description, retry=replace(retry, markers=markers))
 
 
-def _require_passed(executed: ExecutedPlan, hint: str = "") -> None:
-    """Raise EnvironmentFailed for the steps that failed; `hint` is added where one took too long."""
+def _failures(executed: ExecutedPlan, hint: str = "") -> list[str]:
+    """Return a line for each step that failed, with the end of its output; `hint` is added where one took too long."""
     outcomes = executed.result.outcomes
     # What was not started because of a failure says nothing of its own.
     wrong = {step: outcome for step, outcome in outcomes.items() if outcome.name == "failed"} or {
         step: outcome for step, outcome in outcomes.items() if outcome.name != "passed"
     }
-    failures = [
+    return [
         f"{step}: prepare failed: {outcome.failure}{hint if outcome.why == 'timeout' else ''}{log_tail(executed.path, step)}"
         for step, outcome in wrong.items()
     ]
-    if failures:
-        raise EnvironmentFailed("\nerror: ".join(failures))
 
 
 def log_tail(run: Path, step: str) -> str:

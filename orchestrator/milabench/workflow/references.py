@@ -40,7 +40,8 @@ _METRIC = (
 _MANIFEST = ("profile", "version", "locks", "programs", "validations")
 _SUITE = (
     *("name", "group", "install_group", "install_variant", "weight", "plan", "argv", "server", "client", "command"),
-    *("shell", "metrics", "voir", "num_machines", "options", "requires_capabilities", "enabled", "tags", "env"),
+    *("shell", "metrics", "voir", "num_machines", "options", "requires_capabilities", "requires_programs"),
+    *("enabled", "tags", "env"),
     *("max_duration", "max_silence", "validation", "inherits"),
 )
 # A path on its own, not the rest of an address; those below the base and of every Linux are nobody's.

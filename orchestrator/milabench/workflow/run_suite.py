@@ -97,7 +97,7 @@ def execute_runs(
     prepared: PreparedRuns, session: Session, handover: DetachHandover | None = None
 ) -> list[tuple[Path, int]]:
     """Execute the runs one after the other, until one is interrupted: return the directory and exit code of each."""
-    from milabench.workflow.estimate import after_pilot
+    from milabench.workflow.estimate import after_pilot, warn_of_memory
     from milabench.workflow.execution import execute_plan
     from milabench.workflow.planning import describe_run
 
@@ -106,6 +106,7 @@ def execute_runs(
         for line in budgeted.lines:
             session.info(line)
         planned = budgeted.planned
+        warn_of_memory(planned)
         _warn_of_busy_hosts(planned.plan, session)
         executed = execute_plan(
             planned.plan,

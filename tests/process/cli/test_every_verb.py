@@ -28,6 +28,7 @@ LINES = {
     "quickstart": ["quickstart @suite"],
     "install": ["install @suite"],
     "prepare": ["prepare @suite"],
+    "gated": ["gated --config @config"],
     "run": ["run @suite"],
     "resume": ["resume"],
     "plan": ["plan run @suite", "plan run --json @suite", "plan install --config @config"],

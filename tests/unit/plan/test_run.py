@@ -463,6 +463,19 @@ def test_what_cannot_run_here_is_skipped_with_the_reason(tmp_path: Path, keys: s
     assert {step.bench for step in plan.steps} == {"fine"}
 
 
+def test_a_missing_program_skips_what_requires_it_unless_a_container_may_have_it(tmp_path: Path) -> None:
+    suite = """
+    b: {command: [fio], requires_programs: [sh, fio, xhpl]}
+    inside: {command: [fio], requires_programs: [fio], docker_image: image}
+    fine: {command: [sh], requires_programs: [sh]}
+    """
+    plan = World(tmp_path, suite, missing_programs=frozenset({"fio", "xhpl"})).plan()
+    assert [(skip.bench, skip.why) for skip in plan.skipped] == [
+        ("b", "requires the program fio, which is not on the PATH")
+    ]
+    assert {step.bench for step in plan.steps} == {"inside", "fine"}
+
+
 def test_what_is_not_fetched_is_skipped(tmp_path: Path) -> None:
     plan = World(tmp_path, "b: {definition: x}").plan(None)
     assert [(skip.bench, skip.why) for skip in plan.skipped] == [("b", "not fetched")]

@@ -1,0 +1,68 @@
+"""Weights and data that only those may fetch who have accepted their terms: for which benchmarks, and is a token there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from milabench.config.schema import BenchmarkConfig, GatedConfig
+
+VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+HOW = "accept the terms there, then give a token by HF_TOKEN or `hf auth login`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gated:
+    """A benchmark whose weights or data are gated."""
+
+    bench: str
+    terms: GatedConfig
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `milabench gated --json` has it."""
+        return {
+            "bench": self.bench,
+            "repository": self.terms.repository,
+            "revision": self.terms.revision,
+            "accept": self.terms.page,
+        }
+
+
+def gated_benches(benches: Iterable[BenchmarkConfig]) -> tuple[Gated, ...]:
+    """Return those of the benchmarks that need accepted terms."""
+    return tuple(Gated(bench=bench.name, terms=bench.gated) for bench in benches if bench.gated is not None)
+
+
+def token_place(environ: Mapping[str, str]) -> str:
+    """Return where a token for the hub is: a variable's name or the path of the hub's token file; empty where there is none."""
+    for name in VARIABLES:
+        if environ.get(name, "").strip():
+            return name
+    path = token_file(environ)
+    try:
+        return str(path) if path.read_text(encoding="utf-8").strip() else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def token_file(environ: Mapping[str, str]) -> Path:
+    """Return where the hub's programs keep the token of this user."""
+    if environ.get("HF_TOKEN_PATH"):
+        return Path(environ["HF_TOKEN_PATH"])
+    cache = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".cache")
+    return Path(environ.get("HF_HOME") or Path(cache, "huggingface"), "token")
+
+
+def token_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what a prepare script needs to find the user's token: the caches of the hub lie below the base for it."""
+    place = token_place(environ)
+    return {"HF_TOKEN_PATH": place} if place and place not in VARIABLES else {}
+
+
+def why_refused(gated: Gated) -> str:
+    """Return why a benchmark cannot be prepared without a token, in one line."""
+    terms = gated.terms
+    return f"{gated.bench}: no token for {terms.repository}, which is gated: {terms.page}; {HOW}"

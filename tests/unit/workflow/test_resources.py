@@ -1,0 +1,135 @@
+"""What a suite takes is summed before anything starts: environments once each, data, minutes, and memory that lacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench.config.read import read_suite
+from milabench.config.schema import BenchmarkConfig
+from milabench.facts.model import Device, Node
+from milabench.plan.profile import PROFILES
+from milabench.plan.resources import memory_shortages, sum_of_data, sum_of_environments
+from milabench.workflow.estimate import stated_seconds
+
+GIB = 2**30
+SUITE = """\
+_t: {definition: x, install_group: both, max_duration: 9, tags: [t]}
+a:
+  inherits: _t
+  resources: {memory: 40 GiB, data: 2 GiB, minutes: 3, environment: {disk: 1 GiB, download: 512 MiB}}
+b:
+  inherits: _t
+  resources: {host_memory: 64 GiB, data: 1 GiB, download: 1 GiB, environment: {disk: 3 GiB}}
+c: {inherits: _t, install_group: other}
+"""
+
+
+@pytest.fixture
+def benches(tmp_path: Path) -> dict[str, BenchmarkConfig]:
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    return dict(read_suite([tmp_path / "suite.yaml"]).benchmarks)
+
+
+def test_an_environment_counts_once_by_its_largest_statement(benches: dict[str, BenchmarkConfig]) -> None:
+    needs = sum_of_environments(benches.values())
+    assert (needs.disk, needs.download, needs.unknown) == (3 * GIB, GIB // 2, ("other",))
+
+
+def test_data_are_added_up(benches: dict[str, BenchmarkConfig]) -> None:
+    data = sum_of_data(benches.values())
+    assert (data.disk, data.download, data.unknown) == (3 * GIB, GIB, ("c",))
+
+
+def node(memory: int, *devices: int) -> Node:
+    return Node(
+        name="n",
+        memory_mib=memory * 1024,
+        devices=tuple(
+            Device(index=index, uuid=str(index), name="X", arch="cuda", memory_mib=size * 1024)
+            for index, size in enumerate(devices)
+        ),
+    )
+
+
+def step(bench: str, *devices: int) -> dict[str, Any]:
+    return {"config": {"name": bench}, "node": "n", "devices": devices}
+
+
+OF_A_DEVICE = "a: needs 40 GiB of memory; a device of n has 24 GiB"
+
+
+@pytest.mark.parametrize(
+    ("machine", "lines"),
+    [
+        (node(128, 80, 80), []),
+        (node(128, 80, 24), [OF_A_DEVICE]),
+        (
+            node(32, 24),
+            ["a: needs 40 GiB of memory; a device of n has 24 GiB", "b: needs 64 GiB of memory; the node n has 32 GiB"],
+        ),
+        (node(0, 0), []),
+    ],
+    ids=["enough", "one small device", "both", "unknown"],
+)
+def test_memory_that_lacks_is_told_once(benches: dict[str, BenchmarkConfig], machine: Node, lines: list[str]) -> None:
+    indices = [device.index for device in machine.devices]
+    steps = [step("a", index) for index in indices] + [step("a", *indices), step("b", 0), step("c", 0)]
+    assert list(memory_shortages(benches, steps, [machine])) == lines
+
+
+def test_minutes_are_those_of_the_profile_default(benches: dict[str, BenchmarkConfig]) -> None:
+    # 180 s, of which 5 s of warm-up and 30 s of window; the quick profile has 1 s and 3 s.
+    assert stated_seconds(benches["a"], PROFILES["default"]) == 180
+    assert stated_seconds(benches["a"], PROFILES["quick"]) == 180 - 35 + 4
+    assert stated_seconds(benches["b"], PROFILES["default"]) is None
+    assert stated_seconds(None, PROFILES["default"]) is None
+
+
+# --- the commands
+
+
+@pytest.fixture
+def planned(tmp_path: Path, milabench: Callable[..., Any]) -> Callable[..., Any]:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    line = "from milabench import Benchmark\nbenchmark = Benchmark(script='main.py', voirfile=None, prepare=None)\n"
+    (folder / "benchfile.py").write_text(line)
+    (folder / "main.py").write_text("")
+    (folder / "requirements.in").write_text("")
+    (tmp_path / "suite.yaml").write_text(SUITE.replace("tags: [t]", "install_variant: unpinned"))
+    system = "system: {arch: cuda, gpu: {count: 1, capacity: 24 GiB}}\n"
+    (tmp_path / "system.yaml").write_text(system)
+
+    def plan(*words: str) -> Any:
+        files = ("--config", str(tmp_path / "suite.yaml"), "--system", str(tmp_path / "system.yaml"))
+        said = milabench("plan", *words, *files)
+        assert said.code == 0, said.err
+        return said
+
+    return plan
+
+
+def test_plan_install_sums_the_environments(planned: Callable[..., Any]) -> None:
+    text = planned("install").out
+    assert text.endswith(
+        "environments: about 3.2 GB on disk, 537 MB to download, and other, which the suite does not state\n"
+    )
+    needs = json.loads(planned("install", "--json").out)["resources"]
+    assert needs == {"disk": 3 * GIB, "download": GIB // 2, "unknown": ["other"]}
+
+
+def test_plan_run_sums_minutes_and_data_and_warns_of_memory(planned: Callable[..., Any]) -> None:
+    said = planned("run", "--profile", "default", "--repeat", "2")
+    assert "estimate: 6 min 0 s, 0.1 device-hours, by the suite; unknown: " in said.out
+    assert "  a: 2 x 180 s (as the suite states)" in said.out
+    assert "data: 3.2 GB on disk, of which 1.1 GB are downloaded" in said.out
+    assert "a: needs 40 GiB of memory; a device of" in said.err
+    plan = json.loads(planned("run", "--json", "--select", "a").out)
+    assert plan["data"] == {"disk": 2 * GIB, "download": 0, "unknown": []}
+    (bench,) = plan["estimate"]["benchmarks"]
+    assert (bench["run"], bench["n"]) == (None, 0)
