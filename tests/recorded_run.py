@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Recorded:
     reasons: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     stderr: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)  # more of its benchmark's configuration
     is_complete: bool = True  # its window holds all that was asked for
 
     @property
@@ -64,7 +65,7 @@ class Recorded:
         return ".".join(part for part in parts if part)
 
     def planned(self) -> dict[str, Any]:
-        config = {"name": self.bench, "weight": self.weight, "plan": {"method": self.method}}
+        config = {"name": self.bench, "weight": self.weight, "plan": {"method": self.method}, **self.config}
         return {
             "id": self.id,
             "bench": self.bench,

@@ -9,6 +9,7 @@ from typing import Any
 
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import ComparisonRow, System
+from milabench.analysis.compute_use import with_peaks_of
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score, compat_score
 from milabench.analysis.sides import ACROSS
@@ -40,6 +41,7 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
     comparison = compare_systems(systems, weights=weights if is_known and weights else None)
     rows = {row.bench: row for row in comparison.rows}
     benches = tuple(_beside(bench, rows[bench.bench]) for bench in summary.benchmarks)
+    benches = with_peaks_of(benches, reference.summary)
     index = comparison.indices[-1]  # where there are two for want of known weights, that by the run's
     score = Score(
         value=index.value,

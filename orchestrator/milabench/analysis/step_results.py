@@ -50,6 +50,9 @@ class PlannedStep:
     one_job: bool = False
     group: str = ""
     weight: float | None = None
+    flops_per_item: float | None = None
+    precision: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,11 +274,15 @@ def _planned(step: Mapping[str, Any]) -> PlannedStep:
 def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
     """Return the step with what its benchmark's configuration says of it."""
     weight, name = finite_number(config.get("weight")), config.get("name")
+    operations, precision = finite_number(config.get("flops_per_item")), config.get("precision")
     return replace(
         planned,
         bench=name if isinstance(name, str) and name else planned.bench,
         one_job=planned.one_job or as_mapping(config.get("plan")).get("method") in _ONE_JOB,
         weight=planned.weight if weight is None else weight,
+        flops_per_item=operations if operations and operations > 0 else planned.flops_per_item,
+        tags=_words(config.get("tags")) or planned.tags,
+        precision=precision if isinstance(precision, str) else planned.precision,
     )
 
 

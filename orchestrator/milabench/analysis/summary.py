@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
+from milabench.analysis.compute_use import with_compute_use
 from milabench.analysis.measure import Measurement
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
@@ -38,8 +39,13 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         has_accelerators=as_mapping(run.manifest.get("system")).get("arch") != "cpu",
         clocks=_shared_clocks(run.journal),
     )
+    system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]
-    benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
+    benches = with_compute_use(benches, by_bench, system)
+    benches += [
+        skipped_bench(name, why, _weight_in_suite(run, name), _tags_in_suite(run, name))
+        for name, why in _skipped_benches(run)
+    ]
     about = as_mapping(run.manifest.get("about"))
     benches = [replace(bench, about=about.get(bench.bench, "")) for bench in benches]
     ab = ab_of(run.manifest, benches)
@@ -50,7 +56,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         verdict=_verdict(benches, was_interrupted=run.is_ended and run.verdict == "interrupted"),
         benchmarks=tuple(benches),
         score=scored(benches if ab is None else []),
-        system=described_system(run.manifest, measured),
+        system=system,
         profile=profile,
         is_ended=run.is_ended,
         created=str(run.manifest.get("created") or ""),
@@ -148,6 +154,12 @@ def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
 def _weight_in_suite(run: Run, bench: str) -> float | None:
     """Return the weight of a benchmark that has no step, from the resolved suite in the manifest."""
     return finite_number(as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("weight"))
+
+
+def _tags_in_suite(run: Run, bench: str) -> tuple[str, ...]:
+    """Return the tags of a benchmark that has no step, from the resolved suite in the manifest."""
+    tags = as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("tags")
+    return tuple(map(str, tags)) if isinstance(tags, list) else ()
 
 
 def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:

@@ -87,6 +87,34 @@ class JobSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeUse:
+    """The operations that a benchmark does in a second on one device, without accelerators on one node.
+
+    `device` is the product name where all devices are alike. `peak` is what its maker publishes for dense products in this
+    precision, and `peak_source` where; `measured_peak` what the matrix products of the benchmark `measured_by` reached.
+    """
+
+    precision: str
+    flops_per_item: float
+    achieved: float
+    device: str = ""
+    peak: float | None = None
+    peak_source: str = ""
+    measured_peak: float | None = None
+    measured_by: str = field(default="", metadata={"json": JsonKey(followed_by=("mfu", "mfu_measured"))})
+
+    @property
+    def mfu(self) -> float | None:
+        """The use of the device: achieved over the published peak, 0 to 1; None where that is not known."""
+        return self.achieved / self.peak if self.peak else None
+
+    @property
+    def mfu_measured(self) -> float | None:
+        """Achieved over the measured peak; None where nothing measured it."""
+        return self.achieved / self.measured_peak if self.measured_peak else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSummary:
     """What one benchmark came to.
 
@@ -98,11 +126,13 @@ class BenchSummary:
     instances of each averaged. `overlap` is the share of the time in which all
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
-    with its reasons, and `no_ratio` says why a number has none. `about` is what the benchmark stands for, in a sentence.
+    with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
+    item are known. `tags` are those of the suite. `about` is what the benchmark stands for, in a sentence.
     """
 
     bench: str
     about: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda bench: not bench.about)})
+    tags: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda bench: not bench.tags)})
     outcome: OutcomeName
     counts: Mapping[str, int]
     ngpu: int = 0
@@ -123,6 +153,9 @@ class BenchSummary:
     energy_j: float | None = field(default=None, metadata={"json": JsonKey("energy_J")})
     first_step_s: float | None = None
     overlap: float | None = None
+    compute: ComputeUse | None = field(
+        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.compute is None)}
+    )
     weight: float | None = None
     score: float | None = None
     validity: Validity | None = None

@@ -50,6 +50,7 @@ def brief_document(summary: Summary) -> document.Document:
         *(() if summary.is_ended else (model.CUT_OFF,)),
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
+        *model.compute_tables(summary),
         *ab_blocks(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),

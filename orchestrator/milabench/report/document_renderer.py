@@ -33,6 +33,7 @@ def run_document(summary: Summary) -> document.Document:
         document.Notes(lines=(*model.LEGEND, *([model.REFERENCE_LEGEND] if summary.score.reference else []))),
         *document.section("not beside the reference", model.without_ratio(summary)),
         *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
+        *model.compute_tables(summary),
         *model.window_tables(summary),
         *ab_blocks(summary),
         *model.node_tables(summary),

@@ -301,6 +301,35 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
     return (Table(title="by node", headings=("bench", *nodes, "units", "apart %"), is_text=is_text, rows=tuple(rows)),)
 
 
+def compute_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return how much of its devices each benchmark uses, where the operations of its items are known; else nothing."""
+    rows = [
+        (
+            bench.bench,
+            use.precision,
+            format_number(use.achieved / 1e12),
+            "" if use.peak is None else format_number(use.peak / 1e12),
+            percent(use.mfu),
+            "" if use.measured_peak is None else format_number(use.measured_peak / 1e12),
+            percent(use.mfu_measured),
+            use.measured_by,
+        )
+        for bench in ordered(summary.benchmarks)
+        if (use := bench.compute) is not None
+    ]
+    if not rows:
+        return ()
+    headings = (
+        *("bench", "precision", "Tflop/s", "published peak", "MFU %"),
+        *("measured peak", "of measured %", "measured by"),
+    )
+    title = "use of each device: Tflop/s of the model beside the peak of dense products in its precision"
+    is_text = (True, True, False, False, False, False, False, True)
+    spare = ("measured by", "measured peak", "published peak")
+    table = Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
+    return (table.without_empty(("published peak", "MFU %", "measured peak", "of measured %", "measured by"))[0],)
+
+
 def window_tables(summary: Summary) -> tuple[Table, ...]:
     """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
     cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from milabench.analysis.paired_comparison import AB
-from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary
 from milabench.analysis.traces import Trace
 from milabench.report import model
 from milabench.report.document import words_table
@@ -142,7 +142,10 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         children += [el("h3", title), pairs(entries)] if entries else []
     if summary.ab is not None:
         children += _pairs(summary.ab)
-    return [*children, *map(html_table, (*model.window_tables(summary), *model.node_tables(summary)))]
+    return [
+        *children,
+        *map(html_table, (*model.compute_tables(summary), *model.window_tables(summary), *model.node_tables(summary))),
+    ]
 
 
 def _interval(bench: BenchSummary) -> str:
@@ -280,9 +283,19 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
         ("peak memory", "not recorded" if bench.memory_peak_mib is None else f"{bench.memory_peak_mib:.0f} MiB"),
         ("energy (board sensors)", "not recorded" if energy is None else f"{model.format_number(energy)} J"),
         ("overlap", "one instance" if bench.overlap is None else f"{bench.overlap:.1%}"),
+        *([] if bench.compute is None else [("use of the device", _use_text(bench.compute))]),
         ("waited for data", f"{max(waits):.1%}" if waits else "not recorded"),
         ("weight", "none" if bench.weight is None else f"{bench.weight:g}"),
     ]
+
+
+def _use_text(use: ComputeUse) -> str:
+    """Return the operations a second of one device, and what share of its peaks that is."""
+    shares = (
+        f"{use.mfu:.1%} of the published peak ({use.peak_source})" if use.mfu is not None else "",
+        f"{use.mfu_measured:.1%} of what {use.measured_by} reached" if use.mfu_measured is not None else "",
+    )
+    return "; ".join([f"{use.achieved / 1e12:.4g} Tflop/s in {use.precision}", *filter(None, shares)])
 
 
 def _system(summary: Summary) -> list[Child]:

@@ -1,0 +1,111 @@
+"""How much of a device a benchmark uses: its operations a second, beside the published and the measured peak of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from milabench.analysis.device_peaks import TERA, published_peak
+from milabench.analysis.sample_statistics import median
+from milabench.analysis.step_results import StepResult
+from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary, mappings
+from milabench.events.values import finite_number
+
+PRODUCTS = "tflops"
+"""The metric of a benchmark of matrix products: 1e12 operations a second, its case the number format."""
+_PRODUCT_UNITS = ("Tflop/s", "Top/s")
+
+Device = Mapping[str, Any]
+
+
+def with_compute_use(
+    benches: Sequence[BenchSummary],
+    results: Mapping[str, Sequence[StepResult]],
+    system: Mapping[str, Any],
+) -> list[BenchSummary]:
+    """Return the benchmarks of a run, those whose items have a known number of operations with the use of their devices."""
+    devices = {
+        (str(node.get("name")), device.get("index")): device
+        for node in mappings(system.get("nodes"))
+        for device in mappings(node.get("devices"))
+    }
+    peaks = measured_peaks(benches)
+    return [replace(bench, compute=_use_of(bench, results.get(bench.bench, ()), devices, peaks)) for bench in benches]
+
+
+def measured_peaks(benches: Iterable[BenchSummary]) -> dict[str, tuple[float, str]]:
+    """Return what the matrix products of a run reached, by number format: the median over devices and launches, and whose."""
+    values: dict[tuple[str, str], list[float]] = {}
+    for bench in benches:
+        if bench.outcome != "passed":
+            continue
+        # Slots of a processor are parts of it: what runs beside them at the same time counts as well.
+        scale = bench.instances if not bench.ngpu else 1
+        for metric in bench.metrics:
+            value = finite_number(metric.get("value"))
+            if metric.get("metric") == PRODUCTS and metric.get("units") in _PRODUCT_UNITS and value:
+                values.setdefault((str(metric.get("case")), bench.bench), []).append(scale * value)
+    peaks: dict[str, tuple[float, str]] = {}
+    for (precision, name), of_one in values.items():
+        reached = TERA * median(of_one)
+        if reached > peaks.get(precision, (0.0, ""))[0]:
+            peaks[precision] = (reached, name)
+    return peaks
+
+
+def _use_of(
+    bench: BenchSummary,
+    results: Sequence[StepResult],
+    devices: Mapping[tuple[str, Any], Device],
+    peaks: Mapping[str, tuple[float, str]],
+) -> ComputeUse | None:
+    planned = next((result.step for result in results), None)
+    if planned is None or planned.flops_per_item is None or bench.perf is None or bench.direction != "higher":
+        return None
+    used = [devices.get((result.step.node, index)) for result in results for index in result.step.devices]
+    # Without accelerators the device is a whole node, however many instances share it.
+    achieved = planned.flops_per_item * bench.perf
+    achieved *= bench.instances / max(1, bench.nodes) if not bench.ngpu else 1 / _devices_of_one(results)
+    names = {str(device.get("name") or "") for device in used if device is not None}
+    name = names.pop() if len(names) == 1 and None not in used else ""
+    sizes = [finite_number(device.get("memory_MiB")) for device in used if device is not None]
+    peak = published_peak(name, planned.precision, next(iter(sizes), None)) if name and bench.ngpu else None
+    reached, whose = peaks.get(planned.precision, (None, ""))
+    return ComputeUse(
+        precision=planned.precision,
+        flops_per_item=planned.flops_per_item,
+        achieved=achieved,
+        device=name,
+        peak=peak.value if peak is not None else None,
+        peak_source=peak.source if peak is not None else "",
+        measured_peak=reached,
+        measured_by=whose,
+    )
+
+
+def _devices_of_one(results: Sequence[StepResult]) -> int:
+    """Return on how many devices one instance runs: of a job, those of all its steps."""
+    first = results[0].step
+    same = [
+        result.step
+        for result in results
+        if result.step.repeat == first.repeat and (result.step.id == first.id or first.one_job)
+    ]
+    return max(1, len({(step.node, device) for step in same for device in step.devices}))
+
+
+def with_peaks_of(benches: Sequence[BenchSummary], reference: Summary) -> tuple[BenchSummary, ...]:
+    """Return the benchmarks with the peaks that a reference has measured on such accelerators, where their run has none."""
+    names = {str(device.get("name") or "") for device in reference.devices}
+    peaks = measured_peaks(reference.benchmarks)
+
+    def completed(bench: BenchSummary) -> BenchSummary:
+        use = bench.compute
+        if use is None or use.measured_peak is not None or not bench.ngpu or names != {use.device}:
+            return bench
+        reached, whose = peaks.get(use.precision, (None, ""))
+        measured_by = f"{whose} of the reference" if reached is not None else ""
+        return replace(bench, compute=replace(use, measured_peak=reached, measured_by=measured_by))
+
+    return tuple(map(completed, benches))
