@@ -18,6 +18,7 @@ help:
 	@echo "make check        formatting, lint, types"
 	@echo "make fast         the loop of an edit: what needs no process and no half second"
 	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
+	@echo "make suite-health every benchmark of config/ci.yaml installed, prepared and run; SHARD=1/4 takes a fourth; exit 1 where one fails"
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         programs that print speed ratios"
 	@echo "make fmt          format the code"
@@ -94,6 +95,12 @@ fmt: $(VENV)/.dev
 
 e2e: $(VENV)/.dev
 	ALL_EXAMPLES=1 $(RUN_PARTS) benchmate "$(PARALLEL) -m slow" . "-q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m '$(E2E)'"
+
+# What it found is in $(BASE)/suite-health.json; `python tests/suite_health.py write FILE...` puts it into docs/suite.md.
+SHARD ?= 1/1
+.PHONY: suite-health
+suite-health: $(VENV)/.installed
+	@$(BIN)/python tests/suite_health.py run --config config/ci.yaml --base $(BASE) --shard $(SHARD)
 
 # What had a defect is kept in fuzz-defects/; the smallest input of each belongs in tests/fuzz/corpus.
 SEED ?= 0

@@ -46,9 +46,9 @@ SAME_EVERYWHERE = """\
 """.splitlines()
 
 
-def page_of(module: str) -> str:
-    """Return the page that a module beside this one makes."""
-    return str(runpy.run_path(str(Path(__file__).with_name(module)))["page"]())
+def page_of(module: str, function: str = "page") -> str:
+    """Return the page that a function of a module beside this one makes."""
+    return str(runpy.run_path(str(Path(__file__).with_name(module)))[function]())
 
 
 def dashboard_of(store: str) -> str:
@@ -127,6 +127,8 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     REFERENCE / "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
     REFERENCE / "checks.md": lambda: page_of("checks_page.py"),
     REFERENCE / "api.md": lambda: page_of("api_page.py"),
+    REFERENCE.parent / "suite.md": lambda: page_of("suite_page.py"),
+    REFERENCE / "upstream-names.md": lambda: page_of("suite_page.py", "names_page"),
     **{REFERENCE / f"grafana-{store}.json": partial(dashboard_of, store) for store in ("postgresql", "sqlite")},
     **{schema_file(name): partial(schema_text, name) for name in SCHEMAS},
 }

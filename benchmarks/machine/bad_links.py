@@ -2,11 +2,12 @@
 
 Links are compared with links of their own kind: on one node, between nodes on the same rail (the same local rank), between
 nodes across rails. A link is bad when it is slower than the median of its kind by more than a limit, and by more than OUTLYING
-deviations, where a deviation is made of the median absolute deviation, so that bad links do not hide each other.
+deviations of logarithms, made of their median absolute deviation, so that bad links do not hide each other.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,11 +77,12 @@ def bad_links(links: Sequence[Link], limit: float) -> list[BadLink]:
         if len(alike) < FEWEST:
             continue
         middle = median(link.bandwidth for link in alike)
-        deviation = OF_NORMAL * median(abs(link.bandwidth - middle) for link in alike)
+        # Of logarithms: on a scale that ends at zero a link that is a thousand times slower may lie within the scatter.
+        deviation = OF_NORMAL * median(abs(math.log(link.bandwidth / middle)) for link in alike)
         for link in alike:
-            below = middle - link.bandwidth
-            if below > limit * middle and below > OUTLYING * deviation:
-                bad.append(BadLink(link, middle, below / deviation if deviation else float("inf")))
+            below = math.log(middle / link.bandwidth)
+            if link.bandwidth < (1 - limit) * middle and below > OUTLYING * deviation:
+                bad.append(BadLink(link, middle, below / deviation if deviation else math.inf))
     return sorted(bad, key=lambda found: found.link.bandwidth / found.median)
 
 

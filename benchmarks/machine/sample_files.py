@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 FORMATS = ("raw", "npz")
 SEED = 1
 
@@ -40,6 +38,8 @@ class Recipe:
         data = self.data(number)
         if self.format == "raw":
             return data
+        import numpy as np  # raw files need none
+
         file = io.BytesIO()
         np.savez(file, x=np.frombuffer(data, dtype=np.uint8))
         return file.getvalue()
@@ -67,5 +67,7 @@ def read(path: Path, kind: str, is_cold: bool) -> bytes:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         if kind == "raw":
             return file.read()
+        import numpy as np
+
         with np.load(file) as arrays:
             return bytes(arrays["x"].tobytes())

@@ -14,7 +14,7 @@ benchmark = Benchmark(
     module="trl.scripts.{trainer}",
     requirements="../_environments/trl",
     env={
-        # Nothing is asked of the hub: model, tokenizer and texts are made by prepare.py.
+        # Nothing is asked of the hub in a run: prepare.py makes model, tokenizer and texts, or fetches the first two.
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -24,6 +24,7 @@ benchmark = Benchmark(
         "parallelism": "",  # `ddp` or `fsdp`: the run is invalid unless the program trains so
         # What prepare.py makes; the suite gives each recipe a folder of its own. Not every key need be given.
         "model": {"hidden_size": 128, "layers": 4, "heads": 4, "vocabulary": 2048, "positions": 2048},
+        "pretrained": {},  # `repository` and `revision` of weights on the hub, instead of `model`
         "documents": 1000,
         "sentences": [4, 40],  # of a document: the fewest and the most
         "prompt_words": 12,  # the beginning of a document, where its end is asked for or judged

@@ -80,7 +80,10 @@ def main() -> None:
         {"form": form.__name__, **recipe._asdict()},
         lambda folder: write_dataset(folder, form(recipe)),
     )
-    build(args.model_name_or_path, model, lambda folder: write_model(folder, model))
+    if pretrained := given.get("pretrained"):
+        fetch(args.model_name_or_path, **pretrained)
+    else:
+        build(args.model_name_or_path, model, lambda folder: write_model(folder, model))
     warm_dataset_cache(args.dataset_name)
 
 
@@ -109,6 +112,19 @@ def build(folder: Path, recipe: Mapping[str, Any], make: Callable[[Path], None])
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     print(f"{folder}: made")
+
+
+def fetch(folder: Path, repository: str, revision: str) -> None:
+    """Fetch weights and tokenizer of one commit; a download that was interrupted goes on where it was."""
+    os.environ["HF_HUB_OFFLINE"] = "0"
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        snapshot_download(repository, revision=revision, local_dir=folder, ignore_patterns=["original/*"])
+    except (HfHubHTTPError, OSError) as error:
+        raise SystemExit(f"{repository} at {revision} cannot be fetched: {' '.join(str(error).split())}") from None
+    print(f"{folder}: {repository} at {revision}")
 
 
 def write_dataset(folder: Path, rows: Iterator[Mapping[str, Any]]) -> None:

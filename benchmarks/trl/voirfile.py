@@ -40,9 +40,8 @@ def instrument_tokens(ov):
     # The reward function is named by its module, which is beside this file.
     sys.path.append(str(Path(__file__).parent))
     turns = Turns()
-    generator = GENERATORS[trainer]
-    probes.patch(ov, f"{generator}._generate_single_turn", lambda generate: turns.timing(generate, counts))
-    probes.patch(ov, f"{generator}.training_step", turns.ending)
+    probes.patch(ov, f"{GENERATORS[trainer]}._generate_single_turn", lambda generate: turns.timing(generate, counts))
+    probes.patch(ov, "transformers.trainer.Trainer.training_step", turns.ending)
     try:
         yield ov.phases.run_script
     finally:

@@ -67,6 +67,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         first_step_s=_median(result.measured.first_step_s for result in passed),
         overlap=_overlap(results, conditions.clocks),
         weight=next(iter(_known(result.step.weight for result in results)), None),
+        tags=next((result.step.tags for result in results if result.step.tags), ()),
         failures=tuple(_failures(results)),
         skipped=tuple(Skip(step=r.step.id, detail=r.detail) for r in results if r.outcome == "skipped"),
         flaky=tuple(Flaky(step=r.step.id, attempt=r.attempt, others=r.others) for r in results if r.is_flaky),
@@ -83,13 +84,14 @@ def _device_count(results: Sequence[StepResult]) -> int:
     return len({(result.step.node, device) for result in results for device in result.step.devices})
 
 
-def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
+def skipped_bench(name: str, why: str, weight: float | None, tags: tuple[str, ...] = ()) -> BenchSummary:
     """Return the summary of a benchmark of the suite that the plan left out, and why."""
     return BenchSummary(
         bench=name,
         outcome="skipped",
         counts={"planned": 1, **dict.fromkeys(COUNTED_OUTCOMES, 0), "skipped": 1},
         weight=weight,
+        tags=tags,
         skipped=(Skip(step=None, detail=one_line(why)),),
     )
 

@@ -52,6 +52,7 @@ class PlannedStep:
     weight: float | None = None
     flops_per_item: float | None = None
     precision: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +281,7 @@ def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep
         one_job=planned.one_job or as_mapping(config.get("plan")).get("method") in _ONE_JOB,
         weight=planned.weight if weight is None else weight,
         flops_per_item=operations if operations and operations > 0 else planned.flops_per_item,
+        tags=_words(config.get("tags")) or planned.tags,
         precision=precision if isinstance(precision, str) else planned.precision,
     )
 

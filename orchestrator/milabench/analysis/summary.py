@@ -42,7 +42,10 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]
     benches = with_compute_use(benches, by_bench, system)
-    benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
+    benches += [
+        skipped_bench(name, why, _weight_in_suite(run, name), _tags_in_suite(run, name))
+        for name, why in _skipped_benches(run)
+    ]
     about = as_mapping(run.manifest.get("about"))
     benches = [replace(bench, about=about.get(bench.bench, "")) for bench in benches]
     ab = ab_of(run.manifest, benches)
@@ -151,6 +154,12 @@ def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
 def _weight_in_suite(run: Run, bench: str) -> float | None:
     """Return the weight of a benchmark that has no step, from the resolved suite in the manifest."""
     return finite_number(as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("weight"))
+
+
+def _tags_in_suite(run: Run, bench: str) -> tuple[str, ...]:
+    """Return the tags of a benchmark that has no step, from the resolved suite in the manifest."""
+    tags = as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("tags")
+    return tuple(map(str, tags)) if isinstance(tags, list) else ()
 
 
 def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:

@@ -127,11 +127,12 @@ class BenchSummary:
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
-    item are known. `about` is what the benchmark stands for, in a sentence.
+    item are known. `tags` are those of the suite. `about` is what the benchmark stands for, in a sentence.
     """
 
     bench: str
     about: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda bench: not bench.about)})
+    tags: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda bench: not bench.tags)})
     outcome: OutcomeName
     counts: Mapping[str, int]
     ngpu: int = 0

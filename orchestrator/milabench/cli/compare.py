@@ -59,7 +59,10 @@ margin_option = click.option(
 )
 @click.option("--across", is_flag=True, help="Compare also benchmarks whose arguments differ.")
 @file_option(
-    "--weights", metavar="FILE", help="Weights by benchmark, and declared work, instead of the suites' (YAML)."
+    "--weights",
+    metavar="NAME|FILE",
+    help="Weights instead of the suites': a profile (training, inference, science, machine), or a file by benchmark, with"
+    " declared work (YAML).",
 )
 @file_option(
     "--costs",

@@ -26,7 +26,11 @@ from milabench.workflow.options import ReportRequest
     help="Run, JSON report or bundle of one, or shipped reference (`milabench list --references`) that scores are relative to; "
     "none: no reference. Default: from the system file of the run, else a shipped one of the same kind.",
 )
-@options.file_option("--weights", metavar="FILE", help="Weights by benchmark instead of the suite's (YAML).")
+@options.file_option(
+    "--weights",
+    metavar="NAME|FILE",
+    help="Weights instead of the suite's: a profile (training, inference, science, machine), or a file by benchmark (YAML).",
+)
 @click.option(
     "--score",
     type=click.Choice(["index", "compat"]),

@@ -149,6 +149,7 @@ _COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "c
 _BENCH = {
     "counts": Required(_COUNTS),
     "about": str,
+    "tags": [str],
     **dict.fromkeys(("perf", "score"), ABOVE_ZERO),
     **dict.fromkeys(("weight", "spread", "spread_within", "spread_devices", "spread_processes"), NOT_NEGATIVE),
     **dict.fromkeys(("spread_replicates", "overlap", "memory_peak_MiB", "energy_J", "first_step_s"), NOT_NEGATIVE),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from milabench.facts.model import Node
     from milabench.facts.slurm import Allocation
     from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
+    from milabench.plan.profile import Profile
     from milabench.workflow.options import Session
 
 ALL_DEFAULTS = Extent()
@@ -121,7 +122,6 @@ def read_context(
     probe = this_machine()  # answers while the modules that read the suite are imported
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
-    from milabench.plan.profile import PROFILES
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
     from milabench.workflow.environments import environment_folders, unavailable_benches
@@ -134,9 +134,7 @@ def read_context(
     if warn:
         for warning in suite.warnings:
             session.warn(str(warning))
-    profile = extent.profile or suite.profile
-    if profile not in PROFILES:
-        raise ConfigError(f"profile: unknown profile '{profile}'; known: {', '.join(PROFILES)}")
+    profile = _profile_of(suite, extent)
     allocation = allocation_for(suite.system, options, session)
     remote: dict[str, Node] = {}
     if options.ask_nodes and (suite.system.nodes if allocation is None else allocation.job):
@@ -158,7 +156,7 @@ def read_context(
         facts=facts,
         system=suite.system,
         dirs=suite_dirs(options, suite),
-        profile=PROFILES[profile],
+        profile=profile,
         run_name=extent.run_name,
         repeats=extent.repeat,
         seed=extent.seed or 0,
@@ -166,10 +164,9 @@ def read_context(
         current_python=sys.executable if options.use_current_env else None,
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
+        missing_programs=missing_programs(selected) if facts.main.local else frozenset(),
     )
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
-    if facts.main.local:
-        plan_context = replace(plan_context, missing_programs=missing_programs(selected))
     if warn:
         for note in sizing_notes(benches, plan_context):
             session.warn(note)
@@ -185,6 +182,16 @@ def read_context(
     )
     known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
     return replace(context, plan_context=known)
+
+
+def _profile_of(suite: Suite, extent: Extent) -> Profile:
+    """Return the measuring profile: that of the command, else the suite's. Raises ConfigError for an unknown one."""
+    from milabench.plan.profile import PROFILES
+
+    name = extent.profile or suite.profile
+    if name not in PROFILES:
+        raise ConfigError(f"profile: unknown profile '{name}'; known: {', '.join(PROFILES)}")
+    return PROFILES[name]
 
 
 def missing_programs(benches: Iterable[BenchmarkConfig]) -> frozenset[str]:

@@ -62,7 +62,7 @@ def token_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {"HF_TOKEN_PATH": place} if place and place not in VARIABLES else {}
 
 
-def refusal(gated: Gated) -> str:
+def why_refused(gated: Gated) -> str:
     """Return why a benchmark cannot be prepared without a token, in one line."""
     terms = gated.terms
     return f"{gated.bench}: no token for {terms.repository}, which is gated: {terms.page}; {HOW}"

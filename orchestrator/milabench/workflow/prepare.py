@@ -19,7 +19,7 @@ from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
-from milabench.workflow.gated import gated_benches, refusal, token_environment, token_place
+from milabench.workflow.gated import gated_benches, token_environment, token_place, why_refused
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 from milabench.workflow.suites_used import record_use
@@ -79,7 +79,9 @@ def _without_refused(plan: Plan, context: CommandContext) -> tuple[Plan, list[st
         return plan, []
     if not token_place(os.environ):
         kept = tuple(step for step in plan.steps if step.bench not in gated)
-        return replace(plan, steps=kept), [refusal(gated[bench]) for bench in dict.fromkeys(s.bench for s in wanted)]
+        return replace(plan, steps=kept), [
+            why_refused(gated[bench]) for bench in dict.fromkeys(s.bench for s in wanted)
+        ]
     own, here = token_environment(os.environ), {node.name for node in context.nodes if node.local}
     steps = tuple(
         replace(step, env={**own, **step.env}) if step.bench in gated and step.node in here else step

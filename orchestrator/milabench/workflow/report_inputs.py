@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,19 +26,37 @@ if TYPE_CHECKING:
 NO_REFERENCE = "none"  # instead of the name of a reference
 SHIPPED = "reference:"  # before the name of a shipped one, where a run is expected
 REFERENCES = ROOT / "config" / "references"
+WEIGHTS = ROOT / "config" / "weights"
 _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightProfile:
-    """A weight profile: weights by benchmark, and, where declared, the items of each that a job mix does; None: not given."""
+    """A weight profile: weights by benchmark or by tag, and, where declared, the items of each benchmark that a job mix does.
+
+    None: not given. A benchmark with one of the `tags` has its own weight times the largest of their numbers.
+    """
 
     weights: Mapping[str, float] | None = None
     work: Mapping[str, float] | None = None
+    tags: Mapping[str, float] | None = None
+
+    def weights_of(self, summaries: Iterable[Summary]) -> Mapping[str, float] | None:
+        """Return the weights by benchmark; None where the suite's own hold. One that a profile by name and tag names has both."""
+        if self.tags is None:
+            return self.weights
+        weights: dict[str, float] = {}
+        for bench in (bench for summary in summaries for bench in summary.benchmarks):
+            own = 1.0 if bench.weight is None else bench.weight
+            weights.setdefault(bench.bench, own * max((self.tags.get(tag, 0.0) for tag in bench.tags), default=0.0))
+        return {**weights, **(self.weights or {})}
 
     def require_known(self, summaries: Sequence[Summary]) -> None:
         """Raise UsageError when it names no benchmark of the runs at all: it is for another suite."""
         benches = {bench.bench for summary in summaries for bench in summary.benchmarks}
+        tags = {tag for summary in summaries for bench in summary.benchmarks for tag in bench.tags}
+        if self.tags is not None and not self.tags.keys() & tags:
+            raise UsageError(f"--weights: none of the benchmarks here has a tag {' or '.join(self.tags)}")
         for what, values in (("weights", self.weights), ("work", self.work)):
             if values and not values.keys() & benches:
                 raise UsageError(
@@ -62,21 +80,44 @@ class ReportSource:
 
 
 def read_profile(path: Path | None) -> WeightProfile:
-    """Read a YAML file of `benchmark: weight`, or of `weights:` and `work:`, each such a mapping.
+    """Read a shipped profile by its name, or a YAML file of `benchmark: weight`, or of `weights:`, `tags:` and `work:`, each such
+    a mapping.
 
-    Raises ConfigError where it is neither, or all weights are zero.
+    Raises ConfigError where it is none of them, or all weights are zero.
     """
     if path is None:
         return WeightProfile()
+    path = _profile_file(path)
     values = _mapping(path)
-    if values.keys() <= {"weights", "work"} and all(isinstance(value, dict) for value in values.values()):
+    tags = None
+    if values.keys() <= {"weights", "work", "tags"} and all(isinstance(value, dict) for value in values.values()):
         weights = _numbers(path, values["weights"], "weights.") if "weights" in values else None
         work = _numbers(path, values["work"], "work.") if "work" in values else None
+        tags = _numbers(path, values["tags"], "tags.") if "tags" in values else None
     else:
         weights, work = _numbers(path, values, ""), None
-    if weights is not None and not any(weights.values()):
+    if (weights is not None or tags is not None) and not any((*(weights or {}).values(), *(tags or {}).values())):
         raise ConfigError(f"{path}: no weight is above zero; give at least one benchmark a weight")
-    return WeightProfile(weights=weights, work=work)
+    return WeightProfile(weights=weights, work=work, tags=tags)
+
+
+def shipped_profiles() -> list[str]:
+    """Return the names of the weight profiles that come with milabench."""
+    return sorted(path.stem for path in WEIGHTS.glob("*.yaml"))
+
+
+def _profile_file(path: Path) -> Path:
+    """Return the file of a weight profile: the given one, or the shipped one of this name. Raises UsageError and ConfigError."""
+    if path.suffix or len(path.parts) != 1:
+        return path
+    if path.name not in shipped_profiles():
+        if path.exists():
+            return path
+        known = ", ".join(shipped_profiles())
+        raise ConfigError(f"--weights {path}: is neither a file here nor a profile; profiles: {known}")
+    if path.exists():
+        raise UsageError(f"{path} is a file here and a weight profile; give {path.absolute()} or {WEIGHTS / path}.yaml")
+    return WEIGHTS / f"{path.name}.yaml"
 
 
 def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[str, Any]]:

@@ -69,8 +69,8 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
     profile.require_known(summaries)
-    if profile.weights is not None:
-        summaries = [reweighted(summary, profile.weights) for summary in summaries]
+    by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
+    summaries = [summary if weights is None else reweighted(summary, weights) for summary, weights in by_summary]
     if request.score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
@@ -246,7 +246,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
         systems,
         margin=request.margin,
         per=request.per,
-        weights=profile.weights,
+        weights=profile.weights_of([source.summary for side in sources for source in side]),
         work=profile.work,
         across=request.across,
     )

@@ -1,0 +1,74 @@
+"""`make suite-health`: each benchmark's outcome by itself, whatever the others do; shards that make the whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands import ROOT, Said
+from tests.process.cli.conftest import environ, milabench  # noqa: F401
+from tests.suite_health import plain_reason, shard_of, united
+
+GROUPS = {"a": "torch", "b": "trl", "c": "torch", "d": "jax", "e": "vision"}
+
+
+def test_shards_hold_whole_environments_and_together_everything() -> None:
+    shards = [shard_of(GROUPS, f"{number}/3") for number in (1, 2, 3)]
+    assert sorted(name for shard in shards for name in shard) == sorted(GROUPS)
+    assert [{GROUPS[name] for name in shard} for shard in shards] == [{"jax", "vision"}, {"torch"}, {"trl"}]
+    for wrong in ("0/3", "4/3", "3", "a/b", ""):
+        with pytest.raises(SystemExit, match="not a shard"):
+            shard_of(GROUPS, wrong)
+
+
+def test_a_reason_names_no_folder_of_the_machine() -> None:
+    assert plain_reason("prepare: /home/joe/x y/z.py: no\n such file") == "prepare: x y/z.py: no such file"
+    assert len(plain_reason("word " * 100)) <= 200
+
+
+def test_shards_are_united() -> None:
+    good, bad = {"outcome": "passed", "why": ""}, {"outcome": "failed", "why": "run: exit"}
+    first = {"date": "2026-11-21", "versions": {"torch": "2.13.0"}, "benchmarks": {"b": good}}
+    second = {"date": "2026-11-22", "versions": {"torch": "2.12.0", "jax": "0.10"}, "benchmarks": {"a": bad}}
+    assert united([second, first]) == {
+        "date": "2026-11-22",
+        "versions": {"jax": "0.10", "torch": "2.12.0, 2.13.0"},
+        "benchmarks": {"a": bad, "b": good},
+    }
+
+
+@pytest.mark.slow
+def test_one_that_fails_is_named_and_the_others_are_measured(
+    milabench: Callable[..., Said],  # noqa: F811
+    environ: dict[str, str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    for name in ("good", "unprepared", "failing", "never"):
+        assert milabench("new", name, "--into", str(tmp_path)).code == 0
+    (tmp_path / "unprepared" / "prepare.py").write_text("raise OSError('no such disk')\n")
+    (tmp_path / "failing" / "main.py").write_text("raise ValueError('not today')\n")
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "".join(f"{name}: {{definition: {name}}}\n" for name in ("good", "unprepared", "failing"))
+        + "never: {definition: never, requires_capabilities: ['1 > 2']}\n"
+    )
+    argv = [sys.executable, str(ROOT / "tests" / "suite_health.py"), "run", "--config", str(suite), "--use-current-env"]
+    where = ["--base", str(tmp_path / "base"), "--output", str(tmp_path / "found.json")]
+    said = subprocess.run([*argv, *where], env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert said.returncode == 1, said.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert {name: entry["outcome"] for name, entry in found["benchmarks"].items()} == {
+        "good": "passed",
+        "unprepared": "failed",
+        "failing": "failed",
+        "never": "skipped",
+    }
+    assert "prepare" in found["benchmarks"]["unprepared"]["why"]
+    assert "ValueError" in found["benchmarks"]["failing"]["why"]
+    assert found["versions"]["milabench"]
+    assert str(tmp_path) not in (tmp_path / "found.json").read_text()

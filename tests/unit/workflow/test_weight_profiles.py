@@ -1,0 +1,109 @@
+"""Weights by profile: which benchmarks count for whom, by the tags that the suite gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench.workflow.report_inputs import read_profile, shipped_profiles
+from tests.recorded_run import Recorded, rates, record
+
+Milabench = Callable[..., Any]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    def step(bench: str, weight: float, *tags: str) -> Recorded:
+        return Recorded(bench=bench, weight=weight, config={"tags": list(tags)}, events=rates(2.0))
+
+    steps = (
+        step("sft", 2, "language", "training"),
+        step("resnet", 1, "vision", "training"),
+        step("decode", 1, "language", "inference"),
+        step("pna", 1, "graph", "training"),
+        step("mace", 3, "science", "graph", "training"),
+        step("flops", 1, "machine", "micro"),
+    )
+    suite = {"absent": {"weight": 4.0, "tags": ["science", "training"]}}
+    skipped = [{"bench": "absent", "why": "needs an accelerator"}]
+    return record(tmp_path, *steps, skipped=skipped, manifest={"suite": suite}).path
+
+
+def weights(milabench: Milabench, *words: str) -> dict[str, float]:
+    said = milabench("report", "--json", *words)
+    assert said.code == 0, said.err
+    return {bench["bench"]: bench["weight"] for bench in json.loads(said.out)["benchmarks"] if bench["weight"]}
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("training", {"sft": 2, "resnet": 1, "pna": 1, "mace": 3, "absent": 4}),
+        ("inference", {"decode": 1}),
+        ("science", {"pna": 1, "mace": 3, "absent": 4}),
+        ("machine", {"flops": 1}),
+    ],
+)
+def test_a_profile_counts_the_benchmarks_of_its_tags_by_their_own_weight(
+    milabench: Milabench, run: Path, profile: str, expected: dict[str, float]
+) -> None:
+    assert weights(milabench, str(run), "--weights", profile) == expected
+
+
+def test_what_did_not_run_is_missing_from_the_score(milabench: Milabench, run: Path) -> None:
+    score = json.loads(milabench("report", "--json", str(run), "--weights", "science").out)["score"]
+    assert score["complete"] == [2, 3]
+
+
+def test_a_file_gives_weights_by_tag_and_by_name(milabench: Milabench, run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("tags: {language: 1, training: 10}\nweights: {resnet: 5}\n")
+    assert weights(milabench, str(run), "--weights", str(file)) == {
+        "sft": 20,
+        "resnet": 5,
+        "decode": 1,
+        "pna": 10,
+        "mace": 30,
+        "absent": 40,
+    }
+
+
+def test_a_comparison_has_the_weights_of_the_profile(milabench: Milabench, run: Path) -> None:
+    said = milabench("compare", str(run), str(run), "--weights", "inference", "--json")
+    assert said.code == 0, said.err
+    (index,) = json.loads(said.out)["comparison"]["indices"]
+    assert index["complete"] == [1, 1]
+
+
+def test_an_unknown_profile_is_told_with_those_that_there_are(milabench: Milabench, run: Path) -> None:
+    said = milabench("report", str(run), "--weights", "trainings")
+    assert said.code == 2
+    assert (
+        "--weights trainings: is neither a file here nor a profile; profiles: inference, machine, science, training"
+        in said.err
+    )
+
+
+def test_a_profile_that_fits_no_benchmark_is_told(milabench: Milabench, tmp_path: Path) -> None:
+    run = record(tmp_path, Recorded(events=rates(2.0)))
+    said = milabench("report", str(run.path), "--weights", "science")
+    assert said.code == 2
+    assert "--weights: none of the benchmarks here has a tag science or graph" in said.err
+
+
+def test_a_file_of_the_name_of_a_profile_is_not_guessed(milabench: Milabench, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "training").write_text("sft: 1\n")
+    said = milabench("report", str(run), "--weights", "training")
+    assert said.code == 2
+    assert "is a file here and a weight profile" in said.err
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_the_help_of_both_verbs_names_every_shipped_profile(milabench: Milabench, name: str) -> None:
+    assert read_profile(Path(name)).tags
+    for verb in ("report", "compare"):
+        assert name in milabench(verb, "--help-all").out
