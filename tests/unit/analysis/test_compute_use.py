@@ -69,6 +69,15 @@ def test_the_measured_peak_is_the_median_of_the_matrix_products_in_that_precisio
     assert use.mfu_measured == pytest.approx(330 / 630)
 
 
+def test_products_that_go_on_count_where_they_reach_more_than_a_short_trial(tmp_path: Path) -> None:
+    sustained = {"flops_per_item": 1e12, "precision": "bf16"}
+    trial = data(metric="tflops", value=600, units="Tflop/s", direction="higher", case="bf16")
+    flops = Recorded(bench="flops", config=sustained, events=(*rates(660.0, units="Tflop/s"), trial))
+    run = record(tmp_path, step(), flops, manifest=system())
+    assert use_of(run).measured_peak == pytest.approx(660e12)
+    assert use_of(run, "flops").mfu_measured == pytest.approx(1)
+
+
 def test_products_in_another_precision_are_no_peak(tmp_path: Path) -> None:
     assert use_of(record(tmp_path, step(), products(300, "fp16"), manifest=system())).measured_peak is None
 
