@@ -61,6 +61,7 @@ _FIRST_NAMED = tuple(
         ),
     )
 )
+_WORK = ("argv", "command", "server", "client")
 _NAMED = 8  # differences that the line names
 _NAMED_BENCHES = 3
 _NAMED_VALUE = 32  # characters of a value in the line
@@ -113,7 +114,10 @@ def _change(row: ComparisonRow) -> float:
 
 def differing_work(systems: Sequence[System], bench: str) -> str:
     """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known."""
-    tables = [_of_sessions(system, partial(_work, bench=bench)) for system in systems]
+    sizes = {_suite(session, bench).get("size") or "" for system in systems for session in system.sessions}
+    # Two sizes of one benchmark may have the same arguments, and other data, or one program where the other has many.
+    parts = (*_WORK, "options", "plan") if len(sizes) > 1 else _WORK
+    tables = [_of_sessions(system, partial(_work, bench=bench, parts=parts)) for system in systems]
     unequal = _unequal(tables) if all(knows_work(system, bench) for system in systems) else ()
     return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
 
@@ -188,10 +192,10 @@ def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[s
             yield name, values
 
 
-def _work(system: System, bench: str) -> dict[str, str]:
-    """Return the arguments of a benchmark: as declared, a batch size by device as it came to."""
+def _work(system: System, bench: str, parts: Sequence[str]) -> dict[str, str]:
+    """Return the arguments of a benchmark, and what else is asked for: as declared, a batch size by device as it came to."""
     suite = _suite(system, bench)
-    declared = {part: value for part in ("argv", "command", "server", "client") if (value := suite.get(part))}
+    declared = {part: value for part in parts if (value := suite.get(part))}
     flat = {name: _without_folder(value, bench) for name, value in _flat(declared).items()}
     return _neutral(system, bench, flat, "auto_batch(")
 

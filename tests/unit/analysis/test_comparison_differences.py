@@ -227,3 +227,17 @@ def test_where_a_program_writes_is_no_other_work() -> None:
     assert (found.excluded, found.differs) == ((), "nothing that was recorded")
     other = manifest({"--out": "{step_dir}/o", "--lr": "2"}, {"--out": "@{step_dir}/o"})
     assert "--lr 1 / 2" in against(before, other).excluded[0][1]
+
+
+def test_two_sizes_are_other_work_by_their_data_and_placement_and_the_same_by_neither() -> None:
+    def of_size(size: str, **keys: Any) -> dict[str, Any]:
+        made = manifest({"--lr": "1"})
+        return {**made, "suite": {"digits": {**made["suite"]["digits"], "size": size, **keys}}}
+
+    few, many = of_size("tiny", options={"documents": 10}), of_size("device", options={"documents": 1000})
+    assert "b does other work than a: options.documents 10 / 1000" in against(few, many).excluded[0][1]
+    one, all_of_them = of_size("device", plan={"method": "per_gpu"}), of_size("node", plan={"method": "multigpu"})
+    assert "plan.method per_gpu / multigpu" in against(one, all_of_them).excluded[0][1]
+    assert against(one, of_size("node", plan={"method": "per_gpu"})).excluded == ()
+    # Of one size, what is overridden beside the arguments is told, and compared.
+    assert against(few, of_size("tiny", options={"documents": 20})).excluded == ()

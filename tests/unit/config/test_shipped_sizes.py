@@ -1,0 +1,49 @@
+"""The suites that are shipped at several sizes: every benchmark has all of them, and the hour's acceptance fits its hour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from milabench.config.read import read_suite
+from milabench.config.schema import Suite
+from milabench.config.sizes import SIZES
+from milabench.plan.profile import PROFILES
+from milabench.workflow.context import declared_options
+
+CONFIG = Path(__file__).resolve().parents[3] / "config"
+MINUTES = 60
+UNSTATED = 3.0  # minutes of a launch that a suite does not state
+
+
+def shipped(name: str, *overrides: str) -> Suite:
+    return read_suite([CONFIG / f"{name}.yaml"], overrides=overrides, declared=declared_options)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_benchmark_of_the_standard_suite_has_every_size(size: str) -> None:
+    benchmarks = shipped("standard", f"size={size}").benchmarks
+    assert {name for name, bench in benchmarks.items() if bench.size != size} == set()
+
+
+def test_ci_runs_the_standard_suite_at_its_smallest_size() -> None:
+    ci = shipped("ci")
+    assert (ci.size, ci.profile, ci.benchmarks.keys()) == ("tiny", "quick", shipped("standard").benchmarks.keys())
+
+
+def test_the_hour_holds_just_what_it_names() -> None:
+    written = yaml.safe_load((CONFIG / "acceptance-1h.yaml").read_text())
+    named = {name for name, keys in written.items() if isinstance(keys, dict) and keys.get("enabled")}
+    hour = shipped("acceptance-1h")
+    assert {name for name, bench in hour.benchmarks.items() if bench.enabled} == named
+    assert named
+
+
+def test_the_hour_fits_its_hour() -> None:
+    hour = shipped("acceptance-1h")
+    stated = [bench.resources.minutes for bench in hour.benchmarks.values() if bench.enabled]
+    launches = PROFILES[hour.profile].processes
+    assert launches * sum(UNSTATED if minutes is None else minutes for minutes in stated) <= MINUTES
+    assert sum(minutes is None for minutes in stated) <= 1
