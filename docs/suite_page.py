@@ -22,6 +22,7 @@ HEALTH = ROOT / "config" / "health.json"
 DOMAINS = ("language", "vision", "multimodal", "speech", "rl", "science", "graph", "recommendation", "machine")
 NONE = "-"
 _LICENCE = re.compile(r"^[-*|\s]*\**Licen[cs]e\**\s*[:|]\**\s*(.+?)\s*\|?\s*$", re.IGNORECASE | re.MULTILINE)
+_SPDX = re.compile(r"\b(Apache-2\.0|MIT|BSD-[23]-Clause|AGPL-3\.0)\b")
 
 _HEAD = """# The standard suite
 
@@ -83,7 +84,7 @@ def _row(bench: BenchmarkConfig) -> list[str]:
     minutes = "" if takes.minutes is None else f"{takes.minutes:g}"
     return [
         f"`{bench.name}`",
-        about.what or (first_sentence(bench.definition) if isinstance(bench.definition, Path) else ""),
+        about.what or _first_clause(bench.definition),
         *(about.model, about.parameters, about.data, parallel(bench.name), bench.precision or ""),
         about.unit or str(bench.options.get("units", "")).removesuffix("/s"),
         _size(takes.memory_mib),
@@ -91,6 +92,11 @@ def _row(bench: BenchmarkConfig) -> list[str]:
         _size(takes.data_mib),
         minutes,
     ]
+
+
+def _first_clause(folder: object) -> str:
+    """Return the first sentence of a definition's README, up to what it stresses."""
+    return first_sentence(folder).partition("; ")[0] if isinstance(folder, Path) else ""
 
 
 def _size(mib: int | None) -> str:
@@ -133,8 +139,9 @@ def program_of(folder: Path, bench: BenchmarkConfig) -> str:
 def licence(folder: Path) -> str:
     """Return what the README of a definition says behind `Licence:`; that of this repository for a program of ours."""
     text = (folder / README).read_text(encoding="utf-8") if (folder / README).is_file() else ""
-    found = _LICENCE.search(text)
-    return found[1].rstrip(".") if found else ("as milabench" if load_benchfile(folder).source is None else "")
+    if found := _LICENCE.search(text) or _SPDX.search(text):
+        return found[1].rstrip(".")
+    return "as milabench" if load_benchfile(folder).source is None else ""
 
 
 def _left_out(benches: Iterable[BenchmarkConfig]) -> list[str]:
@@ -229,22 +236,70 @@ INFERENCE: Mapping[str, str] = {
     "bert": "since v0.7: question answering",
     "pointpainting": "since v5.0: detection in point clouds",
 }
-# Where nothing corresponds: the reason. A name that is in neither is said to have no counterpart yet.
+_PREFILL_DECODE = ("generate-prefill", "generate-decode")
+# What corresponds besides what the suite says itself, as far as the suite has it.
+NEAREST: Mapping[str, Sequence[str]] = {
+    "convnext_large-tf32-fp16": ("convnext-fp16",),
+    "brax": ("mjx",),
+    "lightning": ("lightning-transformer",),
+    "lightning-gpus": ("lightning-transformer",),
+    **dict.fromkeys(("dinov2-giant-single", "dinov2-giant-gpus", "dinov2-giant-nodes"), ("vit",)),
+    "dqn": ("dqn",),
+    "ppo": ("rejax", "ppo"),
+    "cleanrljax": ("rejax",),
+    "pna": ("pna",),
+    "dimenet": ("schnet",),
+    "recursiongfn": ("pna", "schnet"),
+    "reformer": ("bert-bf16", "t5"),
+    "focalnet": ("davit", "vit"),
+    "whisper-transcribe-single": ("whisper",),
+    "llm-chat-completion": _PREFILL_DECODE,
+    "llama": _PREFILL_DECODE,
+    "fp8": ("flops",),
+    **dict.fromkeys(("opt-1_3b-gpus", "opt-1_3b-nodes", "opt-6_7b-gpus", "opt-6_7b-nodes"), ("litgpt", "torchtitan")),
+    **dict.fromkeys(("llm-small-gpus", "llm-small-nodes", "llm-big-gpus", "llm-big-nodes"), ("sft-ddp", "sft-fsdp")),
+    **dict.fromkeys(("resnet152", "resnet152-gpus"), ("resnet50",)),
+    "vit_l_32": ("vit",),
+    **dict.fromkeys(("davit_large", "davit_large-gpus"), ("davit",)),
+    **dict.fromkeys(("efficientnet_b4", "efficientnet_b7"), ("regnet",)),
+    "stargan": ("dcgan",),
+    "dlrm": ("dlrm",),
+    "rwkv": ("litgpt",),
+    "td3": ("sac",),
+    "torchatari": ("dqn",),
+}
+NEAREST_TRAINING: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("deepseek_v3", "gpt_oss_20b"), ("torchtitan-moe",)),
+    **dict.fromkeys(("llama31_405b", "llama31_8b"), ("torchtitan", "litgpt")),
+    "flux1": ("dit",),
+    "stable_diffusion": ("stable-diffusion",),
+    "dlrm_dcnv2": ("dlrm",),
+    "retinanet": ("yolo-detect",),
+}
+NEAREST_INFERENCE: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("llama2_70b", "llama31_8b"), _PREFILL_DECODE),
+    "whisper": ("whisper",),
+    "resnet50": ("resnet50-inference",),
+    "bert": ("classify-inference", "embed-inference"),
+}
+# Where nothing corresponds: the reason. A name that is in none of these is said to have no counterpart yet.
+_SERVER = "servers are measured by `server` and `client` of a benchmark, with an engine and weights that the site has"
+_GENERATED = (
+    "images and videos are not generated here; the networks that do it are trained (`dit`, `stable-diffusion`, `video`)"
+)
 WHY_NOT: Mapping[str, str] = {
-    "reformer": "the library has dropped the model; the encoder and the encoder-decoder stand for its kind of work",
-    "recursiongfn": "its program is only on a branch that moves",
-    "focalnet": "a vision transformer and ConvNeXt stand for its kind of work",
-    "llama": "generation with a language model is measured by the benchmarks tagged inference and language",
-    "vllm-dense-physics-gpus": "servers are measured by `server` and `client` of a benchmark, with an engine that the site has",
-    "vllm-moe-code-gpus": "servers are measured by `server` and `client` of a benchmark, with an engine that the site has",
-    "llama31_405b": "a model of this size needs many nodes; smaller ones of its shape do the same work",
-    "deepseek_v3": "needs hundreds of accelerators; a smaller mixture of experts is the same work",
-    "deepseek_r1": "weights of hundreds of gigabytes, and a server of the site's own",
-    "gpt_oss_120b": "weights of tens of gigabytes, and a server of the site's own",
-    "mixtral_8x7b": "weights of tens of gigabytes, and a server of the site's own",
-    "qwen3_vl": "weights of hundreds of gigabytes, and a server of the site's own",
+    **dict.fromkeys(("vllm-dense-physics-gpus", "vllm-moe-code-gpus"), _SERVER),
+    **dict.fromkeys(("deepseek_r1", "gpt_oss_120b", "llama31_405b", "mixtral_8x7b", "qwen3_vl"), _SERVER),
+    **dict.fromkeys(("txt-to-image-single", "wan22_t2v", "stable_diffusion_xl"), _GENERATED),
+    **dict.fromkeys(("dlrm_v3", "dlrm_v2"), "recommendation is trained here (`dlrm`, `sasrec`), not served"),
+    **dict.fromkeys(
+        ("retinanet", "yolo11"),
+        "detection is trained here (`yolo-detect`); its last stage needs operators of torchvision",
+    ),
+    "3d_unet": "segmentation of volumes is not measured",
     "pointpainting": "no package carries the program or the data",
     "rgat": "its data is a terabyte; the other graph benchmarks stand for its kind of work",
+    "super-slomo": "no package carries the program; `ddpm` trains a network of the same kind",
 }
 
 
@@ -254,19 +309,22 @@ def names_page() -> str:
     upstream = corresponding((name, bench.name) for bench in benches for name in bench.describe.upstream)
     lines = [_NAMES_HEAD]
     for title, names in ((f"milabench 1.3: {len(UPSTREAM)} names", UPSTREAM), ("milabench 1.3: retired", RETIRED)):
-        rows = [[f"`{name}`", _here(name, upstream)] for name in names]
+        rows = [[f"`{name}`", _here(name, upstream, NEAREST)] for name in names]
         lines += [f"## {title}\n\n", *_table(("there", "here"), rows), "\n"]
-    lists = (("MLPerf Training", TRAINING, False), ("MLPerf Inference", INFERENCE, True))
-    for title, known, is_inference in lists:
+    lists = (
+        ("MLPerf Training", TRAINING, NEAREST_TRAINING, False),
+        ("MLPerf Inference", INFERENCE, NEAREST_INFERENCE, True),
+    )
+    for title, known, nearest, is_inference in lists:
         mlperf = corresponding(_mlperf_names(benches, is_inference=is_inference))
-        rows = [[f"`{name}`", what, _here(name, mlperf)] for name, what in known.items()]
+        rows = [[f"`{name}`", what, _here(name, mlperf, nearest)] for name, what in known.items()]
         lines += [f"## {title}\n\n", *_table(("there", "what", "here"), rows), "\n"]
     others = corresponding(
         [(name, bench) for name, bench in _mlperf_names(benches, is_inference=False) if name not in TRAINING]
         + [(name, bench) for name, bench in _mlperf_names(benches, is_inference=True) if name not in INFERENCE]
     )
     if others:
-        rows = [[f"`{name}`", _here(name, others)] for name in sorted(others)]
+        rows = [[f"`{name}`", _here(name, others, {})] for name in sorted(others)]
         lines += ["## MLPerf: other suites and earlier rounds\n\n", *_table(("there", "here"), rows)]
     return "".join(lines).rstrip("\n") + "\n"
 
@@ -285,6 +343,7 @@ def corresponding(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def _here(name: str, found: Mapping[str, list[str]]) -> str:
-    benches = ", ".join(f"`{bench}`" for bench in found.get(name, ()))
+def _here(name: str, found: Mapping[str, list[str]], nearest: Mapping[str, Sequence[str]]) -> str:
+    there = [bench for bench in nearest.get(name, ()) if bench in suite("device")]
+    benches = ", ".join(f"`{bench}`" for bench in dict.fromkeys((*found.get(name, ()), *there)))
     return benches or f"none: {WHY_NOT.get(name, 'no counterpart yet')}"

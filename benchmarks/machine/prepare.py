@@ -29,26 +29,18 @@ def main() -> None:
 
 
 def make(wanted: Recipe) -> None:
-    """Make what is not there yet. A file appears complete or not at all, so that an interrupted prepare continues."""
-    missing = [number for number in range(wanted.files) if not wanted.path(number).is_file()]
+    """Make what is not there yet. An interrupted prepare continues."""
+    known = wanted.checksums()
+    missing = [number for number in range(wanted.files) if number not in known or not wanted.path(number).is_file()]
     bytes_needed = len(missing) * wanted.bytes
     wanted.folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(wanted.folder).free
     if bytes_needed > free:
         sys.exit(f"error: {wanted.folder}: {bytes_needed} bytes are to be written, and {free} are free")
     for number in missing:
-        path = wanted.path(number)
-        path.parent.mkdir(exist_ok=True)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with fresh.open("wb") as file:
-                file.write(wanted.encoded(number))
-                file.flush()
-                # Pages that are not on the disk yet cannot be dropped from the cache: a read of them is never cold.
-                os.fsync(file.fileno())
-            fresh.rename(path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        wanted.make(number)
+    # Pages that are not on the disk yet cannot be dropped from the cache: a read of them is never cold.
+    os.sync()
     print(f"{wanted.folder}: {len(missing)} of {wanted.files} files made")
 
 

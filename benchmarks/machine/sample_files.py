@@ -34,8 +34,7 @@ class Recipe:
         """The contents of a sample: random, so that no file system stores it smaller."""
         return random.Random(f"{SEED} {number}").randbytes(self.bytes)
 
-    def encoded(self, number: int) -> bytes:
-        data = self.data(number)
+    def _encoded(self, data: bytes) -> bytes:
         if self.format == "raw":
             return data
         import numpy as np  # raw files need none
@@ -44,8 +43,29 @@ class Recipe:
         np.savez(file, x=np.frombuffer(data, dtype=np.uint8))
         return file.getvalue()
 
-    def checksum(self, number: int) -> int:
-        return zlib.crc32(self.data(number))
+    @property
+    def _list(self) -> Path:
+        return self.folder / "checksums.txt"
+
+    def checksums(self) -> dict[int, int]:
+        """The checksum of every file that was made, by its number; a line that an interruption left short is none."""
+        if not self._list.is_file():
+            return {}
+        lines = [line.split() for line in self._list.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return {int(words[0]): int(words[1]) for words in lines if len(words) == 2}
+
+    def make(self, number: int) -> None:
+        """Write a file and its checksum. It appears complete or not at all."""
+        path, data = self.path(number), self.data(number)
+        path.parent.mkdir(exist_ok=True)
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            fresh.write_bytes(self._encoded(data))
+            fresh.rename(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+        with self._list.open("a") as file:
+            file.write(f"{number} {zlib.crc32(data)}\n")
 
 
 def recipe(options: Mapping[str, object]) -> Recipe:

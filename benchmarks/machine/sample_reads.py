@@ -1,7 +1,7 @@
 """How many samples a second are read from storage: one file each, in shuffled order, by the workers of a DataLoader.
 
-`--cold` drops each file's pages from this machine's cache before it is read. What every file holds is known: the checksums
-of the first batches are compared with what the files were made from.
+`--cold` drops each file's pages from this machine's cache before it is read. The checksum of every sample is compared with that
+of the data which its file was made from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import itertools
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from command import missing, wrong
@@ -50,7 +50,8 @@ def main() -> None:
         files = recipe(benchmate.option("samples", {"files": 64, "bytes": 65536, "format": "raw"}))
     except ValueError as error:
         sys.exit(f"error: {error}")
-    if not files.path(files.files - 1).is_file():
+    checksums = files.checksums()
+    if any(number not in checksums or not files.path(number).is_file() for number in range(files.files)):
         missing(f"sample_reads: {files.folder} is not complete: milabench prepare")
     loader = DataLoader(
         Samples(files, args.cold),
@@ -63,7 +64,7 @@ def main() -> None:
     )
     # Megabytes are what storage is sold by; a sample is of a fixed size, so samples follow from them.
     for batch in benchmate.observed(endless(loader, args.epochs), units="MB/s", batch_size=megabytes, stop=True):
-        check(batch, files)
+        check(batch, files, checksums)
     current().finish()
 
 
@@ -76,11 +77,12 @@ def megabytes(batch: tuple[torch.Tensor, ...]) -> float:
     return int(batch[1].sum()) / 1e6
 
 
-def check(batch: tuple[torch.Tensor, ...], files: Recipe) -> None:
-    """Compare the first sample of a batch with what it was made from; that costs the reader little."""
-    number, size, checksum = (int(column[0]) for column in batch)
-    if size != files.bytes or checksum != files.checksum(number):
-        wrong(f"sample_reads: {files.path(number)} does not hold what it was made from; remove it and prepare again")
+def check(batch: tuple[torch.Tensor, ...], files: Recipe, checksums: Mapping[int, int]) -> None:
+    for number, size, checksum in zip(*(column.tolist() for column in batch), strict=True):
+        if size != files.bytes or checksum != checksums[number]:
+            wrong(
+                f"sample_reads: {files.path(number)} does not hold what it was made from; remove it and prepare again"
+            )
 
 
 if __name__ == "__main__":

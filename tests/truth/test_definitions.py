@@ -24,7 +24,7 @@ from tests.truth.launches import Launch, stamps_of
 pytestmark = pytest.mark.e2e
 
 HERE = Path(__file__).parent
-SUITE = ROOT / "config" / "quickstart.yaml"
+SUITES = ROOT / "config"
 CLOCKS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((HERE / "definitions.yaml").read_text())
 FAST = {"pykeen"}
 """Those that every change waits for; the others are `long`."""
@@ -50,7 +50,7 @@ def test_the_rate_is_that_of_an_independent_clock_in_the_same_process(name: str,
     clock = CLOCKS[name]
     kept = {key: value for key, value in os.environ.items() if not key.startswith("MILABENCH_")}
     milabench = milabench_in({**kept, "MILABENCH_BASE": str(base), "MILABENCH_LOCK_DIR": str(tmp_path / "locks")})
-    chosen = ("--config", str(SUITE), "--select", name)
+    chosen = ("--config", str(SUITES / f"{clock.get('suite', 'ci')}.yaml"), "--select", name)
     installed = milabench("install", *chosen)
     assert installed.code == 0, installed.err
     planned = json.loads(milabench("plan", "run", "--json", *chosen).out)

@@ -7,6 +7,7 @@ import sys
 import click
 
 from milabench.cli.options import suite_options, terminal_session
+from milabench.errors import DONE
 from milabench.workflow.options import SuiteOptions
 
 # The names of the lock files in the benchmarks' folders.
@@ -29,8 +30,25 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
     show_default=True,
     help="Python version of the locks.",
 )
-def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str) -> None:
+@click.option(
+    "--upgrade",
+    is_flag=True,
+    help="Show what newer locks would change, and try them: in environments of their own, at the smallest size.",
+)
+@click.option("--write", is_flag=True, help="With --upgrade: keep the locks with which all benchmarks passed.")
+def command(
+    options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str, upgrade: bool, write: bool
+) -> int:
     """Write the lock files of the selected benchmarks from their requirements.in."""
+    if write and not upgrade:
+        raise click.UsageError("--write goes with --upgrade; without it, locks are written anyway")
+    if upgrade:
+        if variants or all_variants:
+            raise click.UsageError("--upgrade tries the locks of this machine; leave out --variant and --all-variants")
+        from milabench.workflow.upgrade import upgrade as try_newer_locks
+
+        return try_newer_locks(options, python, terminal_session(), write=write)
     from milabench.workflow.install import pin_benchmarks
 
     pin_benchmarks(options, VARIANTS if all_variants else variants, python, terminal_session())
+    return DONE

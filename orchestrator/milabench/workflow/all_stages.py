@@ -25,7 +25,7 @@ def first_look(options: SuiteOptions, session: Session, say: Say, width: int | N
     `width` is that of the terminal for the report, None for one of any width.
     """
     about = ": a first look; `milabench run --profile default` measures valid numbers"
-    runs, code = _measure(options, Extent(run_name="quickstart"), RunSettings(), session, say, about=about)
+    runs, code = measure_suite(options, Extent(run_name="quickstart"), RunSettings(), session, say, about=about)
     if runs:
         _report(ReportRequest(runs=runs), session, say, width)
     return code
@@ -52,7 +52,7 @@ def run_job(
     say(findings_text(findings))
     if bad := [finding for finding in findings if finding.state == "bad"]:
         raise EnvironmentFailed("\nerror: ".join(f"{finding.what}: {finding.says}" for finding in bad))
-    runs, code = _measure(options, replace(extent, run_name="ci"), settings, session, say)
+    runs, code = measure_suite(options, replace(extent, run_name="ci"), settings, session, say)
     if not runs or code == INTERRUPTED:
         return code
     request = ReportRequest(runs=runs, base=options.base, reference=gates.reference)
@@ -60,7 +60,7 @@ def run_job(
     return write_reports(request, gates, code, session)
 
 
-def _measure(
+def measure_suite(
     options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session, say: Say, *, about: str = ""
 ) -> tuple[tuple[str, ...], int]:
     """Install, prepare and run; return the runs, none where preparing did not end well, and the highest exit code."""
