@@ -296,7 +296,7 @@ WHY_NOT: Mapping[str, str] = {
         ("retinanet", "yolo11"),
         "detection is trained here (`yolo-detect`); its last stage needs operators of torchvision",
     ),
-    "3d_unet": "segmentation of volumes is not measured",
+    "3d_unet": "segmentation of volumes is trained here, not applied",
     "pointpainting": "no package carries the program or the data",
     "rgat": "its data is a terabyte; the other graph benchmarks stand for its kind of work",
     "super-slomo": "no package carries the program; `ddpm` trains a network of the same kind",
