@@ -235,8 +235,8 @@ def test_a_killed_orchestrator_leaves_no_process_and_a_report(place: Place, run:
             ["test_probes", "test_rank_consensus", "test_steps_in_torch", "test_bad_input", "test_readme"],
         ),
         pytest.param("torch", "benchmate", ["ops/test_operators"], marks=pytest.mark.long),
-        ("sft", "benchmate", ["test_trainer", "test_accelerate"]),
-        ("flax", "benchmate", ["test_jax"]),
+        ("trl", "benchmate", ["test_trainer", "test_accelerate"]),
+        ("jax", "benchmate", ["test_jax"]),
         ("torch", "", ["contract/test_instruments_and_agent"]),
     ],
 )
