@@ -167,7 +167,17 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
         paths = ("--path", bench.source) if declared.module is not None and declared.source is not None else ()
         voirfile = str(PurePath(bench.folder, declared.voirfile))
         program = ("-m", "benchmate.run", "--voirfile", voirfile, *paths, *program)
+    if launcher_of(config) == "torchrun" and after:
+        program = _apart(program)
     return (*before, bench.python, *after, *program)
+
+
+def _apart(program: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the program for torchrun, which else takes the beginning of one of its options for an option of its own.
+
+    `--logs` of a program, for example: torchrun has two options that begin so, and refuses the line as ambiguous.
+    """
+    return ("-m", "--", *program[1:]) if program[0] == "-m" else ("--", *program)
 
 
 def _launcher_words(

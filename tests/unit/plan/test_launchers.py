@@ -52,16 +52,23 @@ def steps(
 
 def test_torchrun_meets_at_a_port_that_is_free_at_the_start(tmp_path: Path) -> None:
     first, second = steps(tmp_path, "method: multinode")
-    assert first.argv[1:-1] == (
+    assert first.argv[1:-2] == (
         *("-m", "torch.distributed.run", "--nnodes=2", "--node-rank=0", "--nproc-per-node=2"),
         *("--rdzv-backend=c10d", "--rdzv-endpoint=10.0.0.1:@port", "--rdzv-id=b", "--rdzv-conf=is_host=1"),
     )
-    assert (second.argv[4], second.argv[-2]) == ("--node-rank=1", "--rdzv-conf=is_host=0")
+    assert (second.argv[4], second.argv[-3]) == ("--node-rank=1", "--rdzv-conf=is_host=0")
+
+
+def test_torchrun_is_told_where_the_arguments_of_the_program_begin(tmp_path: Path) -> None:
+    """Else it takes `--logs` of a program for one of its two options that begin so, and refuses the line as ambiguous."""
+    program = ("--", "/suite/b/main.py")
+    assert [step.argv[-2:] for step in steps(tmp_path, "method: multigpu")] == [program, program]
+    assert not any("--" in step.argv for step in steps(tmp_path, "method: multigpu, launcher: accelerate"))
 
 
 def test_a_static_rendezvous_names_the_master(tmp_path: Path) -> None:
     first, _ = steps(tmp_path, "method: multinode, rdzv_backend: static")
-    assert first.argv[3:-1] == (
+    assert first.argv[3:-2] == (
         *("--nnodes=2", "--node-rank=0", "--nproc-per-node=2", "--master-addr=10.0.0.1", "--master-port=@port"),
         "--rdzv_backend=static",
     )
@@ -89,7 +96,7 @@ def test_a_job_of_chosen_nodes_has_its_first_one_as_its_master(tmp_path: Path) -
 
 def test_the_same_program_on_several_nodes_is_a_job_on_each(tmp_path: Path) -> None:
     for step in steps(tmp_path, "method: multigpu"):
-        assert step.argv[1:-1] == ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+        assert step.argv[1:-2] == ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     for step in steps(tmp_path, "method: multigpu, launcher: accelerate"):
         assert {"--num_processes=2", "--num_machines=1", "--machine_rank=0"} <= set(step.argv)
 

@@ -89,7 +89,7 @@ def test_multigpu_is_one_torchrun_with_a_rank_per_device(tmp_path: Path) -> None
     assert step.id == "b"
     assert step.argv == (
         *("/base/venv/b/bin/python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-        *("/suite/b/main.py", "go"),
+        *("--", "/suite/b/main.py", "go"),
     )
 
 
