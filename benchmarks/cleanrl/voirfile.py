@@ -8,8 +8,8 @@ from collections import deque
 from benchmate import fail, metric, observe_loss, option, probes
 
 RECENT_EPISODES = 50
-# The last term that a script writes of a loss: the value is then the whole of it, or can be put together.
-LOSSES = {"losses/td_loss": 1.0, "losses/loss": 1.0, "losses/qf1_loss": 1.0}
+# What the scripts call a loss that they write down as a whole.
+LOSSES = ("losses/td_loss", "losses/loss", "losses/qf1_loss")
 
 
 def instrument_cleanrl(ov):

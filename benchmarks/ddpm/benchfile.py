@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from milabench import Benchmark
 
-benchmark = Benchmark(script="main.py", requirements="../_environments/vision")
+benchmark = Benchmark(
+    script="main.py",
+    requirements="../_environments/vision",
+    packages=("denoising-diffusion-pytorch", "pillow", "torch", "torchvision"),
+)

@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from milabench import Benchmark
 
-benchmark = Benchmark(script="main.py", prepare=None, requirements="../_environments/vision")
+benchmark = Benchmark(
+    script="main.py",
+    prepare=None,
+    requirements="../_environments/vision",
+    packages=("accelerate", "diffusers", "torch", "transformers"),
+)

@@ -4,4 +4,12 @@ from __future__ import annotations
 
 from milabench import Benchmark
 
-benchmark = Benchmark(script="main.py", requirements="../_environments/torch")
+benchmark = Benchmark(
+    script="main.py",
+    requirements="../_environments/torch",
+    packages=(
+        "numpy",
+        "scikit-learn",
+        "torch",
+    ),
+)

@@ -14,5 +14,6 @@ benchmark = Benchmark(
     script="examples/tensor_product_benchmark.py",
     python_path=(".",),
     requirements="../_environments/science",
+    packages=("numpy", "opt_einsum_fx", "scipy", "sympy", "torch"),
     prepare=None,
 )

@@ -13,6 +13,7 @@ benchmark = Benchmark(
     ),
     script="benchmarks/nnx_simple_training.py",
     requirements="../_environments/jax",
+    packages=("jax", "numpy", "optax"),
     # Otherwise JAX takes three quarters of the device's memory at once, and no reading of it means anything.
     env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
 )

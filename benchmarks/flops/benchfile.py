@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from milabench import Benchmark
 
-benchmark = Benchmark(script="main.py", requirements="../_environments/torch")
+benchmark = Benchmark(script="main.py", requirements="../_environments/torch", packages=("numpy", "torch"))

@@ -7,6 +7,7 @@ from milabench import Benchmark
 benchmark = Benchmark(
     script="main.py",
     requirements="../_environments/science",
+    packages=("neuraloperator", "torch"),
     # How many problems prepare.py solves, on a grid of so many points a side.
     options={"problems": 256, "points": 64},
 )

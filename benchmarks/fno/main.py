@@ -10,6 +10,8 @@ from neuralop.data.datasets.tensor_dataset import TensorDataset
 from neuralop.models import FNO
 from neuralop.training import AdamW
 
+ENDLESS = 10**9  # epochs: the runner ends the program
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -18,7 +20,6 @@ def main() -> None:
     parser.add_argument("--modes", type=int, default=16)
     parser.add_argument("--hidden", type=int, default=32)
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=1_000_000)
     args = parser.parse_args()
 
     torch.manual_seed(1)
@@ -32,7 +33,7 @@ def main() -> None:
         n_layers=args.layers,
     )
     optimizer = AdamW(model.parameters(), lr=1e-3)
-    trainer = Trainer(model=model, n_epochs=args.epochs, device=device, eval_interval=args.epochs + 1)
+    trainer = Trainer(model=model, n_epochs=ENDLESS, device=device, eval_interval=ENDLESS + 1)
     trainer.train(
         train_loader=torch.utils.data.DataLoader(
             TensorDataset(fields["source"], fields["potential"]),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from pathlib import Path
 
 import torch
+
+import benchmate
 
 SEED = 20260101
 
@@ -16,15 +16,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--data", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    options = json.loads(Path(os.environ["MILABENCH_BENCH_CONFIG"]).read_text())["options"]
-    if args.data.is_file():
-        print(f"{args.data}: already there")
-        return
-    args.data.parent.mkdir(parents=True, exist_ok=True)
-    partial = args.data.with_suffix(".partial")
-    torch.save(problems(options["problems"], options["points"]), partial)
-    partial.rename(args.data)
-    print(f"{args.data}: {options['problems']} problems of {options['points']} x {options['points']} points")
+    size = {"count": benchmate.option("problems"), "points": benchmate.option("points")}
+    benchmate.prepare_file(args.data, {"seed": SEED, **size}, lambda file: torch.save(problems(**size), file))
 
 
 def problems(count: int, points: int) -> dict[str, torch.Tensor]:

@@ -15,5 +15,6 @@ benchmark = Benchmark(
     python_path=(".",),
     cwd="data",  # the classifier reads ./MNIST
     requirements="../_environments/vision",
+    packages=("numpy", "packaging", "pillow", "torch", "torchvision", "tqdm"),
     options={"example": "mnist/mnist"},
 )

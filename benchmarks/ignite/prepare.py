@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import struct
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
+
+import benchmate
 
 SHARED = Path(__file__).resolve().parent.parent / "_environments" / "vision"
 SEED = 20260101
@@ -33,19 +33,10 @@ def main() -> None:
 def make_digits() -> None:
     """Images of 28 x 28, each a noisy pattern of its class."""
     made = Path(os.environ["MILABENCH_DIR_DATA"]) / "mnist-patterns"
-    if not made.is_dir():
-        made.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{made.name}.", dir=made.parent))
-        try:
-            write(fresh / "MNIST" / "raw")
-            fresh.chmod(0o755)
-            fresh.rename(made)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
+    benchmate.prepare_folder(made, {"seed": SEED, **FILES}, lambda folder: write(folder / "MNIST" / "raw"))
     link = Path("MNIST")
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(made / "MNIST"))
-    print(f"{made}: {FILES['train']} images to learn from, {FILES['t10k']} to test")
 
 
 def write(folder: Path) -> None:

@@ -7,5 +7,6 @@ from milabench import Benchmark
 benchmark = Benchmark(
     script="main.py",
     requirements="../_environments/lightning",
+    packages=("jsonargparse", "lightning", "requests", "torch"),
     cwd="data",  # the demonstration reads ./data/wikitext-2.txt
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
+
+import benchmate
 
 SEED = 20260101
 WORDS = 1000
@@ -14,17 +15,12 @@ TEXT = Path("data/wikitext-2.txt")  # as the program names it, in the folder tha
 
 
 def main() -> None:
-    if TEXT.is_file():
-        print(f"{TEXT}: already there")
-        return
-    TEXT.parent.mkdir(exist_ok=True)
-    partial = TEXT.with_name(f".{os.getpid()}.{TEXT.name}")
-    try:
-        partial.write_text("".join(f"{line}\n" for line in lines()), encoding="utf-8")
-        partial.rename(TEXT)
-    finally:
-        partial.unlink(missing_ok=True)
-    print(f"{TEXT}: {LINES} lines of {WORDS} words")
+    recipe = {"seed": SEED, "words": WORDS, "lines": LINES, "words_per_line": WORDS_PER_LINE}
+    benchmate.prepare_file(TEXT, recipe, write)
+
+
+def write(file: Path) -> None:
+    file.write_text("".join(f"{line}\n" for line in lines()), encoding="utf-8")
 
 
 def lines():

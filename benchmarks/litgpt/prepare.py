@@ -7,11 +7,12 @@ in a short window too. All models read the same file.
 from __future__ import annotations
 
 import argparse
-import os
 from itertools import pairwise
 from pathlib import Path
 
 import numpy
+
+import benchmate
 
 SEED = 20260101
 VOCABULARY = 512
@@ -25,18 +26,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--data.path", dest="path", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    if args.path.is_file():
-        print(f"{args.path}: already there")
-        return
-    args.path.parent.mkdir(parents=True, exist_ok=True)
-    partial = args.path.with_name(f".{os.getpid()}.{args.path.name}")
-    try:
-        with partial.open("wb") as out:
-            numpy.save(out, tokens(VOCABULARY, LENGTH))
-        partial.rename(args.path)
-    finally:
-        partial.unlink(missing_ok=True)
-    print(f"{args.path}: {LENGTH} tokens of {VOCABULARY}")
+    recipe = {"seed": SEED, "vocabulary": VOCABULARY, "length": LENGTH, "successors": SUCCESSORS, "likely": LIKELY}
+    benchmate.prepare_file(args.path, recipe, write)
+
+
+def write(file: Path) -> None:
+    with file.open("wb") as out:  # of a name, numpy would make its own
+        numpy.save(out, tokens(VOCABULARY, LENGTH))
 
 
 def tokens(vocabulary: int, length: int) -> numpy.ndarray:

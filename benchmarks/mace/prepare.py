@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from pathlib import Path
 
 import ase.build
 import ase.io
 import numpy as np
 from ase.calculators.emt import EMT
+
+import benchmate
 
 SEED = 20260101
 DISPLACEMENT = 0.1  # angstroms
@@ -20,15 +20,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--train_file", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    options = json.loads(Path(os.environ["MILABENCH_BENCH_CONFIG"]).read_text())["options"]
-    if args.train_file.is_file():
-        print(f"{args.train_file}: already there")
-        return
-    args.train_file.parent.mkdir(parents=True, exist_ok=True)
-    partial = args.train_file.with_suffix(".partial")
-    ase.io.write(partial, frames(options["frames"], options["repeat"]), format="extxyz")
-    partial.rename(args.train_file)
-    print(f"{args.train_file}: {options['frames']} frames")
+    size = {"count": benchmate.option("frames"), "repeat": benchmate.option("repeat")}
+    benchmate.prepare_file(
+        args.train_file, {"seed": SEED, **size}, lambda file: ase.io.write(file, frames(**size), format="extxyz")
+    )
 
 
 def frames(count: int, repeat: int) -> list[ase.Atoms]:

@@ -6,6 +6,7 @@ from milabench import Benchmark
 
 benchmark = Benchmark(
     requirements="../_environments/torch",
+    packages=("numpy", "torch"),
     script="{program}.py",
     # Each program measures itself and writes to the sink.
     voirfile=None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import benchmate
+
 CARTPOLE = """<mujoco>
   <option timestep="0.005"><flag contact="disable"/></option>
   <worldbody>
@@ -23,11 +25,7 @@ CARTPOLE = """<mujoco>
 
 def main() -> None:
     path = Path(os.environ["MILABENCH_DIR_DATA"], "mjcf", "cartpole.xml")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(CARTPOLE)
-    partial.rename(path)
-    print(f"{path}: written")
+    benchmate.prepare_file(path, {"text": CARTPOLE}, lambda file: file.write_text(CARTPOLE))
 
 
 if __name__ == "__main__":

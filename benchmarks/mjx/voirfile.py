@@ -24,7 +24,7 @@ def cutting(scan, mark):
             return scan(step, state, xs, length, **more)
         import jax
 
-        steps = option("steps_per_observation", 1)
+        steps = option("steps_per_observation")
         if length % steps:
             fail("invalid", f"--nstep {length} is not a multiple of steps_per_observation {steps}")
         rollouts = state.qpos.shape[0]

@@ -6,8 +6,9 @@ import argparse
 import os
 import random
 import sys
-import tempfile
 from pathlib import Path
+
+import benchmate
 
 SHARED = Path(__file__).resolve().parent.parent / "_environments" / "vision"
 SEED = 20260101
@@ -22,19 +23,19 @@ def main() -> None:
     sys.path.append(str(SHARED))
     import images
 
-    table = args.train_data
-    folder = Path(os.environ["MILABENCH_DIR_DATA"]) / "images" / table.stem
+    folder = Path(os.environ["MILABENCH_DIR_DATA"]) / "images" / args.train_data.stem
     images.make(folder)
-    table.parent.mkdir(parents=True, exist_ok=True)
+    recipe = {"seed": SEED, "images": str(folder)}
+    benchmate.prepare_file(args.train_data, recipe, lambda file: write(file, folder))
+
+
+def write(table: Path, folder: Path) -> None:
     rng = random.Random(SEED)
-    with tempfile.NamedTemporaryFile("w", dir=table.parent, prefix=f".{table.name}.", delete=False) as out:
+    with table.open("w") as out:
         print("filepath\ttitle", file=out)
-        for label, kind in enumerate(sorted(folder.iterdir())):
+        for label, kind in enumerate(sorted(folder.glob("class_*"))):
             caption = f"number {label}, a {rng.choice(WORDS)} {rng.choice(WORDS)} {rng.choice(THINGS)}"
             out.writelines(f"{path}\t{caption}\n" for path in sorted(kind.iterdir()))
-    Path(out.name).chmod(0o644)
-    Path(out.name).replace(table)
-    print(f"{table}: captions of {folder}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from milabench import Benchmark
 benchmark = Benchmark(
     script="main.py",
     requirements="../_environments/torch",
+    packages=("numpy", "torch"),
     # The program measures itself: an operator has no training loop for the runner to look at.
     voirfile=None,
     options={

@@ -7,6 +7,7 @@ from milabench import Benchmark
 benchmark = Benchmark(
     script="main.py",
     requirements="../_environments/science",
+    packages=("numpy", "torch", "torch-geometric"),
     # How many molecules prepare.py makes; the suite gives each number a file of its own.
     options={"molecules": 2000},
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from pathlib import Path
 
 import torch
 from torch_geometric.data import Data
+
+import benchmate
 
 SEED = 20260101
 ELEMENTS = (1, 6, 7, 8)  # hydrogen, carbon, nitrogen, oxygen
@@ -18,16 +18,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--data", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    count = json.loads(Path(os.environ["MILABENCH_BENCH_CONFIG"]).read_text())["options"]["molecules"]
-    if args.data.is_file():
-        print(f"{args.data}: already there")
-        return
-    args.data.parent.mkdir(parents=True, exist_ok=True)
-    partial = args.data.with_suffix(".partial")
+    count = benchmate.option("molecules")
+    benchmate.prepare_file(
+        args.data, {"seed": SEED, "molecules": count}, lambda file: torch.save(molecules(count), file)
+    )
+
+
+def molecules(count: int) -> list[Data]:
     generator = torch.Generator().manual_seed(SEED)
-    torch.save([molecule(generator) for _ in range(count)], partial)
-    partial.rename(args.data)
-    print(f"{args.data}: {count} molecules")
+    return [molecule(generator) for _ in range(count)]
 
 
 def molecule(generator: torch.Generator) -> Data:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmate import probes
+from benchmate import observe_loss, probes
 
 
 def instrument_recbole(ov):
@@ -14,8 +14,6 @@ def instrument_recbole(ov):
 
 
 def hearing(check):
-    from benchmate import observe_loss
-
     def check_nan(trainer, loss):
         observe_loss(loss)
         return check(trainer, loss)

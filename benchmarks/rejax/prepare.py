@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
+
+import benchmate
 
 DEFAULTS = {
     "env": "CartPole-v1",
@@ -32,12 +33,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--config", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    given = json.loads(Path(os.environ["MILABENCH_BENCH_CONFIG"]).read_text()).get("options", {}).get("ppo", {})
-    args.config.parent.mkdir(parents=True, exist_ok=True)
-    partial = args.config.with_name(f".{args.config.name}.partial")
-    partial.write_text(json.dumps({"ppo": {**DEFAULTS, **given}}, indent=2))  # JSON is YAML
-    partial.rename(args.config)
-    print(f"{args.config}: written")
+    settings = {"ppo": {**DEFAULTS, **benchmate.option("ppo")}}
+    # JSON is YAML.
+    benchmate.prepare_file(args.config, settings, lambda file: file.write_text(json.dumps(settings, indent=2)))
 
 
 if __name__ == "__main__":

@@ -5,4 +5,6 @@ from __future__ import annotations
 from milabench import Benchmark
 
 # No runner and no voirfile: the program measures in processes of its own and tells the sink itself.
-benchmark = Benchmark(script="main.py", voirfile=None, prepare=None, requirements="../_environments/torch")
+benchmark = Benchmark(
+    script="main.py", voirfile=None, prepare=None, requirements="../_environments/torch", packages=("numpy", "torch")
+)

@@ -11,4 +11,5 @@ benchmark = Benchmark(
     ),
     script="train.py",
     requirements="../_environments/vision",
+    packages=("numpy", "pillow", "timm", "torch", "torchvision"),
 )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
-from collections.abc import Callable
 from pathlib import Path
+
+import benchmate
 
 SEED = 20260101
 WORDS = 500
@@ -24,28 +24,13 @@ def main() -> None:
     parser.add_argument("--hf-assets-path", type=Path, required=True)
     parser.add_argument("--dataloader.dataset-path", dest="texts", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    build(args.texts / "train.json", write_texts)
-    build(args.hf_assets_path / "tokenizer.json", write_tokenizer)
-    build(args.hf_assets_path / "tokenizer_config.json", write_tokenizer_config)
+    recipe = {"seed": SEED, "words": WORDS, "documents": DOCUMENTS, "words_per_document": WORDS_PER_DOCUMENT}
+    benchmate.prepare_file(args.texts / "train.json", recipe, write_texts)
+    benchmate.prepare_folder(args.hf_assets_path, {"words": WORDS}, write_tokenizer)
 
     from torchtitan.config import ConfigManager
 
     ConfigManager().parse_args(sys.argv[1:])
-
-
-def build(path: Path, make: Callable[[Path], None]) -> None:
-    """Make `path` unless it is there: complete or not at all."""
-    if path.is_file():
-        print(f"{path}: already there")
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        make(partial)
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    print(f"{path}: made")
 
 
 def words() -> list[str]:
@@ -66,18 +51,16 @@ def write_texts(path: Path) -> None:
             out.write(json.dumps({"text": " ".join(document)}) + "\n")
 
 
-def write_tokenizer(path: Path) -> None:
+def write_tokenizer(folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     vocabulary = {token: number for number, token in enumerate(["<unk>", "<s>", "</s>", *words()])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))  # noqa: S106
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
-    tokenizer.save(str(path))
-
-
-def write_tokenizer_config(path: Path) -> None:
-    path.write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(special))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from milabench import Benchmark
 benchmark = Benchmark(
     script="{program}.py",
     requirements="../_environments/trl",
+    packages=("accelerate", "datasets", "numpy", "sentence-transformers", "torch", "transformers"),
     env={
         # Nothing is asked of the hub: configurations and data are made by prepare.py, weights by seed in the program.
         "HF_HUB_OFFLINE": "1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import torch
 import transformers
@@ -20,7 +20,6 @@ def main() -> None:
     parser.add_argument("--auto", default="AutoModelForImageClassification", help="the task, as transformers names it")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--batches", type=int, default=0, help="batches to classify; 0: until somebody ends it")
     args = parser.parse_args()
 
     transformers.set_seed(1)
@@ -34,13 +33,14 @@ def main() -> None:
     if device.type == "cuda":
         inputs = [{name: x.pin_memory() for name, x in batch.items()} for batch in inputs]
     with torch.inference_mode():
-        for batch in batches(inputs, args.batches):
+        for batch in batches(inputs):
             arrived = {name: x.to(device, dtype, non_blocking=True) for name, x in batch.items()}
             model(**arrived).logits.argmax(-1).cpu()
 
 
-def batches(inputs: list[dict[str, torch.Tensor]], count: int) -> Iterator[dict[str, torch.Tensor]]:
-    yield from itertools.islice(itertools.cycle(inputs), count or None)
+def batches(inputs: list[dict[str, torch.Tensor]]) -> Iterable[dict[str, torch.Tensor]]:
+    """The inputs again and again: the runner ends the program."""
+    return itertools.cycle(inputs)
 
 
 if __name__ == "__main__":

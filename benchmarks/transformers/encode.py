@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,6 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
     parser.add_argument("--request", type=int, default=1024, help="texts in a request")
     parser.add_argument("--batch-size", type=int, default=256, help="texts that encode() computes at a time")
-    parser.add_argument("--requests", type=int, default=0, help="requests to answer; 0: until somebody ends it")
     args = parser.parse_args()
 
     texts = np.load(Path(args.data, "anchor.npy")).tolist()
@@ -29,12 +28,13 @@ def main() -> None:
     print(f"{sum(x.numel() for x in model.parameters()):,} parameters on {model.device}")
     reference = copy.deepcopy(model).to("cpu", torch.float64).encode(texts[:4])
     require(torch.from_numpy(model.encode(texts[:4])), torch.from_numpy(reference), getattr(torch, args.dtype))
-    for request in requests([texts[i : i + args.request] for i in range(0, len(texts), args.request)], args.requests):
+    for request in requests([texts[i : i + args.request] for i in range(0, len(texts), args.request)]):
         model.encode(request, batch_size=args.batch_size, show_progress_bar=False)
 
 
-def requests(texts: list[list[str]], count: int) -> Iterator[list[str]]:
-    yield from itertools.islice(itertools.cycle(texts), count or None)
+def requests(texts: list[list[str]]) -> Iterable[list[str]]:
+    """The texts again and again: the runner ends the program."""
+    return itertools.cycle(texts)
 
 
 if __name__ == "__main__":

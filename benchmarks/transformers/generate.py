@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import torch
 import transformers
@@ -23,7 +23,6 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
     parser.add_argument("--batch-size", type=int, default=8, help="prompts in a batch")
     parser.add_argument("--new-tokens", type=int, default=32, help="tokens generated for each prompt")
-    parser.add_argument("--batches", type=int, default=0, help="batches to generate; 0: until somebody ends it")
     args = parser.parse_args()
 
     transformers.set_seed(1)
@@ -37,7 +36,7 @@ def main() -> None:
 
     inputs = [prompts.batch(i * args.batch_size, args.batch_size)["input_ids"].to(device) for i in range(BATCHES)]
     answers: dict[int, torch.Tensor] = {}
-    for batch, count in batches(inputs, args.new_tokens, args.batches):
+    for batch, count in batches(inputs, args.new_tokens):
         tokens = greedy(model, batch, count)[:, batch.shape[1] :].cpu()
         if not torch.equal(answers.setdefault(id(batch), tokens), tokens):
             raise SystemExit("error: the same prompts were answered with other tokens than before")
@@ -48,8 +47,9 @@ def built(config: PreTrainedConfig, device: torch.device, dtype: torch.dtype) ->
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
-def batches(inputs: list[torch.Tensor], tokens: int, count: int) -> Iterator[tuple[torch.Tensor, int]]:
-    yield from itertools.islice(zip(itertools.cycle(inputs), itertools.repeat(tokens)), count or None)
+def batches(inputs: list[torch.Tensor], tokens: int) -> Iterable[tuple[torch.Tensor, int]]:
+    """The prompts again and again, with how many tokens are to be generated: the runner ends the program."""
+    return zip(itertools.cycle(inputs), itertools.repeat(tokens))
 
 
 if __name__ == "__main__":

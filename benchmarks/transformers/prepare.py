@@ -6,15 +6,13 @@ The weights are random and made in the program. Data with the same recipe are ma
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import benchmate
 
 SEED = 20260101
 FIRST = 5  # ids below are special: 0 padding, 1 end, 2 start, 3 mask, 4 unknown
@@ -36,35 +34,14 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    options = json.loads(Path(os.environ["MILABENCH_BENCH_CONFIG"]).read_text())["options"]
-    samples, model = options["samples"], options["model"]
-    build(
-        args.data, samples, lambda folder: save(folder, SAMPLES[samples["kind"]](np.random.default_rng(SEED), samples))
-    )
-    build(args.model, {**model, "samples": samples}, lambda folder: write_model(folder, model, samples))
+    samples, model = benchmate.option("samples"), benchmate.option("model")
+    benchmate.prepare_folder(args.data, {"seed": SEED, **samples}, lambda folder: write_samples(folder, samples))
+    recipe = {"seed": SEED, **model, "samples": samples}
+    benchmate.prepare_folder(args.model, recipe, lambda folder: write_model(folder, model, samples))
 
 
-def build(folder: Path, recipe: Mapping[str, Any], make: Callable[[Path], None]) -> None:
-    """Make `folder` by `make` unless it is there with the same recipe; it appears complete or not at all."""
-    marker = folder / "recipe.json"
-    text = json.dumps({"seed": SEED, **recipe}, sort_keys=True)
-    if marker.is_file() and marker.read_text() == text:
-        print(f"{folder}: already there")
-        return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        make(fresh)
-        (fresh / "recipe.json").write_text(text)
-        fresh.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    print(f"{folder}: made")
-
-
-def save(folder: Path, arrays: Arrays) -> None:
+def write_samples(folder: Path, wanted: Mapping[str, Any]) -> None:
+    arrays = SAMPLES[wanted["kind"]](np.random.default_rng(SEED), wanted)
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
 

@@ -13,6 +13,7 @@ benchmark = Benchmark(
     ),
     module="trl.scripts.{trainer}",
     requirements="../_environments/trl",
+    packages=("accelerate", "datasets", "jinja2", "numpy", "packaging", "peft", "torch", "transformers"),
     env={
         # Nothing is asked of the hub in a run: prepare.py makes model, tokenizer and texts, or fetches the first two.
         "HF_HUB_OFFLINE": "1",

@@ -11,19 +11,14 @@ import itertools
 import json
 import os
 import random
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import benchmate
+
 SEED = 20260101
 MODEL = {"hidden_size": 128, "layers": 4, "heads": 4, "vocabulary": 2048, "positions": 2048}
-DOCUMENTS = 1000
-SENTENCES = (4, 40)
-# The tokenizer is trained on these, whatever a benchmark trains on.
-TOKENIZER_DOCUMENTS = 1000
-PROMPT_WORDS = 12
 ONSETS = (
     "b",
     "br",
@@ -62,56 +57,29 @@ class Recipe(NamedTuple):
     prompt_words: int
 
 
+# The tokenizer is trained on these, whatever a benchmark trains on.
+TOKENIZER_TEXTS = Recipe(1000, (4, 40), 12)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model_name_or_path", type=Path, required=True)
     parser.add_argument("--dataset_name", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    given = options()
-    form = FORMS[given.get("trainer", "sft")]
-    recipe = Recipe(
-        given.get("documents", DOCUMENTS),
-        tuple(given.get("sentences", SENTENCES)),
-        given.get("prompt_words", PROMPT_WORDS),
+    form = FORMS[benchmate.option("trainer")]
+    wanted = Recipe(
+        benchmate.option("documents"), tuple(benchmate.option("sentences")), benchmate.option("prompt_words")
     )
-    model = {**MODEL, **given.get("model", {})}
-    build(
-        args.dataset_name,
-        {"form": form.__name__, **recipe._asdict()},
-        lambda folder: write_dataset(folder, form(recipe)),
-    )
-    if pretrained := given.get("pretrained"):
+    recipe = {"seed": SEED, "form": form.__name__, **wanted._asdict()}
+    benchmate.prepare_folder(args.dataset_name, recipe, lambda folder: write_dataset(folder, form(wanted)))
+    if pretrained := benchmate.option("pretrained"):
         fetch(args.model_name_or_path, **pretrained)
     else:
-        build(args.model_name_or_path, model, lambda folder: write_model(folder, model))
+        model = {**MODEL, **benchmate.option("model")}
+        benchmate.prepare_folder(
+            args.model_name_or_path, {"seed": SEED, **model}, lambda folder: write_model(folder, model)
+        )
     warm_dataset_cache(args.dataset_name)
-
-
-def options() -> Mapping[str, Any]:
-    """What the suite says of this benchmark."""
-    path = os.environ.get("MILABENCH_BENCH_CONFIG")
-    given: Mapping[str, Any] = json.loads(Path(path).read_text()).get("options", {}) if path else {}
-    return given
-
-
-def build(folder: Path, recipe: Mapping[str, Any], make: Callable[[Path], None]) -> None:
-    """Make `folder` by `make` unless it is there with the same recipe; it appears complete or not at all."""
-    marker = folder / "recipe.json"
-    text = json.dumps({"seed": SEED, **recipe}, sort_keys=True)
-    if marker.is_file() and marker.read_text() == text:
-        print(f"{folder}: already there")
-        return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        make(fresh)
-        (fresh / "recipe.json").write_text(text)
-        fresh.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    print(f"{folder}: made")
 
 
 def fetch(folder: Path, repository: str, revision: str) -> None:
@@ -215,7 +183,7 @@ def write_model(folder: Path, model: Mapping[str, Any]) -> None:
     trainer = trainers.BpeTrainer(
         vocab_size=model["vocabulary"], special_tokens=list(TOKENS.values()), show_progress=False
     )
-    tokenizer.train_from_iterator(texts(Recipe(TOKENIZER_DOCUMENTS, SENTENCES, PROMPT_WORDS)), trainer)
+    tokenizer.train_from_iterator(texts(TOKENIZER_TEXTS), trainer)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **TOKENS).save_pretrained(folder)
     torch.manual_seed(SEED)
     config = LlamaConfig(

@@ -34,7 +34,7 @@ def instrument_tokens(ov):
         return counts.popleft()
 
     probes.trainer(ov, units="tokens/s", items=tokens)
-    trainer = option("trainer", "sft")
+    trainer = option("trainer")
     if trainer in COLLATORS:
         probes.patch(ov, COLLATORS[trainer], lambda collate: counting_batches(collate, counts))
         return

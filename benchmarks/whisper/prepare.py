@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import wave
-from collections.abc import Callable
 from pathlib import Path
 
 import imageio_ffmpeg
 import numpy
 import torch
 from whisper.model import ModelDimensions, Whisper
+
+import benchmate
 
 SEED = 20260101
 RATE = 16000
@@ -25,29 +24,14 @@ def main() -> None:
     parser.add_argument("audio", type=Path, nargs="+")
     parser.add_argument("--model", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    options = json.loads(Path(os.environ["MILABENCH_BENCH_CONFIG"]).read_text())["options"]
-    build(args.model, lambda path: write_model(path, options["dims"]))
+    dims, windows = benchmate.option("dims"), benchmate.option("windows")
+    benchmate.prepare_file(args.model, {"seed": SEED, "dims": dims}, lambda path: write_model(path, dims))
     for audio in sorted(set(args.audio)):
-        build(audio, lambda path: write_audio(path, options["windows"]))
+        benchmate.prepare_file(audio, {"seed": SEED, "windows": windows}, lambda path: write_audio(path, windows))
     link = args.model.parent / "bin" / "ffmpeg"
     link.parent.mkdir(exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
-
-
-def build(path: Path, make: Callable[[Path], None]) -> None:
-    """Make `path` unless it is there: complete or not at all. Its name says what is in it."""
-    if path.is_file():
-        print(f"{path}: already there")
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        make(partial)
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    print(f"{path}: made")
 
 
 def write_model(path: Path, dims: dict[str, int]) -> None:

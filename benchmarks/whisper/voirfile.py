@@ -24,16 +24,14 @@ def instrument_whisper(ov):
 
 def comparing():
     """The audio is one window of sound, again and again: but for the first, which nothing precedes, the words are equal."""
-    first, second = [], []
+    decoded = []  # of the first window and the second
 
     def compare(result):
         if not math.isfinite(result.avg_logprob):
             fail("invalid", f"the mean log probability of a window is {result.avg_logprob}")
-        if not first:
-            first.append(result.tokens)
-        elif not second:
-            second.append(result.tokens)
-        elif result.tokens != second[0]:
+        if len(decoded) < 2:
+            decoded.append(result.tokens)
+        elif result.tokens != decoded[1]:
             fail("invalid", "a window that sounds like the second one was transcribed differently")
 
     return compare

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+import benchmate
 
 SEED = 20260101
 MOST_BOXES = 8
@@ -26,16 +26,9 @@ def main() -> None:
     recipe = NAME.fullmatch(folder.name)
     if recipe is None:
         sys.exit(f"error: {folder}: data are named TASK-CLASSESxIMAGES-PIXELS, such as detect-10x64-320")
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            {"classify": write_classes, "detect": write_boxes}[recipe[1]](fresh, *map(int, recipe.groups()[1:]))
-            fresh.chmod(0o755)
-            fresh.rename(folder)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    print(f"{folder}: there")
+    write = {"classify": write_classes, "detect": write_boxes}[recipe[1]]
+    size = dict(zip(("classes", "images", "pixels"), map(int, recipe.groups()[1:]), strict=True))
+    benchmate.prepare_folder(folder, {"seed": SEED, "task": recipe[1], **size}, lambda fresh: write(fresh, **size))
 
 
 def write_classes(folder: Path, classes: int, images: int, pixels: int) -> None:

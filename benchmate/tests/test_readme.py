@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -37,6 +38,17 @@ def test_an_example_without_the_runner_prints_a_table(tmp_path, text):
     assert re.search(r"^train +\d+ .*images/s", done.stderr, re.M)
     assert re.search(r"^inference +\d+ .*tokens/s", done.stderr, re.M)
     assert "accuracy: 0.97 fraction" in done.stderr
+
+
+@pytest.mark.parametrize("text", [text for name, text in BLOCKS if name == "prepare"])
+def test_the_example_of_a_preparation_makes_its_data_once(tmp_path, text):
+    script = tmp_path / "prepare.py"
+    script.write_text(text)
+    for what in ("made", "already there"):
+        command, env = [sys.executable, str(script)], {**os.environ, "MILABENCH_DIR_DATA": str(tmp_path / "data")}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        assert done.stdout == f"{tmp_path / 'data' / 'points'}: {what}\n"
+    assert len((tmp_path / "data" / "points" / "points.txt").read_text().splitlines()) == 1000
 
 
 def test_the_demo_of_the_first_lines_runs():

@@ -1,5 +1,7 @@
 """The rate of each third-party definition against a clock of its own in the same process: a test for each, by its name.
 
+After the run the program lies in the base byte for byte as it was published.
+
     pytest tests/truth/test_definitions.py -m e2e -k dpo
 
 The clock comes in by sitecustomize (clock_site/), stamps a function of the program that no probe of ours replaces, and counts
@@ -8,9 +10,11 @@ items from that function's arguments. Environments are made in a base of the ses
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,3 +79,24 @@ def test_the_rate_is_that_of_an_independent_clock_in_the_same_process(name: str,
     achieved = [own.during(**launch.counted(rank)) for rank, own in enumerate(ranks)]
     expected = sum(each.items for each in achieved) / max(each.seconds for each in achieved)
     assert bench["perf"] == pytest.approx(expected, rel=CLOSE)
+
+    for source in json.loads(milabench("plan", "install", "--json", *chosen).out)["sources"]:
+        assert differences(source, base, tmp_path) == ""
+
+
+def differences(source: Mapping[str, str], base: Path, scratch: Path) -> str:
+    """What `diff -r` says of a program in the base and its release file, which is unpacked here by Python's own means."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    archive = home / "milabench" / "archives" / source["sha256"]
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() == source["sha256"]
+    published = scratch / "published"
+    is_wheel = source["file"].endswith(".whl")
+    shutil.unpack_archive(
+        archive, published, "zip" if is_wheel else "gztar", **({} if is_wheel else {"filter": "data"})
+    )
+    (top,) = [published] if is_wheel else published.iterdir()
+    compared = subprocess.run(
+        ["diff", "-r", str(top), str(base / "code" / source["folder"])], capture_output=True, text=True, check=False
+    )
+    shutil.rmtree(published)
+    return compared.stdout + compared.stderr

@@ -7,33 +7,25 @@ pattern of its class under fine noise, so that classes can be learned, and a fil
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+import benchmate
 
 SEED = 20260101
 NAME = re.compile(r"(\d+)x(\d+)-(\d+)")
 
 
 def make(folder: Path) -> None:
-    """Make the folder that its name describes, unless it is there; it appears complete or not at all."""
+    """Make the folder that its name describes, unless it is there."""
     recipe = NAME.fullmatch(folder.name)
     if recipe is None:
         sys.exit(f"error: {folder}: a folder of images is named CLASSESxIMAGES-PIXELS, such as 10x100-96")
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            write(fresh, *map(int, recipe.groups()))
-            fresh.chmod(0o755)
-            fresh.rename(folder)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    print(f"{folder}: {recipe[1]} classes of {recipe[2]} images of {recipe[3]} pixels")
+    size = dict(zip(("classes", "each", "pixels"), map(int, recipe.groups()), strict=True))
+    benchmate.prepare_folder(folder, {"seed": SEED, **size}, lambda fresh: write(fresh, **size))
 
 
 def write(folder: Path, classes: int, each: int, pixels: int) -> None:

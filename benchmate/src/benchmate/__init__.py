@@ -5,11 +5,12 @@ Importing this package imports neither torch nor numpy nor voir; each function i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from benchmate.batch_size import BatchSize
     from benchmate.loss_recorder import LossRecorder
@@ -17,7 +18,19 @@ if TYPE_CHECKING:
     from benchmate.session import Session
 
 __version__ = "0.1.0"
-__all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "pause", "steps"]
+__all__ = [
+    "config",
+    "fail",
+    "message",
+    "metric",
+    "observe_loss",
+    "observed",
+    "option",
+    "pause",
+    "prepare_file",
+    "prepare_folder",
+    "steps",
+]
 
 # The loss recorder of each task: asking the session for it each time would cost more than recording the loss.
 _loss_recorders: dict[str, LossRecorder] = {}
@@ -106,3 +119,20 @@ def config() -> Mapping[str, Any]:
 def option(name: str, default: Any = None) -> Any:
     """Return one of the benchmark's own options, as the suite gave it."""
     return _session().config.options.get(name, default)
+
+
+def prepare_folder(folder: Path, recipe: Mapping[str, object], make: Callable[[Path], object]) -> None:
+    """Make a folder unless it is there with the same recipe: `make` fills an empty one, which then appears, complete.
+
+    The recipe says what the contents follow from, and is kept in the folder as recipe.json. One line says what was done.
+    """
+    from benchmate.prepared_data import make_folder
+
+    make_folder(folder, recipe, make)
+
+
+def prepare_file(file: Path, recipe: Mapping[str, object], make: Callable[[Path], object]) -> None:
+    """Make a file unless it is there with the same recipe, as prepare_folder does; the recipe is a hidden file beside it."""
+    from benchmate.prepared_data import make_file
+
+    make_file(file, recipe, make)

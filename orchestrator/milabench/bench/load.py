@@ -104,7 +104,7 @@ def _wrong_types(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
         value = getattr(benchmark, name)
         if value is not None and not isinstance(value, str):
             yield f"benchmark.{name}", f"expected text, got {value!r}"
-    for name, kind in (("python_path", tuple), ("env", Mapping), ("options", Mapping)):
+    for name, kind in (("python_path", tuple), ("packages", tuple), ("env", Mapping), ("options", Mapping)):
         if not isinstance(getattr(benchmark, name), kind):
             yield f"benchmark.{name}", f"expected a {kind.__name__.lower()}, got {getattr(benchmark, name)!r}"
             return

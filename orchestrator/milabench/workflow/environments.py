@@ -97,8 +97,11 @@ def left_out_benches(context: SuiteContext) -> list[SkippedBench]:
 def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
     """Return the packages that the active interpreter lacks for selected benchmarks, each with what is there instead.
 
-    Asked for is what a person wrote, requirements.in; the lock, with its exact versions, only where there is no such file.
+    Asked for is what a person wrote, requirements.in; the lock, with its exact versions, only where there is no such file. Of
+    requirements that several benchmarks share, only the `packages` of each.
     """
+    from milabench.plan.requirements import parse_requirements
+
     installed = installed_packages()
     lacking: dict[str, dict[str, str]] = {}
     for bench in context.benches:
@@ -109,6 +112,8 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
         lock = None if source.is_file() else requirement_file(folder, variant)
         files = included_files(source) if lock is None else [lock]
         unmet = unmet_requirements(files, installed)
+        if own := {pin.name for pin in parse_requirements("\n".join(bench.declared.packages)).pins}:
+            unmet = {line: state for line, state in unmet.items() if parse_requirements(line).pins[0].name in own}
         unmet.pop("benchmate", None)  # the instruments are not the benchmark's: without them nothing is measured
         if unmet:
             lacking[bench.config.name] = unmet

@@ -222,6 +222,7 @@ def test_a_row_of_the_list_has_what_the_documentation_says(milabench: Milabench)
         "install_group": "torch",
         "tags": ["vision"],
         "num_machines": 1,
+        "shims": [],  # stand-ins for what its packages lack in its environment
     }
 
 

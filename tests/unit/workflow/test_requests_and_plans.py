@@ -166,5 +166,8 @@ def test_variables_stand_for_options_of_the_system() -> None:
 def test_a_program_that_several_benchmarks_share_is_fetched_once() -> None:
     first, second = (Git(f"https://example.org/{name}.git", "a" * 40) for name in "xy")
     declared = (Benchmark(source=source, script="main.py") for source in (first, second, first))
-    benches = [SimpleNamespace(declared=value) for value in (*declared, Benchmark(), None)]
-    assert environments.sources(cast("CommandContext", SimpleNamespace(benches=benches))) == (first, second)
+    benches = [
+        SimpleNamespace(declared=value, config=SimpleNamespace(name="x")) for value in (*declared, Benchmark(), None)
+    ]
+    context = SimpleNamespace(benches=benches, plan_context=SimpleNamespace(unavailable={}))
+    assert environments.sources(cast("CommandContext", context)) == (first, second)

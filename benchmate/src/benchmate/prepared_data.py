@@ -1,0 +1,96 @@
+"""Data that a prepare.py makes: made once for each recipe, and complete or not there at all.
+
+Who comes while they are made waits, and finds them there. What a maker that was killed leaves is hidden, and removed by the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+RECIPE = "recipe.json"
+
+
+def make_folder(folder: Path, recipe: Mapping[str, object], make: Callable[[Path], object]) -> None:
+    """See benchmate.prepare_folder."""
+    text = json.dumps(recipe, sort_keys=True)
+
+    def put(work: Path) -> None:
+        fresh = work / folder.name
+        fresh.mkdir()
+        make(fresh)
+        (fresh / RECIPE).write_text(text)
+        try:
+            fresh.rename(folder)
+        except OSError:  # there is one
+            # Of another machine that was faster, where the file system has no locks; else of another recipe.
+            if not _is_made_by(folder / RECIPE, text):
+                folder.rename(work / "replaced")
+                fresh.rename(folder)
+
+    _make_unless_there(folder, folder / RECIPE, text, put)
+
+
+def make_file(file: Path, recipe: Mapping[str, object], make: Callable[[Path], object]) -> None:
+    """See benchmate.prepare_file."""
+    text = json.dumps(recipe, sort_keys=True)
+    marker = file.with_name(f".{file.name}.{RECIPE}")
+
+    def put(work: Path) -> None:
+        fresh, fresh_marker = work / file.name, work / RECIPE
+        make(fresh)
+        fresh_marker.write_text(text)
+        marker.unlink(missing_ok=True)  # a kill from here on costs one more making, and no more
+        fresh.replace(file)
+        fresh_marker.replace(marker)
+
+    _make_unless_there(file, marker, text, put)
+
+
+def _make_unless_there(path: Path, marker: Path, recipe: str, put: Callable[[Path], None]) -> None:
+    if not (path.exists() and _is_made_by(marker, recipe)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _turn(path):
+            if not (path.exists() and _is_made_by(marker, recipe)):
+                with _hidden_folder(path) as work:
+                    put(work)
+                print(f"{path}: made")
+                return
+    print(f"{path}: already there")
+
+
+def _is_made_by(marker: Path, recipe: str) -> bool:
+    return marker.is_file() and marker.read_text() == recipe
+
+
+@contextlib.contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """Wait while another process makes `path`, and remove what a killed one of this machine has left."""
+    with path.with_name(f".{path.name}.lock").open("a") as lock:
+        # Where a file system has no locks two may make the same at once, which costs time only.
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Of this machine only: a lock may hold on each machine by itself.
+            for left in path.parent.glob(glob.escape(_prefix(path)) + "*"):
+                shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+@contextlib.contextmanager
+def _hidden_folder(path: Path) -> Iterator[Path]:
+    work = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}.partial.{os.uname().nodename}."
