@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 import torch
 from denoising_diffusion_pytorch import GaussianDiffusion, Trainer, Unet
@@ -22,6 +23,8 @@ def main() -> None:
     parser.add_argument("--precision", choices=("no", "bf16", "fp16"), default="no")
     args = parser.parse_args()
     torch.manual_seed(1)
+    if not torch.accelerator.is_available():
+        os.environ["ACCELERATE_USE_CPU"] = "true"  # or ranks would not know of each other
     trainer = Trainer(
         GaussianDiffusion(Unet(dim=args.dim, dim_mults=tuple(args.levels)), image_size=args.image_size),
         args.data,
@@ -35,6 +38,7 @@ def main() -> None:
         amp=args.precision != "no",
         mixed_precision_type=args.precision if args.precision != "no" else "fp16",
     )
+    torch.manual_seed(1 + trainer.accelerator.process_index)  # noise of its own for each rank
     trainer.train()
 
 

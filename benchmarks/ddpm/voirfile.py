@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmate import observe_loss, probes
+import os
+
+from benchmate import fail, observe_loss, probes
 
 PACKAGE = "denoising_diffusion_pytorch.denoising_diffusion_pytorch"
 
@@ -11,3 +13,19 @@ def instrument_ddpm(ov):
     # The trainer takes a batch at the beginning of each step, from an endless generator over its loader.
     probes.iterable(ov, f"{PACKAGE}.cycle", units="images/s")
     probes.result(ov, f"{PACKAGE}.GaussianDiffusion.forward", observe_loss)
+
+
+def instrument_ranks(ov):
+    """Fail ranks that train each for itself: without an accelerator accelerate does not tell them of each other by itself."""
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+
+    def checking(backward):
+        def checked(accelerator, *args, **kwargs):
+            if accelerator.num_processes != ranks:
+                fail("invalid", f"not distributed: of {ranks} ranks accelerate knows {accelerator.num_processes}")
+            return backward(accelerator, *args, **kwargs)
+
+        return checked
+
+    if ranks > 1:
+        probes.patch(ov, "accelerate.accelerator.Accelerator.backward", checking)

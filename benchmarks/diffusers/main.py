@@ -22,8 +22,9 @@ def main():
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-4)
     args = parser.parse_args()
-    accelerator = Accelerator(mixed_precision=args.precision)
-    set_seed(1)
+    # Without an accelerator, ranks know of each other only where the CPU is asked for.
+    accelerator = Accelerator(cpu=not torch.accelerator.is_available(), mixed_precision=args.precision)
+    set_seed(1, device_specific=True)  # samples of its own for each rank; weights are those of the first
     config = json.loads(args.model.read_text())
     model = getattr(diffusers, config["_class_name"]).from_config(config).train()
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=args.lr))

@@ -27,7 +27,7 @@ def main():
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="halves on CUDA only")
     args = parser.parse_args()
     set_determinism(1)
-    local, ranks = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    rank, local, ranks = (int(os.environ.get(name, "0")) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     device = torch.device("cuda", local) if (cuda := torch.cuda.is_available()) else torch.device("cpu")
     network = UNet(3, 1, 2, args.channels, [2] * (len(args.channels) - 1), num_res_units=2).to(device)
     if ranks > 1:
@@ -36,7 +36,7 @@ def main():
     trainer = SupervisedTrainer(
         device,
         ENDLESS,
-        loader(args, np.random.RandomState(local)),
+        loader(args, np.random.RandomState(rank)),
         network,
         torch.optim.AdamW(network.parameters(), lr=args.lr),
         DiceCELoss(to_onehot_y=True, softmax=True),

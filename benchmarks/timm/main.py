@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 
 import torch
 from timm import create_model
@@ -53,8 +54,9 @@ def batches(args, distributed):
         how |= {"input_size": args.image_size, "batch_size": args.batch_size, "is_training": args.mode == "train"}
         loader = create_loader(create_dataset("", args.data), **how)
         return itertools.chain.from_iterable(itertools.repeat(loader))
-    labels = torch.randint(args.classes, (4, args.batch_size), device=args.device)
     patterns = torch.randn(args.classes, 3, 4, 4, device=args.device)
+    torch.manual_seed(1 + int(os.environ.get("RANK", "0")))  # the same classes for all ranks, but images of their own
+    labels = torch.randint(args.classes, (4, args.batch_size), device=args.device)
     grown = (torch.nn.functional.interpolate(patterns[some], size=args.image_size) for some in labels)
     return itertools.cycle([(images + torch.randn_like(images), labels[n]) for n, images in enumerate(grown)])
 

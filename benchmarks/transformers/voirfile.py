@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmate import option, probes
+import os
+
+from benchmate import fail, option, probes
 
 LOOPS = {
     # the loop, and the items of a batch
@@ -29,3 +31,19 @@ def items(trainer, model, inputs, *_):
     """Elements of the inputs that are counted, padding included; of none the samples. Shapes, so that nothing waits."""
     counted = option("counted")
     return sum(inputs[name].numel() for name in counted) if counted else len(next(iter(inputs.values())))
+
+
+def instrument_ranks(ov):
+    """Fail ranks that train each for itself: without an accelerator accelerate does not tell them of each other by itself."""
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+
+    def checking(backward):
+        def checked(accelerator, *args, **kwargs):
+            if accelerator.num_processes != ranks:
+                fail("invalid", f"not distributed: of {ranks} ranks accelerate knows {accelerator.num_processes}")
+            return backward(accelerator, *args, **kwargs)
+
+        return checked
+
+    if ranks > 1:
+        probes.patch(ov, "accelerate.accelerator.Accelerator.backward", checking)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 from collections import deque
@@ -49,9 +50,12 @@ def instrument_tokens(ov):
 
 
 def instrument_parallelism(ov):
-    """Fail a training that is not distributed as the suite says: a launcher can start one process without a word."""
-    wanted = option("parallelism")
-    if not wanted:
+    """Fail a training that is not distributed as the suite says: a launcher can start one process without a word.
+
+    Nor do ranks that were started without an accelerator know of each other unless the program is told so.
+    """
+    wanted, ranks = option("parallelism"), int(os.environ.get("WORLD_SIZE", "1"))
+    if not wanted and ranks == 1:
         return
     checked = []
 
@@ -59,7 +63,7 @@ def instrument_parallelism(ov):
         def training_step(trainer, *args, **kwargs):
             if not checked:
                 checked.append(True)
-                check_parallelism(trainer.accelerator, wanted)
+                check_parallelism(trainer.accelerator, wanted, ranks)
             return train(trainer, *args, **kwargs)
 
         return training_step
@@ -67,10 +71,12 @@ def instrument_parallelism(ov):
     probes.patch(ov, "transformers.trainer.Trainer.training_step", checking)
 
 
-def check_parallelism(accelerator, wanted):
+def check_parallelism(accelerator, wanted, ranks):
     metric("world_size", accelerator.num_processes, units="processes")
     kind = str(accelerator.distributed_type.value)
-    if kind not in PARALLELISM[wanted]:
+    if accelerator.num_processes != ranks:
+        fail("invalid", f"not distributed: of {ranks} ranks accelerate knows {accelerator.num_processes}")
+    elif wanted and kind not in PARALLELISM[wanted]:
         fail("invalid", f"not trained by {wanted}: accelerate runs as {kind} on {accelerator.num_processes} processes")
 
 
