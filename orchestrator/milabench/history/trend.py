@@ -80,9 +80,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
     for row in rows:
         is_whole = row["validity"] != "invalid" and row["outcome"] == "passed"
         if is_whole and row["value"] is not None and row["value"] > 0:
-            system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
-            key = system, row.get("size") or "", row["units"] or "", row["direction"] or "none"
-            groups.setdefault(key, []).append(row)
+            groups.setdefault(_series(row), []).append(row)
     result = []
     for (system, size, units, direction), members in sorted(groups.items()):
         # Names begin with the time only by habit; they decide between runs of the same second.
@@ -124,6 +122,12 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
             )
         )
     return tuple(result)
+
+
+def _series(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return what all points of a trend share: system, size, units and direction."""
+    system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
+    return system, row.get("size") or "", row["units"] or "", row["direction"] or "none"
 
 
 def _side(ratio: float, direction: str) -> str:
