@@ -54,6 +54,7 @@ class Sample:
     value: float
     units: str
     direction: str
+    size: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ class Expected:
 
     bench: str = "None"
     metric: str = "None"
+    size: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda expected: not expected.size)})
     units: str = ""
     direction: str = field(default="none", metadata={"json": JsonKey(followed_by=("n",))})
     median: float
@@ -157,8 +159,9 @@ def samples(summary: Summary) -> tuple[Sample, ...]:
             first_units, _, by_location = groups.setdefault((bench.bench, metric), (units, direction, {}))
             if units == first_units and value > 0:
                 by_location.setdefault(location, []).append(value)
+    size_of = {bench.bench: bench.size for bench in summary.benchmarks}
     return tuple(
-        Sample(summary.run, bench_name, metric, location, geometric_mean(values), units, direction)
+        Sample(summary.run, bench_name, metric, location, geometric_mean(values), units, direction, size_of[bench_name])
         for (bench_name, metric), (units, direction, by_location) in groups.items()
         for location, values in by_location.items()
     )
@@ -183,21 +186,25 @@ def _numbers(summary: Summary, bench: BenchSummary) -> Iterable[tuple[str, Measu
 
 
 def baseline(summaries: Sequence[Summary]) -> Baseline:
-    """Return the baseline of the places of these runs; one that is in several runs counts once, with the mean of its numbers."""
-    groups: dict[tuple[str, str, str], tuple[str, dict[str, list[float]]]] = {}
+    """Return the baseline of the places of these runs, each size by itself.
+
+    One that is in several runs counts once, with the mean of its numbers.
+    """
+    groups: dict[tuple[str, str, str, str], tuple[str, dict[str, list[float]]]] = {}
     for summary in summaries:
         for sample in samples(summary):
-            key = (sample.bench, sample.metric, sample.units)
+            key = (sample.bench, sample.metric, sample.size, sample.units)
             _, by_location = groups.setdefault(key, (sample.direction, {}))
             by_location.setdefault(str(sample.location), []).append(sample.value)
     expected = []
-    for (bench, metric, units), (direction, by_location) in sorted(groups.items()):
+    for (bench, metric, size, units), (direction, by_location) in sorted(groups.items()):
         values = {name: geometric_mean(members) for name, members in sorted(by_location.items())}
         middle, spread = robust([math.log(value) for value in values.values()])
         expected.append(
             Expected(
                 bench=bench,
                 metric=metric,
+                size=size,
                 units=units,
                 direction=direction,
                 median=math.exp(middle),
@@ -225,14 +232,14 @@ def outliers(
     summaries: Iterable[Summary], reference: Baseline, *, level: float = LEVEL, floor: float = FLOOR
 ) -> Findings:
     """Return the nodes and devices of runs that are outliers of a baseline, the worst first, and what could not be judged."""
-    expected_of = {(expected.bench, expected.metric): expected for expected in reference.expected}
+    expected_of = {(expected.bench, expected.metric, expected.size): expected for expected in reference.expected}
     fallen: list[Outlier] = []
     unjudged: dict[str, None] = {}
     suspects: list[str] = []
     judged = 0
     for summary in summaries:
         for sample in samples(summary):
-            expected = expected_of.get((sample.bench, sample.metric))
+            expected = expected_of.get((sample.bench, sample.metric, sample.size))
             why = _not_comparable(sample, expected)
             if why or expected is None:
                 unjudged[f"{sample.bench} {sample.metric}: {why}"] = None
@@ -244,8 +251,8 @@ def outliers(
                 fallen.append(_outlier(sample, expected, away, limit, floor, level))
         suspects += _suspects(summary)
         for bench in summary.benchmarks:
-            fallen += _failed(summary, bench, expected_of.get((bench.bench, "rate")))
-        absent = {bench for bench, _ in expected_of} - {bench.bench for bench in summary.benchmarks}
+            fallen += _failed(summary, bench, expected_of.get((bench.bench, "rate", bench.size)))
+        absent = {bench for bench, _, _ in expected_of} - {bench.bench for bench in summary.benchmarks}
         unjudged |= dict.fromkeys(f"{bench}: {summary.run} did not run it" for bench in sorted(absent))
     fallen.sort(key=lambda outlier: (outlier.side != "failed", -abs(outlier.deviation or 0.0)))
     return Findings(
@@ -277,7 +284,7 @@ def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
 
 def _not_comparable(sample: Sample, expected: Expected | None) -> str:
     if expected is None:
-        return "is not in the baseline"
+        return f"is not in the baseline at the size {sample.size}" if sample.size else "is not in the baseline"
     if expected.units != sample.units:
         return f"is in {sample.units or 'no units'}, the baseline in {expected.units or 'no units'}"
     if expected.n < LEAST_PLACES:

@@ -47,7 +47,9 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         for name, why in _skipped_benches(run)
     ]
     about = as_mapping(run.manifest.get("about"))
-    benches = [replace(bench, about=about.get(bench.bench, "")) for bench in benches]
+    benches = [
+        replace(bench, about=about.get(bench.bench, ""), size=_size_in_suite(run, bench.bench)) for bench in benches
+    ]
     ab = ab_of(run.manifest, benches)
     ends = [entry for entry in run.journal if entry.get("run") == "ended"]
     argv = run.manifest.get("argv")
@@ -154,6 +156,12 @@ def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
 def _weight_in_suite(run: Run, bench: str) -> float | None:
     """Return the weight of a benchmark that has no step, from the resolved suite in the manifest."""
     return finite_number(as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("weight"))
+
+
+def _size_in_suite(run: Run, bench: str) -> str:
+    """Return the size that a benchmark had, from the resolved suite in the manifest; empty where it has none."""
+    size = as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("size")
+    return size if isinstance(size, str) else ""
 
 
 def _tags_in_suite(run: Run, bench: str) -> tuple[str, ...]:

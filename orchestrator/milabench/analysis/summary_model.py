@@ -127,11 +127,13 @@ class BenchSummary:
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
-    item are known. `tags` are those of the suite. `about` is what the benchmark stands for, in a sentence.
+    item are known. `size` is which of its sizes it is, empty where it has none. `tags` are those of the suite. `about` is
+    what the benchmark stands for, in a sentence.
     """
 
     bench: str
     about: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda bench: not bench.about)})
+    size: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda bench: not bench.size)})
     tags: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda bench: not bench.tags)})
     outcome: OutcomeName
     counts: Mapping[str, int]
@@ -231,7 +233,7 @@ class Summary:
 
     run: str = ""
     system: Mapping[str, Any] = field(default_factory=dict)
-    profile: str = ""
+    profile: str = field(default="", metadata={"json": JsonKey(followed_by=("sizes",))})
     verdict: Literal["passed", "failed", "interrupted"] = field(metadata={"json": JsonKey(fallback="failed")})
     is_ended: bool = field(default=True, metadata={"json": JsonKey("ended")})
     created: str = ""
@@ -253,6 +255,11 @@ class Summary:
         default=None,
         metadata={"json": JsonKey(write=AB.to_json, is_read=False, is_omitted=lambda summary: summary.ab is None)},
     )
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that its benchmarks had; one, but for what was made of several runs. None where no benchmark has sizes."""
+        return tuple(dict.fromkeys(bench.size for bench in self.benchmarks if bench.size))
 
     @property
     def counts(self) -> dict[str, int]:

@@ -114,12 +114,21 @@ def _change(row: ComparisonRow) -> float:
 
 def differing_work(systems: Sequence[System], bench: str) -> str:
     """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known."""
-    sizes = {_suite(session, bench).get("size") or "" for system in systems for session in system.sessions}
-    # Two sizes of one benchmark may have the same arguments, and other data, or one program where the other has many.
-    parts = (*_WORK, "options", "plan") if len(sizes) > 1 else _WORK
+    sizes = [size_of_bench(system, bench) for system in systems]
+    # Two sizes of one benchmark are two tasks, whatever their arguments say: data, environment or metrics may be others.
+    if len(set("/".join(filter(None, sizes)).split("/"))) > 1:
+        return f"size {_in_words(size or None for size in sizes)}"
+    # A size against a run that recorded none, of a suite without sizes: what it has in place of arguments counts too.
+    parts = (*_WORK, "options", "plan") if len(set(sizes)) > 1 else _WORK
     tables = [_of_sessions(system, partial(_work, bench=bench, parts=parts)) for system in systems]
     unequal = _unequal(tables) if all(knows_work(system, bench) for system in systems) else ()
     return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
+
+
+def size_of_bench(system: System, bench: str) -> str:
+    """Return the size of a benchmark that a system measured, those of its sessions by slashes; empty where none is recorded."""
+    sizes = (str(_suite(session, bench).get("size") or "") for session in system.sessions)
+    return "/".join(sorted({size for size in sizes if size}))
 
 
 def knows_work(system: System, bench: str) -> bool:

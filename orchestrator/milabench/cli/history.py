@@ -25,7 +25,7 @@ from milabench.workflow.results_store import COLUMNS, benchmark_trends, store_lo
 def command(
     bench: str, base: Path | None, location: str | None, metric: str, last: int | None, wide: bool, as_json: bool
 ) -> None:
-    """Show a benchmark's runs in the order of time, and where their level changed."""
+    """Show a benchmark's runs in the order of time, and where their level changed; each size by itself."""
     trends = benchmark_trends(store_location(base, location), bench, metric, last=last)
     if as_json:
         click.echo(json.dumps({"schema": 1, "trends": [trend.to_json() for trend in trends]}, indent=1))
@@ -46,7 +46,8 @@ def trend_text(trend: Trend, width: int | None = None) -> str:
         if change is not None:
             mark = f"{change.ratio - 1:+.1%} ({change.side}): {change.before:.5g} -> {change.after:.5g}"
         rows.append([point.created[:19], point.run, f"{point.value:.5g}", interval, point.validity, mark])
-    head = f"{trend.bench}: {trend.metric}{f' in {trend.units}' if trend.units else ''}, {trend.system}"
+    size = f", size {trend.size}" if trend.size else ""
+    head = f"{trend.bench}: {trend.metric}{f' in {trend.units}' if trend.units else ''}, {trend.system}{size}"
     headings = ["created", "run", trend.metric, "95 % interval", "validity", "level changes"]
     is_text, spare = [True, True, False, True, True, True], ("95 % interval", "run", "validity")
     lines = [head, *text_table(headings, rows, is_text, spare=spare, width=width)]

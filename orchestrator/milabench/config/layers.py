@@ -290,7 +290,7 @@ class _Inheritance:
             enabled is not None
             and enabled.value is False
             and type(sizes.value) is dict
-            and self.size not in sizes.value
+            and (self.size not in sizes.value or sizes.value[self.size].value is DELETED)
         ):
             return rest
         layers = chosen_layers(name, sizes, self.size, self.problems)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.source_map import Located, display_value, mapping_at, settled
+from milabench.config.source_map import DELETED, Located, display_value, mapping_at, settled
 
 SIZES: Final = ("tiny", "device", "node", "cluster")
 DEFAULT_SIZE: Final = "device"
 SIZES_KEY: Final = "sizes"
-SAME_IN_ALL: Final = ("inherits", "definition", "driver", "task", "matrix", "job", "name", SIZES_KEY)
+SAME_IN_ALL: Final = ("inherits", "definition", "command", "driver", "task", "matrix", "job", "name", SIZES_KEY)
 """Keys that no size may have: it is the same program at all sizes."""
 _LAID_OVER: Final[Mapping[str, tuple[str, ...]]] = {"node": ("device",), "cluster": ("device", "node")}
 
@@ -69,6 +69,8 @@ def sizes_by_name(name: str, sizes: Located, problems: Problems) -> dict[str, Lo
         if size not in SIZES:
             hint = did_you_mean(size, SIZES) or f"known: {', '.join(SIZES)}"
             problems.note(node.key or node.mark, where, f"unknown size {size!r}", hint)
+        elif node.value is DELETED:
+            continue
         elif node.value is None:
             good[size] = mapping_at({}, node.mark)
         elif type(node.value) is not dict:
@@ -93,10 +95,10 @@ def _without_fixed(path: str, node: Located, problems: Problems) -> Located:
 def chosen_layers(name: str, sizes: Located, size: str, problems: Problems) -> list[Located] | None:
     """Return what a size lays over its benchmark, each value marked with the size that it is of; None after a problem."""
     by_name = sizes_by_name(name, sizes, problems)
-    if type(sizes.value) is dict and size not in sizes.value:
+    if type(sizes.value) is dict and (size not in sizes.value or sizes.value[size].value is DELETED):
         known = [known for known in SIZES if known in by_name]
         others = f"it has {', '.join(known)}" if known else "it has none"
-        hint = f"{others}; add `{size}: {{}}` where nothing changes, or leave the benchmark out with --exclude or enabled: false"
+        hint = f"{others}; add `{size}: {{}}` where nothing changes, or leave the benchmark out with enabled: false"
         problems.note(sizes.mark, f"{name}.{SIZES_KEY}", f"the size {size!r} is missing", hint)
         return None
     return [_of_size(by_name[layer], layer) for layer in layers_of(size) if layer in by_name]

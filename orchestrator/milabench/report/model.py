@@ -190,6 +190,8 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("capsule", summary.capsule))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
+    if summary.sizes:
+        lines.append(("size", ", ".join(summary.sizes)))
     if summary.node_names:
         lines.append(("nodes", some_names(summary.node_names)))
     lines += _lines_of_nodes(summary.nodes)

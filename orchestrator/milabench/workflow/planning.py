@@ -75,6 +75,10 @@ def expand_requests(
     # Everything is read before anything is measured: a mistake in the last run must not be found after hours.
     requests = [] if suite.multirun else [whole]
     for name, values in runs(suite.multirun, {"time": stamp, "run_name": extent.run_name}):
+        if "size" in values and options.size is not None:
+            raise UsageError(
+                f"the multirun of the system file chooses the size ({values['size']}); leave out --size {options.size}"
+            )
         # The command line's overrides come later, and so win over the combination's.
         overrides = (*(_override(suite, key, value) for key, value in values.items()), *options.overrides)
         varied = read_request(replace(options, overrides=overrides), replace(extent, run_name=name), session)
@@ -110,8 +114,12 @@ def require_submittable(requests: Sequence[Request]) -> None:
 
 
 def _override(suite: Suite, key: str, value: object) -> str:
-    """Return the override that an entry of a multirun stands for: of a benchmark, else of the system's options."""
-    is_path = key.startswith(("system.", "*.")) or any(key.startswith(f"{bench}.") for bench in suite.benchmarks)
+    """Return the override that an entry of a multirun stands for: of a benchmark or the size, else of the system's options."""
+    is_path = (
+        key == "size"
+        or key.startswith(("system.", "*."))
+        or any(key.startswith(f"{bench}.") for bench in suite.benchmarks)
+    )
     return f"{key if is_path else f'system.options.{key}'}={json.dumps(value)}"
 
 

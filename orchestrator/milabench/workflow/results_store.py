@@ -14,6 +14,7 @@ from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import MANIFEST, Run, place_of_latest
 from milabench.events.shapes import STORED, require_shape
+from milabench.events.values import mappings_in
 from milabench.events.wire import parse_object
 from milabench.history import STORE
 from milabench.history.rows import Row, RunRows
@@ -95,7 +96,8 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
     columns, rows = store.query(
         f"SELECT runs.name AS run, runs.created AS created, runs.host AS host, runs.device AS device, "
         f"results.{COLUMNS[metric]} AS value, results.units AS units, results.direction AS direction, "
-        f"results.ci95_low AS low, results.ci95_high AS high, results.validity AS validity, results.outcome AS outcome "
+        f"results.ci95_low AS low, results.ci95_high AS high, results.validity AS validity, results.outcome AS outcome, "
+        f"runs.summary AS summary "
         f"FROM results JOIN runs ON runs.run = results.run "
         f"WHERE results.bench = ? AND results.{COLUMNS[metric]} IS NOT NULL",
         (bench,),
@@ -105,11 +107,22 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
         direction = "higher" if metric == "score" else "lower"
         own = {"low": None, "high": None, "units": _UNITS.get(metric, ""), "direction": direction}
     found = [{**dict(zip(columns, row, strict=True)), **own} for row in rows]
+    for row in found:
+        row["size"] = _size_of(str(row.pop("summary")), bench)
     try:
         require_shape({"rows": found}, {"rows": [STORED]})
     except ValueError as error:
         raise RecordError(f"the results store was altered: {error}; add the runs again to a new one") from None
     return found
+
+
+def _size_of(summary: str, bench: str) -> str:
+    """Return the size that a benchmark had in a run, from its summary as the store holds it; empty where it had none."""
+    try:
+        benches = mappings_in(parse_object(summary.encode()).get("benchmarks"))
+    except ValueError:
+        return ""
+    return next((str(known.get("size") or "") for known in benches if known.get("bench") == bench), "")
 
 
 def run_identity(run: Run) -> str:

@@ -214,6 +214,7 @@ def _histories(summaries: Sequence[tuple[Summary, str]]) -> dict[str, list[SiteH
                 "created": summary.created,
                 "host": host,
                 "device": machine_text(summary),
+                "size": bench.size,
             }
             numbers = {
                 "value": bench.perf,
@@ -250,7 +251,12 @@ def _history(trend: Trend, files: Mapping[str, str], about: str) -> SiteHistory:
     if not trend.is_judged:
         remark = "too few runs to look for changes"
     return SiteHistory(
-        bench=trend.bench, system=trend.system, units=trend.units, points=points, remark=remark, about=about
+        bench=trend.bench,
+        system=f"{trend.system}, size {trend.size}" if trend.size else trend.system,
+        units=trend.units,
+        points=points,
+        remark=remark,
+        about=about,
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milabench.config.sizes import SIZES
 from milabench.devices.regular_file import MIB, open_descriptor, read_regular
 from milabench.errors import RecordError, UsageError
 from milabench.events.atomic_write import replace_file
@@ -152,8 +153,14 @@ def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
         raise UsageError(f"{gone}; --system or --config chooses another")
     is_default = suite.system is None and suite.path == suite_file(None)
     system = options.system_file if suite.system is None else Path(suite.system)
-    given = replace(options, config_file=suite.path, system_file=system)
-    return given, "" if is_default else f"suite: {suite}, the last used in {where}; --config chooses another"
+    # Else a plan that follows a run of one size would be of another.
+    size = next((known for known in SIZES if f"size={known}" in suite.overrides), None)
+    size = None if options.size is not None else size
+    given = replace(options, config_file=suite.path, system_file=system, size=options.size or size)
+    if is_default and size is None:
+        return given, ""
+    at = "" if size is None else f" at size {size}"
+    return given, f"suite: {suite}{at}, the last used in {where}; --config chooses another"
 
 
 def record_use(context: CommandContext, *, as_default: bool = True) -> None:

@@ -168,6 +168,18 @@ def test_another_suite_than_the_last_used_is_never_meant_silently(milabench: Cal
     assert milabench("list", *pair.config("a")).code == 0
 
 
+def test_the_default_keeps_its_size_and_says_it(milabench: Callable[..., Said], pair: Pair) -> None:
+    sized = pair.folder / "sized.yaml"
+    sized.write_text("a: {command: echo, sizes: {tiny: {weight: 1}, device: {weight: 2}}}\n")
+    said = milabench("install", "--config", str(sized), "--size", "tiny")
+    assert said.code == 0, said.err
+    for words, size in (((), "tiny"), (("--size", "device"), "device")):
+        said = milabench("plan", "run", "--json", *words, cwd=pair.folder)
+        assert {step["config"]["size"] for step in json.loads(said.out)["steps"]} == {size}, said.err
+        at = "" if words else " at size tiny"
+        assert said.err.startswith(f"suite: sized.yaml{at}, the last used in base; --config chooses another\n")
+
+
 def test_a_record_of_a_newer_version_is_left_as_it_is(milabench: Callable[..., Said], pair: Pair) -> None:
     assert milabench("install", *pair.config("a")).code == 0
     record = pair.base / "suites.json"

@@ -108,6 +108,21 @@ def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Pat
     assert baseline(fleet).suspects == ()
 
 
+def test_each_size_has_its_own_expectation(fleet: list[Summary], tmp_path: Path) -> None:
+    def of_size(run: Summary, size: str) -> Summary:
+        return replace(run, benchmarks=tuple(replace(bench, size=size) for bench in run.benchmarks))
+
+    device = [of_size(run, "device") for run in fleet]
+    tiny = [of_size(node(tmp_path / "tiny", f"n{i}", 51_000, 51_000 + i), "tiny") for i in range(4)]
+    made = baseline([*device, *tiny])
+    assert [(one.size, round(one.median, -3)) for one in made.expected] == [("device", 1000), ("tiny", 51_000)]
+    assert baseline_from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
+    assert outliers([device[0], tiny[0]], made).outliers == ()
+    other = outliers([tiny[0]], baseline(device))
+    assert (other.judged, other.outliers) == (0, ())
+    assert other.unjudged == ("digits rate: is not in the baseline at the size tiny",)
+
+
 def test_a_benchmark_that_the_run_lacks_is_told(fleet: list[Summary], tmp_path: Path) -> None:
     other = summarise(record(tmp_path, Recorded(bench="other", events=rates(1, 1, 1)), name="x"))
     unjudged = outliers([other], baseline(fleet)).unjudged

@@ -229,15 +229,29 @@ def test_where_a_program_writes_is_no_other_work() -> None:
     assert "--lr 1 / 2" in against(before, other).excluded[0][1]
 
 
-def test_two_sizes_are_other_work_by_their_data_and_placement_and_the_same_by_neither() -> None:
-    def of_size(size: str, **keys: Any) -> dict[str, Any]:
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        ({"options": {"documents": 10}}, {"options": {"documents": 1000}}),
+        ({"env": {"LAYERS": "2"}}, {"env": {"LAYERS": "32"}}),
+        ({"flops_per_item": 1.0}, {"flops_per_item": 9.0}),
+        ({}, {}),
+    ],
+)
+def test_two_sizes_are_other_work_whatever_differs_between_them(few: dict[str, Any], many: dict[str, Any]) -> None:
+    def of_size(size: str, keys: dict[str, Any]) -> dict[str, Any]:
         made = manifest({"--lr": "1"})
         return {**made, "suite": {"digits": {**made["suite"]["digits"], "size": size, **keys}}}
 
-    few, many = of_size("tiny", options={"documents": 10}), of_size("device", options={"documents": 1000})
-    assert "b does other work than a: options.documents 10 / 1000" in against(few, many).excluded[0][1]
-    one, all_of_them = of_size("device", plan={"method": "per_gpu"}), of_size("node", plan={"method": "multigpu"})
-    assert "plan.method per_gpu / multigpu" in against(one, all_of_them).excluded[0][1]
-    assert against(one, of_size("node", plan={"method": "per_gpu"})).excluded == ()
+    said = "b does other work than a: size tiny / device (--across compares it all the same)"
+    assert said in against(of_size("tiny", few), of_size("device", many)).excluded[0][1]
     # Of one size, what is overridden beside the arguments is told, and compared.
-    assert against(few, of_size("tiny", options={"documents": 20})).excluded == ()
+    assert against(of_size("tiny", few), of_size("tiny", many)).excluded == ()
+
+
+def test_a_size_is_the_same_work_as_before_there_were_sizes_unless_its_data_or_placement_differ() -> None:
+    before = manifest({"--lr": "1"})
+    digits = {**before["suite"]["digits"], "size": "device"}
+    assert against(before, {**before, "suite": {"digits": digits}}).excluded == ()
+    other = {**before, "suite": {"digits": {**digits, "options": {"documents": 1000}}}}
+    assert "options.documents none / 1000" in against(before, other).excluded[0][1]

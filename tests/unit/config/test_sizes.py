@@ -122,6 +122,15 @@ dpo:
     assert bench.requires_capabilities == ("gpu_count > 0", "cpu_count > 1")
 
 
+def test_an_inherited_size_that_is_deleted_is_gone(read: Read) -> None:
+    text = "_t: {definition: x, sizes: {tiny: {weight: 2}, device: {weight: 3}}}\ndpo: {inherits: _t, sizes: {tiny: !delete }}\n"
+    assert read.bench(text).weight == 3
+    assert "dpo.sizes: the size 'tiny' is missing; it has device;" in read.error(text, "size=tiny")
+    assert not read.bench(
+        f"{text}  enabled: false\n".replace("}}\n  en", "}, en").replace("false\n", "false}"), "size=tiny"
+    ).enabled
+
+
 def test_the_variants_of_a_matrix_have_its_sizes(read: Read) -> None:
     text = """\
 m:
@@ -140,7 +149,7 @@ def test_a_size_that_is_missing_is_told_with_the_way_out(read: Read) -> None:
     said = read.error("dpo: {definition: x, sizes: {tiny: {}, device: {}}}", "size=node")
     assert said == (
         "suite.yaml:1:29: dpo.sizes: the size 'node' is missing; it has tiny, device; add `node: {}` where nothing changes, "
-        "or leave the benchmark out with --exclude or enabled: false"
+        "or leave the benchmark out with enabled: false"
     )
 
 
@@ -162,6 +171,7 @@ def test_what_is_disabled_may_lack_a_size(read: Read) -> None:
         ("{device: {}, tiny: 4}", "dpo.sizes.tiny: expected a mapping, got 4"),
         ("4", "dpo.sizes: expected a mapping from tiny, device, node, cluster to keys, got 4"),
         ("{device: {}, tiny: {definition: y}}", "dpo.sizes.tiny: 'definition' cannot differ between sizes"),
+        ("{device: {}, tiny: {command: y}}", "dpo.sizes.tiny: 'command' cannot differ between sizes"),
         ("{device: {}, tiny: {sizes: {}}}", "dpo.sizes.tiny: 'sizes' cannot differ between sizes"),
     ],
 )

@@ -34,3 +34,14 @@ def test_what_did_not_pass_or_is_invalid_is_no_point_and_what_is_suspect_is_mark
     ]
     (trend,) = trends("digits", "rate", rows)
     assert [(point.run, point.validity) for point in trend.points] == [("r0", "valid"), ("r3", "suspect")]
+
+
+def test_each_size_is_a_series_of_its_own() -> None:
+    rows = [row(place, 100.0 if place % 2 else 6400.0, size="device" if place % 2 else "tiny") for place in range(24)]
+    found = trends("digits", "rate", rows)
+    assert [(one.size, len(one.points), one.changes) for one in found] == [("device", 12, ()), ("tiny", 12, ())]
+    assert [one.to_json().get("size") for one in (*found, *trends("digits", "rate", [row(0)]))] == [
+        "device",
+        "tiny",
+        None,
+    ]

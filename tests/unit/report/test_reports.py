@@ -214,6 +214,15 @@ def test_the_head_says_how_many_numbers_are_valid(tmp_path: Path, profile: str, 
     assert "1 of 1 benchmarks passed, 0 valid" in html.render([one])
 
 
+def test_the_head_says_which_size_was_measured(tmp_path: Path) -> None:
+    found = summarise(record(tmp_path, Recorded(events=rates(5.0)), manifest={"suite": {"digits": {"size": "tiny"}}}))
+    for form in (brief, text, markdown):
+        assert re.search(r"size\W+tiny\n", form.render([found])), form.__name__
+    assert re.search(r"size(<[^>]*>)+tiny<", html.render([found]))
+    assert found.to_json()["sizes"] == ["tiny"]
+    assert "| size" not in text.render([replace(found, benchmarks=())])
+
+
 def test_no_format_has_a_score_unless_it_is_relative_to_something(tmp_path: Path) -> None:
     for profile in ("quick", "default"):
         alone = replace(short_of_everything(tmp_path / profile), profile=profile)

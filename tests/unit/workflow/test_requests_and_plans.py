@@ -94,6 +94,18 @@ def test_a_multirun_is_a_request_for_each_combination_and_shares_the_budget(
     assert [request.context.suite.benchmarks["a"].max_duration for request in requests] == [1, 2]
 
 
+def test_a_multirun_over_sizes_measures_each_of_them(expand: Expand, options: SuiteOptions, tmp_path: Path) -> None:
+    (tmp_path / "sized.yaml").write_text("a: {command: echo, sizes: {tiny: {weight: 1}, device: {weight: 2}}}\n")
+    system = tmp_path / "system.yaml"
+    matrix = {"size": ["tiny", "device"]}
+    system.write_text(json.dumps({"multirun": {"runs": [{"name": "{run_name}.{size}", "matrix": matrix}]}}))
+    sized = replace(options, config_file=tmp_path / "sized.yaml", system_file=system)
+    benches = [request.context.suite.benchmarks["a"] for request in expand(sized)]
+    assert [(bench.size, bench.weight) for bench in benches] == [("tiny", 1), ("device", 2)]
+    with pytest.raises(UsageError, match=r"chooses the size \(tiny\); leave out --size device"):
+        expand(replace(sized, size="device"))
+
+
 def test_two_suites_are_measured_in_pairs(expand: Expand, suite_file: Callable[..., Path]) -> None:
     files = suite_file(), suite_file("other.yaml", a={"inherits": "_line", "command": ["false"]})
     [request] = expand(ab=files)

@@ -20,7 +20,9 @@ from tests.recorded_run import SYSTEM, Recorded, rates, record
 Milabench = Callable[..., Any]
 
 
-def run(base: Path, name: str, level: float = 800, *, host: str = "n0", day: int = 1, slow: float = 1.0) -> Run:
+def run(
+    base: Path, name: str, level: float = 800, *, host: str = "n0", day: int = 1, slow: float = 1.0, size: str = ""
+) -> Run:
     steps = [
         Recorded(
             tag=f"D{device}",
@@ -33,7 +35,8 @@ def run(base: Path, name: str, level: float = 800, *, host: str = "n0", day: int
     ]
     system = {**SYSTEM, "nodes": [{**SYSTEM["nodes"][0], "hostname": host}]}
     created = f"2026-03-{day:02d}T12:00:00+00:00"
-    return record(base, *steps, name=name, manifest={"system": system, "created": created})
+    suite = {"suite": {"digits": {"size": size}}} if size else {}
+    return record(base, *steps, name=name, manifest={"system": system, "created": created, **suite})
 
 
 @pytest.fixture
@@ -277,6 +280,18 @@ def test_a_query_only_reads(milabench: Milabench, base: Path) -> None:
         assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), sql
     assert milabench("db", "query", "SELECT count(*) FROM runs").code == 0
     assert not list(base.glob("*.db"))
+
+
+def test_the_history_of_each_size_is_apart(milabench: Milabench, base: Path) -> None:
+    for day in range(1, 13):
+        run(base, f"tiny{day}", 51_000, day=day, size="tiny"), run(base, f"device{day}", 800, day=day, size="device")
+    milabench("db", "add", *(f"{size}{day}" for size in ("tiny", "device") for day in range(1, 13)))
+    found = {one["size"]: one for one in json.loads(milabench("history", "digits", "--json").out)["trends"]}
+    assert {size: (len(one["points"]), one["changes"]) for size, one in found.items()} == {
+        "tiny": (12, []),
+        "device": (12, []),
+    }
+    assert ", size tiny\n" in milabench("history", "digits").out
 
 
 def test_an_empty_store_and_an_unknown_benchmark_are_one_line(milabench: Milabench, base: Path, tmp_path: Path) -> None:

@@ -204,7 +204,10 @@ def _rates(expected: Baseline) -> list[Expected]:
 
 def _fleet(expected: Baseline) -> Child:
     rates, places = _rates(expected), _places(expected)
-    headings = [f"{number.bench}, % from {model.format_number(number.median)} {number.units}" for number in rates]
+    headings = [
+        f"{number.bench}{f' ({number.size})' if number.size else ''}, % from {model.format_number(number.median)} {number.units}"
+        for number in rates
+    ]
     columns = [[_deviation(number, place) for place in places] for number in rates]
     table = Table(
         title="places",
