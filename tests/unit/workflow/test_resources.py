@@ -45,6 +45,15 @@ def test_data_are_added_up(benches: dict[str, BenchmarkConfig]) -> None:
     assert (data.disk, data.download, data.unknown) == (3 * GIB, GIB, ("c",))
 
 
+def test_data_that_benchmarks_share_count_once(tmp_path: Path) -> None:
+    shared = SUITE.replace("data: 2 GiB", "data: 2 GiB, shared_data: llama").replace(
+        "data: 1 GiB", "data: 1 GiB, shared_data: llama"
+    )
+    (tmp_path / "suite.yaml").write_text(shared)
+    data = sum_of_data(read_suite([tmp_path / "suite.yaml"]).benchmarks.values())
+    assert (data.disk, data.download, data.unknown) == (2 * GIB, GIB, ("c",))
+
+
 def node(memory: int, *devices: int) -> Node:
     return Node(
         name="n",
