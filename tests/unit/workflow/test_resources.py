@@ -14,7 +14,7 @@ from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Device, Node
 from milabench.plan.profile import PROFILES
 from milabench.plan.resources import memory_shortages, sum_of_data, sum_of_environments
-from milabench.workflow.estimate import stated_seconds
+from milabench.workflow.estimate import stated_seconds, without_accelerators
 
 GIB = 2**30
 SUITE = """\
@@ -89,6 +89,13 @@ def test_memory_that_lacks_is_told_once(benches: dict[str, BenchmarkConfig], mac
     indices = [device.index for device in machine.devices]
     steps = [step("a", index) for index in indices] + [step("a", *indices), step("b", 0), step("c", 0)]
     assert list(memory_shortages(benches, steps, [machine])) == lines
+
+
+def test_sizes_for_accelerators_are_told_where_there_is_none(benches: dict[str, BenchmarkConfig]) -> None:
+    line = without_accelerators(benches.values(), [node(64)])
+    assert line.startswith("1 of the benchmarks are of a size for accelerators") and "--size tiny" in line
+    assert without_accelerators(benches.values(), [node(64, 80)]) == ""
+    assert without_accelerators([benches["b"]], [node(64)]) == ""
 
 
 def test_minutes_are_those_of_the_profile_default(benches: dict[str, BenchmarkConfig]) -> None:
