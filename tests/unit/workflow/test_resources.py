@@ -13,8 +13,10 @@ from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Device, Node
 from milabench.plan.profile import PROFILES
-from milabench.plan.resources import memory_shortages, sum_of_data, sum_of_environments
+from milabench.plan.resources import ResourceSum, memory_shortages, sum_of_data, sum_of_environments
+from milabench.plan.venvs import VenvSpec
 from milabench.workflow.estimate import stated_seconds, without_accelerators
+from milabench.workflow.install import resources_text
 
 GIB = 2**30
 SUITE = """\
@@ -137,6 +139,25 @@ def test_plan_install_sums_the_environments(planned: Callable[..., Any]) -> None
     )
     needs = json.loads(planned("install", "--json").out)["resources"]
     assert needs == {"disk": 3 * GIB, "download": GIB // 2, "unknown": ["other"]}
+
+
+def test_sizes_of_environments_are_those_of_the_variant_cpu() -> None:
+    needs = ResourceSum(disk=GIB, download=GIB)
+
+    def venv(variant: str) -> VenvSpec:
+        return VenvSpec(
+            group="torch",
+            variant=variant,
+            python="3.11",
+            platform="linux",
+            benches=(),
+            requirements=(),
+            constraints=None,
+            benchmate="",
+        )
+
+    assert "stated for the variant cpu: cuda may take" in resources_text(needs, [venv("cuda"), venv("cpu")])
+    assert "variant" not in resources_text(needs, [venv("cpu"), venv("unpinned")])
 
 
 def test_plan_run_sums_minutes_and_data_and_warns_of_memory(planned: Callable[..., Any]) -> None:
