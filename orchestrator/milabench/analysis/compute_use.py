@@ -10,11 +10,15 @@ from milabench.analysis.device_peaks import TERA, published_peak
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary, mappings
+from milabench.events.reasons import Reason
 from milabench.events.values import finite_number
 
 PRODUCTS = "tflops"
 """The metric of a benchmark of matrix products: 1e12 operations a second, its case the number format."""
 _PRODUCT_UNITS = ("Tflop/s", "Top/s")
+_FAR_ABOVE = 2.0
+"""So many times what short or small products have reached is no better shape of them, but a wrong number."""
+_SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
 
 Device = Mapping[str, Any]
 
@@ -39,7 +43,17 @@ def with_compute_use(
         reached, whose = peaks[bench.compute.precision]
         return replace(bench, compute=replace(bench.compute, measured_peak=reached, measured_by=whose))
 
-    return list(map(completed, known))
+    return [_doubted(completed(bench)) for bench in known]
+
+
+def _doubted(bench: BenchSummary) -> BenchSummary:
+    """Return a benchmark, suspect where its devices cannot have done so many operations."""
+    use = bench.compute
+    if use is None or not ((use.mfu or 0.0) > 1 or (use.mfu_measured or 0.0) > _FAR_ABOVE):
+        return bench
+    doubt: Reason = "above-peak"
+    validity = "suspect" if bench.validity == "valid" else bench.validity
+    return replace(bench, validity=validity, reasons=tuple(sorted({*bench.reasons, doubt})))
 
 
 def measured_peaks(benches: Sequence[BenchSummary]) -> dict[str, tuple[float, str]]:
@@ -78,10 +92,13 @@ def _use_of(
     planned = next((result.step for result in results), None)
     if planned is None or planned.flops_per_item is None or bench.perf is None or bench.direction != "higher":
         return None
+    seconds = _SECONDS.get(bench.units.rpartition("/")[2].strip())
+    if seconds is None:
+        return None
     used = [devices.get((result.step.node, index)) for result in results for index in result.step.devices]
     # Without accelerators the device is a whole node, however many instances share it.
-    achieved = planned.flops_per_item * bench.perf
-    achieved *= bench.instances / max(1, bench.nodes) if not bench.ngpu else 1 / _devices_of_one(results)
+    achieved = planned.flops_per_item * bench.perf / seconds
+    achieved *= _instances_per_device(bench, results) if bench.ngpu else bench.instances / max(1, bench.nodes)
     names = {str(device.get("name") or "") for device in used if device is not None}
     name = names.pop() if len(names) == 1 and None not in used else ""
     sizes = [finite_number(device.get("memory_MiB")) for device in used if device is not None]
@@ -96,15 +113,14 @@ def _use_of(
     )
 
 
-def _devices_of_one(results: Sequence[StepResult]) -> int:
-    """Return on how many devices one instance runs: of a job, those of all its steps."""
-    first = results[0].step
-    same = [
-        result.step
-        for result in results
-        if result.step.repeat == first.repeat and (result.step.id == first.id or first.one_job)
-    ]
-    return max(1, len({(step.node, device) for step in same for device in step.devices}))
+def _instances_per_device(bench: BenchSummary, results: Sequence[StepResult]) -> float:
+    """Return how many instances of a launch share a device: less than one for a job over several, more for several on one."""
+    launch = [process for process in bench.processes if process.repeat == bench.processes[0].repeat]
+    measured = {step for process in launch for step in process.steps}
+    devices = {
+        (result.step.node, device) for result in results if result.step.id in measured for device in result.step.devices
+    }
+    return len(launch) / max(1, len(devices))
 
 
 def with_peaks_of(benches: Sequence[BenchSummary], reference: Summary) -> tuple[BenchSummary, ...]:

@@ -69,7 +69,7 @@ def command(
         install = decide_install(context)
         needs = environments_of(context, install)
         value = {**install.to_json(), "resources": needs.to_json()}
-        output = PlanOutput(value=value, text=f"{install_text(install)}{resources_text(needs)}\n")
+        output = PlanOutput(value=value, text=f"{install_text(install)}{resources_text(needs, install.venvs)}\n")
     print_plans([output], as_json=as_json, other=other)
 
 

@@ -258,7 +258,7 @@ class Capacity(Kind):
 class Arithmetic(Kind):
     """A number above zero, or arithmetic that gives one, such as `6 * 1.1e9`."""
 
-    expected = "a number above 0, or arithmetic such as 6 * 1.1e9"
+    expected = "a number above 0 and up to 1e30, or arithmetic such as 6 * 1.1e9"
     schema: Mapping[str, Any] = {"type": ["string", "number"]}
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
@@ -270,7 +270,7 @@ class Arithmetic(Kind):
                 parser.problems.take(error)
                 return INVALID
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if is_number and 0 < value < 1e300 else parser.expected(self.expected, node, path)
+        return float(value) if is_number and 0 < value <= 1e30 else parser.expected(self.expected, node, path)
 
 
 class ListOf(Kind):

@@ -193,6 +193,9 @@ class ResourcesConfig:
     memory_mib: MemoryMiB | None = key("Memory that it needs on each of its devices.", name="memory", default=None)
     host_memory_mib: MemoryMiB | None = key("Memory that it needs on its node.", name="host_memory", default=None)
     data_mib: MemoryMiB | None = key("Disk of its prepared data.", name="data", default=None)
+    shared_data: str | None = key(
+        "Name of these data, where several benchmarks share them: counted once.", default=None
+    )
     download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
     minutes: Annotated[float, Number(at_least=0)] | None = key(
         "Minutes of one launch with the profile `default`.", default=None

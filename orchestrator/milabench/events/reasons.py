@@ -7,6 +7,7 @@ from typing import Literal
 
 Reason = Literal[
     "abort-at-exit",
+    "above-peak",
     "cases-differ",
     "clocks-disagree",
     "compat",
@@ -30,6 +31,7 @@ Reason = Literal[
 # A program may give words of its own as a metric's `reasons`; these are the ones that milabench and its instruments give.
 REASONS: Mapping[Reason, str] = {
     "abort-at-exit": "all ranks sent their final record and then aborted while exiting",
+    "above-peak": "more operations a second than the device can do: `flops_per_item`, `precision`, its name or the rate is wrong",
     "cases-differ": "replicates are means over different cases",
     "clocks-disagree": "the device's clock and the host's differ by more than 0.5 % over the same steps",
     "compat": "the harmonic mean of rates that milabench 1.3 recorded without items and seconds, of a window nobody knows",

@@ -35,9 +35,11 @@ def sum_of_environments(benches: Iterable[BenchmarkConfig]) -> ResourceSum:
 
 
 def sum_of_data(benches: Iterable[BenchmarkConfig]) -> ResourceSum:
-    """Return the sum of the prepared data of benchmarks. Data that several share are counted for each that states them."""
+    """Return the sum of the prepared data of benchmarks. Data that several share by name count once, by the largest."""
     return _sum(
-        benches, lambda bench: bench.name, lambda bench: (bench.resources.data_mib, bench.resources.download_mib)
+        benches,
+        lambda bench: bench.resources.shared_data or bench.name,
+        lambda bench: (bench.resources.data_mib, bench.resources.download_mib),
     )
 
 

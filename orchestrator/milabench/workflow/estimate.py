@@ -5,7 +5,7 @@ A number is computed once, recorded, and then fixed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from milabench.workflow.planning import PlannedRequest, Request, plan_request
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
     from milabench.config.schema import BenchmarkConfig
+    from milabench.facts.model import Node
     from milabench.workflow.execution import ExtendPlan, PlanExtension
 
 
@@ -76,11 +77,25 @@ def data_line(request: Request) -> str:
 
 
 def warn_of_memory(planned: PlannedRequest) -> None:
-    """Warn of benchmarks that need more memory, as the suite states, than a device or node of theirs has."""
+    """Warn of benchmarks that need more memory, as the suite states, than a device or node of theirs has, or a device at all."""
     context, configs = planned.request.context, configs_of(planned.request)
     if any(config.resources.memory_mib or config.resources.host_memory_mib for config in configs.values()):
         for line in memory_shortages(configs, (step.to_json() for step in planned.plan.steps), context.nodes):
             context.session.warn(line)
+    names = {str(step.config["name"]) for step in planned.plan.steps}
+    if line := without_accelerators((configs[name] for name in sorted(names & configs.keys())), context.nodes):
+        context.session.warn(line)
+
+
+def without_accelerators(benches: Iterable[BenchmarkConfig], nodes: Iterable[Node]) -> str:
+    """Return a line where no node has an accelerator and benchmarks state what memory they need of one; else nothing."""
+    count = sum(bool(bench.resources.memory_mib) for bench in benches)
+    if not count or any(device.arch != "cpu" for node in nodes for device in node.devices):
+        return ""
+    return (
+        f"{count} of the benchmarks are of a size for accelerators (they state memory of a device), and there is none "
+        "here: this may take hours; `--size tiny` is for a processor"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

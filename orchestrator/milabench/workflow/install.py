@@ -11,7 +11,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -189,7 +189,7 @@ def install_locally(
         return
     needs = environments_of(context, plan, lambda venv: how.force or how.update or not is_complete(dirs, venv))
     if needs.disk or needs.download:
-        session.info(f"install: {resources_text(needs)}")
+        session.info(f"install: {resources_text(needs, plan.venvs)}")
     with hold_base(Path(dirs.base), "install", say=session.note), progress_shown(session) as activities:
         began, report = time.monotonic(), progress_report(session)
         # Environments first: they say what they need, and are refused where it does not fit.
@@ -269,9 +269,12 @@ def environments_of(
     return sum_of_environments(bench for bench in context.suite.benchmarks.values() if bench.name in names)
 
 
-def resources_text(needs: ResourceSum) -> str:
-    """Return what environments take in one line, and of which nobody states it."""
+def resources_text(needs: ResourceSum, venvs: Iterable[VenvSpec]) -> str:
+    """Return what environments take in one line, of which nobody states it, and for which variant it is stated."""
+    others = sorted({venv.variant for venv in venvs} - {"cpu", "unpinned"})
     known = f"about {size_text(needs.disk)} on disk, {size_text(needs.download)} to download"
+    if others:
+        known += f" (stated for the variant cpu: {', '.join(others)} may take several times that)"
     if not needs.unknown:
         return f"environments: {known}"
     names = ", ".join(needs.unknown)

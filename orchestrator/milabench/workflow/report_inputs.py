@@ -34,7 +34,8 @@ _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 class WeightProfile:
     """A weight profile: weights by benchmark or by tag, and, where declared, the items of each benchmark that a job mix does.
 
-    None: not given. A benchmark with one of the `tags` has its own weight times the largest of their numbers.
+    None: not given. A benchmark with one of the `tags` has its own weight times the largest of their numbers; the number alone
+    where the suite gives none of those that have one a weight.
     """
 
     weights: Mapping[str, float] | None = None
@@ -45,11 +46,14 @@ class WeightProfile:
         """Return the weights by benchmark; None where the suite's own hold. One that a profile by name and tag names has both."""
         if self.tags is None:
             return self.weights
+        numbers: dict[str, float] = {}
         weights: dict[str, float] = {}
         for bench in (bench for summary in summaries for bench in summary.benchmarks):
             own = 1.0 if bench.weight is None else bench.weight
-            weights.setdefault(bench.bench, own * max((self.tags.get(tag, 0.0) for tag in bench.tags), default=0.0))
-        return {**weights, **(self.weights or {})}
+            number = numbers.setdefault(bench.bench, max((self.tags.get(tag, 0.0) for tag in bench.tags), default=0.0))
+            weights.setdefault(bench.bench, own * number)
+        # All zero would be no weights at all, and what the profile leaves out would count.
+        return {**(weights if any(weights.values()) else numbers), **(self.weights or {})}
 
     def require_known(self, summaries: Sequence[Summary]) -> None:
         """Raise UsageError when it names no benchmark of the runs at all: it is for another suite."""

@@ -62,6 +62,44 @@ def test_a_job_over_two_devices_shares_its_operations_among_them(tmp_path: Path)
     assert use_of(summary).achieved == pytest.approx(6.6e9 * summary.benchmarks[0].perf / 2)
 
 
+def test_instances_that_share_the_devices_add_up(tmp_path: Path) -> None:
+    shared = [
+        Recorded(
+            bench="llm",
+            tag=str(n),
+            devices=(0, 1),
+            method="njobs",
+            config=LLM,
+            events=rates(10_000.0, units="tokens/s"),
+        )
+        for n in range(4)
+    ]
+    assert use_of(record(tmp_path, *shared, manifest=system())).achieved == pytest.approx(4 * 10_000 * 6.6e9 / 2)
+
+
+@pytest.mark.parametrize(("units", "seconds"), [("tokens/min", 60), ("tokens / hour", 3600), ("tokens/s", 1)])
+def test_the_time_in_the_unit_of_a_rate_is_heeded(tmp_path: Path, units: str, seconds: float) -> None:
+    slow = Recorded(bench="llm", config=LLM, events=rates(50_000.0, units=units))
+    assert use_of(record(tmp_path, slow, manifest=system())).achieved == pytest.approx(3.3e14 / seconds)
+
+
+def test_a_rate_of_another_kind_has_no_operations_a_second(tmp_path: Path) -> None:
+    other = Recorded(bench="llm", config=LLM, events=rates(50_000.0, units="tokens/step"))
+    assert summarise(record(tmp_path, other, manifest=system())).benchmarks[0].compute is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "reached", "is_doubted"), [(50_000, 300, False), (200_000, 900, True), (100_000, 300, True)]
+)
+def test_more_operations_than_a_device_can_do_are_suspect(
+    tmp_path: Path, rate: float, reached: float, is_doubted: bool
+) -> None:
+    summary = summarise(record(tmp_path, step(rate=rate), products(reached), manifest=system()))
+    (bench,) = [each for each in summary.benchmarks if each.bench == "llm"]
+    assert ("above-peak" in bench.reasons) is is_doubted
+    assert bench.validity == "suspect" or not is_doubted
+
+
 def test_the_measured_peak_is_the_median_of_the_matrix_products_in_that_precision(tmp_path: Path) -> None:
     steps = (step(), *(products(tera, device=index) for index, tera in enumerate((600, 630, 690))))
     use = use_of(record(tmp_path, *steps, manifest=system(count=3)))

@@ -13,8 +13,10 @@ from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Device, Node
 from milabench.plan.profile import PROFILES
-from milabench.plan.resources import memory_shortages, sum_of_data, sum_of_environments
-from milabench.workflow.estimate import stated_seconds
+from milabench.plan.resources import ResourceSum, memory_shortages, sum_of_data, sum_of_environments
+from milabench.plan.venvs import VenvSpec
+from milabench.workflow.estimate import stated_seconds, without_accelerators
+from milabench.workflow.install import resources_text
 
 GIB = 2**30
 SUITE = """\
@@ -43,6 +45,15 @@ def test_an_environment_counts_once_by_its_largest_statement(benches: dict[str, 
 def test_data_are_added_up(benches: dict[str, BenchmarkConfig]) -> None:
     data = sum_of_data(benches.values())
     assert (data.disk, data.download, data.unknown) == (3 * GIB, GIB, ("c",))
+
+
+def test_data_that_benchmarks_share_count_once(tmp_path: Path) -> None:
+    shared = SUITE.replace("data: 2 GiB", "data: 2 GiB, shared_data: llama").replace(
+        "data: 1 GiB", "data: 1 GiB, shared_data: llama"
+    )
+    (tmp_path / "suite.yaml").write_text(shared)
+    data = sum_of_data(read_suite([tmp_path / "suite.yaml"]).benchmarks.values())
+    assert (data.disk, data.download, data.unknown) == (2 * GIB, GIB, ("c",))
 
 
 def node(memory: int, *devices: int) -> Node:
@@ -80,6 +91,13 @@ def test_memory_that_lacks_is_told_once(benches: dict[str, BenchmarkConfig], mac
     indices = [device.index for device in machine.devices]
     steps = [step("a", index) for index in indices] + [step("a", *indices), step("b", 0), step("c", 0)]
     assert list(memory_shortages(benches, steps, [machine])) == lines
+
+
+def test_sizes_for_accelerators_are_told_where_there_is_none(benches: dict[str, BenchmarkConfig]) -> None:
+    line = without_accelerators(benches.values(), [node(64)])
+    assert line.startswith("1 of the benchmarks are of a size for accelerators") and "--size tiny" in line
+    assert without_accelerators(benches.values(), [node(64, 80)]) == ""
+    assert without_accelerators([benches["b"]], [node(64)]) == ""
 
 
 def test_minutes_are_those_of_the_profile_default(benches: dict[str, BenchmarkConfig]) -> None:
@@ -121,6 +139,25 @@ def test_plan_install_sums_the_environments(planned: Callable[..., Any]) -> None
     )
     needs = json.loads(planned("install", "--json").out)["resources"]
     assert needs == {"disk": 3 * GIB, "download": GIB // 2, "unknown": ["other"]}
+
+
+def test_sizes_of_environments_are_those_of_the_variant_cpu() -> None:
+    needs = ResourceSum(disk=GIB, download=GIB)
+
+    def venv(variant: str) -> VenvSpec:
+        return VenvSpec(
+            group="torch",
+            variant=variant,
+            python="3.11",
+            platform="linux",
+            benches=(),
+            requirements=(),
+            constraints=None,
+            benchmate="",
+        )
+
+    assert "stated for the variant cpu: cuda may take" in resources_text(needs, [venv("cuda"), venv("cpu")])
+    assert "variant" not in resources_text(needs, [venv("cpu"), venv("unpinned")])
 
 
 def test_plan_run_sums_minutes_and_data_and_warns_of_memory(planned: Callable[..., Any]) -> None:

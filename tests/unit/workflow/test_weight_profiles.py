@@ -54,6 +54,15 @@ def test_a_profile_counts_the_benchmarks_of_its_tags_by_their_own_weight(
     assert weights(milabench, str(run), "--weights", profile) == expected
 
 
+def test_a_suite_without_weights_is_weighed_by_the_profile_alone(milabench: Milabench, tmp_path: Path) -> None:
+    tags = {"decode": "inference", "embed": "inference", "sft": "training", "flops": "machine"}
+    steps = [Recorded(bench=b, weight=0.0, config={"tags": [tag]}, events=rates(2.0)) for b, tag in tags.items()]
+    run = record(tmp_path, *steps).path
+    assert weights(milabench, str(run), "--weights", "inference") == {"decode": 1, "embed": 1}
+    score = json.loads(milabench("report", "--json", str(run), "--weights", "inference").out)["score"]
+    assert (score["complete"], score["weighted"]) == ([2, 2], True)
+
+
 def test_what_did_not_run_is_missing_from_the_score(milabench: Milabench, run: Path) -> None:
     score = json.loads(milabench("report", "--json", str(run), "--weights", "science").out)["score"]
     assert score["complete"] == [2, 3]
