@@ -32,8 +32,8 @@ class RunSettings:
     `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
     refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `as_default`: from now on
-    commands without --config mean this suite. `is_kept` False: the records are removed soon, and nobody is told to read them
-    or to go on. `submit`: the run is made as jobs of the scheduler, None: by this process.
+    commands without --config mean this suite. `is_kept` False: the records are removed soon, and no message points to them
+    or to `resume`. `submit`: the run is made as jobs of the scheduler, None: by this process.
     """
 
     failed: str | None = None
