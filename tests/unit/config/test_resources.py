@@ -11,6 +11,8 @@ from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import to_yaml
 from milabench.errors import ConfigError
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
 
 def suite(folder: Path, text: str, name: str = "suite.yaml") -> Suite:
     (folder / name).write_text(text)
@@ -42,6 +44,19 @@ def test_operations_of_an_item_are_a_number_or_arithmetic(tmp_path: Path, writte
         ("resources: {memory: much}", "a.resources.memory: expected an amount of memory such as 80 GiB, got 'much'"),
         ("resources: {minutes: -1}", "a.resources.minutes: expected a number that is at least 0, got -1"),
         ("flops_per_item: 6 * parameters", "a.flops_per_item: in the expression '6 * parameters'"),
+        (
+            f"gated: {{repository: ../../etc, revision: {COMMIT}}}",
+            "a.gated.repository: expected a repository of the hub",
+        ),
+        (
+            f"gated: {{repository: own er/na me, revision: {COMMIT}}}",
+            "a.gated.repository: expected a repository of the hub",
+        ),
+        (f"gated: {{repository: '', revision: {COMMIT}}}", "a.gated.repository: expected a repository of the hub"),
+        (
+            f"gated: {{repository: a/b, accept: 'javascript:alert(1)', revision: {COMMIT}}}",
+            "a.gated.accept: expected an address that begins with https://",
+        ),
         ("flops_per_item: 0", "a.flops_per_item: expected a number above 0, or arithmetic such as 6 * 1.1e9, got 0"),
         ("precision: bf8", "a.precision: expected one of fp64, fp32, tf32, bf16, fp16, fp8, int8, got 'bf8'"),
     ],
