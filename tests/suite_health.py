@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "config" / "health.json"
 RUN = "suite-health"
+NOTHING_SELECTED = 3  # exit code of milabench where no selected benchmark can run
+SHOWN = ("install", "prepare", "run")  # what takes long: its output is shown as it comes
 _MOST = 200  # characters of a reason
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.@+-]+)+/")
 
@@ -29,7 +32,7 @@ Milabench = Callable[..., subprocess.CompletedProcess[str]]
 def shard_of(groups: Mapping[str, str], shard: str) -> list[str]:
     """Return the benchmarks of a shard such as `2/4`: those of every fourth environment, from the second on."""
     number, _, count = shard.partition("/")
-    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+    if not re.fullmatch(r"[0-9]{1,6}/[0-9]{1,6}", shard) or not 1 <= int(number) <= int(count):
         raise SystemExit(f"error: SHARD={shard}: not a shard; write it as 1/4, 2/4, 3/4 or 4/4")
     kept = sorted({*groups.values()})[int(number) - 1 :: int(count)]
     return [name for name, group in groups.items() if group in kept]
@@ -38,6 +41,23 @@ def shard_of(groups: Mapping[str, str], shard: str) -> list[str]:
 def plain_reason(text: str) -> str:
     """Return a reason in one line, without the folders of the machine that it is from."""
     return " ".join(_PATH.sub("", text).split())[:_MOST]
+
+
+def error_of(said: subprocess.CompletedProcess[str]) -> str:
+    """Return the first error that a command printed, or its exit code."""
+    errors = [line.removeprefix("error: ") for line in said.stderr.splitlines() if line.startswith("error: ")]
+    return errors[0] if errors else f"exit code {said.returncode}"
+
+
+def unable(milabench: Milabench, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return, where none of the benchmarks can run here, why: each asked alone."""
+    found = {}
+    for name in names:
+        said = milabench("plan", "run", "--select", name)
+        if said.returncode == NOTHING_SELECTED:
+            why = error_of(said).removeprefix("no selected benchmark can run: ").removeprefix(f"{name}: ")
+            found[name] = {"outcome": "skipped", "why": plain_reason(why)}
+    return found
 
 
 def failing(milabench: Milabench, verb: str, together: Sequence[Sequence[str]]) -> dict[str, str]:
@@ -49,8 +69,7 @@ def failing(milabench: Milabench, verb: str, together: Sequence[Sequence[str]]) 
     for each in together:
         said = milabench(verb, "--select", ",".join(each))
         if said.returncode:
-            errors = [line.removeprefix("error: ") for line in said.stderr.splitlines() if line.startswith("error: ")]
-            why = plain_reason(f"{verb}: {errors[0] if errors else f'exit code {said.returncode}'}")
+            why = plain_reason(f"{verb}: {error_of(said)}")
             found |= dict.fromkeys(each, why)
     return found
 
@@ -69,7 +88,10 @@ def outcomes_of(report: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def check(milabench: Milabench, shard: str) -> dict[str, Any]:
     """Install, prepare and run the benchmarks of a shard; return what came of each, and the versions that it was with."""
-    listed = json.loads(milabench("list", "--json").stdout or '{"benchmarks": []}')["benchmarks"]
+    said = milabench("list", "--json")
+    if said.returncode:
+        raise SystemExit(said.returncode)  # it has printed why
+    listed = json.loads(said.stdout)["benchmarks"]
     groups = {bench["name"]: bench["install_group"] for bench in listed if bench["enabled"]}
     names = shard_of(groups, shard)
     by_group: dict[str, list[str]] = {}
@@ -86,6 +108,8 @@ def check(milabench: Milabench, shard: str) -> dict[str, Any]:
             summary = json.loads(report.stdout)
             versions = {"milabench": summary["version"], **summary["software"]}
             found |= outcomes_of(summary)
+        elif said.returncode == NOTHING_SELECTED:
+            found |= unable(milabench, kept)
         why = plain_reason(f"run: {said.stderr.strip().splitlines()[-1] if said.stderr.strip() else said.returncode}")
         found |= {name: {"outcome": "failed", "why": why} for name in kept if name not in found}
     return {
@@ -113,13 +137,22 @@ def run(arguments: argparse.Namespace) -> int:
     suite = ["--config", arguments.config, "--base", arguments.base]
 
     def milabench(verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-        own = ["--use-current-env"] * (arguments.use_current_env and verb in ("install", "prepare", "run"))
+        own = ["--use-current-env"] * (arguments.use_current_env and verb in (*SHOWN, "plan"))
         where = ["--base", arguments.base] if verb == "report" else suite
         argv = [sys.executable, "-m", "milabench", verb, *words, *where, *own]
         print(f"== milabench {' '.join([verb, *words])}", flush=True)
-        said = subprocess.run(argv, capture_output=True, text=True, check=False)
-        sys.stderr.write(said.stderr)
-        return said
+        # Its standard output goes to a file where it is read: two pipes would have to be emptied at once.
+        with tempfile.TemporaryFile("w+") as output:
+            shown = None if verb in SHOWN else output
+            with subprocess.Popen(argv, stdout=shown, stderr=subprocess.PIPE, text=True, bufsize=1) as process:
+                assert process.stderr is not None
+                errors = []
+                for line in process.stderr:
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+                    errors.append(line)
+            output.seek(0)
+            return subprocess.CompletedProcess(argv, process.returncode, output.read(), "".join(errors))
 
     found = check(milabench, arguments.shard)
     output = Path(arguments.output or Path(arguments.base, "suite-health.json"))
@@ -127,14 +160,31 @@ def run(arguments: argparse.Namespace) -> int:
     output.write_text(json.dumps(found, indent=1) + "\n")
     for name, entry in found["benchmarks"].items():
         print(f"{entry['outcome']:8}{name}" + (f": {entry['why']}" if entry["why"] else ""))
+    if not found["benchmarks"]:
+        print(f"shard {arguments.shard} has no benchmark: the suite has fewer environments than there are shards")
     failures = [name for name, entry in found["benchmarks"].items() if entry["outcome"] == "failed"]
     print(f"{len(found['benchmarks'])} benchmarks, {len(failures)} failed; written to {output}")
-    return 1 if failures or not found["benchmarks"] else 0
+    return 1 if failures else 0
+
+
+def read_part(path: Path) -> dict[str, Any]:
+    """Return what `run` wrote. Ends the program, with the reason, for a file that it did not write."""
+    try:
+        part = json.loads(path.read_text())
+    except OSError as error:
+        raise SystemExit(f"error: {path}: {error.strerror}; give files that `suite_health.py run` wrote") from None
+    except (ValueError, RecursionError):
+        raise SystemExit(f"error: {path}: is not JSON; give files that `suite_health.py run` wrote") from None
+    kinds = {"date": str, "versions": dict, "benchmarks": dict}
+    if not isinstance(part, dict) or not all(isinstance(part.get(key), kind) for key, kind in kinds.items()):
+        missing = ", ".join(kinds)
+        raise SystemExit(f"error: {path}: lacks {missing}; give files that `suite_health.py run` wrote")
+    return part
 
 
 def write(arguments: argparse.Namespace) -> int:
     """Unite the files of all shards into the one that docs/suite.md is generated from."""
-    parts = [json.loads(Path(name).read_text()) for name in arguments.files]
+    parts = [read_part(Path(name)) for name in arguments.files]
     PAGE.write_text(json.dumps(united(parts), indent=1) + "\n")
     print(f"{PAGE.relative_to(ROOT)} is written; `make docs` shows it in docs/suite.md")
     return 0

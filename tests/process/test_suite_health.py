@@ -21,7 +21,7 @@ def test_shards_hold_whole_environments_and_together_everything() -> None:
     shards = [shard_of(GROUPS, f"{number}/3") for number in (1, 2, 3)]
     assert sorted(name for shard in shards for name in shard) == sorted(GROUPS)
     assert [{GROUPS[name] for name in shard} for shard in shards] == [{"jax", "vision"}, {"torch"}, {"trl"}]
-    for wrong in ("0/3", "4/3", "3", "a/b", ""):
+    for wrong in ("0/3", "4/3", "3", "a/b", "", "²/4", "1/²"):
         with pytest.raises(SystemExit, match="not a shard"):
             shard_of(GROUPS, wrong)
 
@@ -72,3 +72,44 @@ def test_one_that_fails_is_named_and_the_others_are_measured(
     assert "ValueError" in found["benchmarks"]["failing"]["why"]
     assert found["versions"]["milabench"]
     assert str(tmp_path) not in (tmp_path / "found.json").read_text()
+
+
+def health(*words: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:  # noqa: F811
+    argv = [sys.executable, str(ROOT / "tests" / "suite_health.py"), *words]
+    return subprocess.run(argv, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_what_cannot_run_here_is_skipped_and_an_empty_shard_is_no_failure(
+    environ: dict[str, str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "suite.yaml").write_text(
+        "site: {command: [no-such-program], timed: true, requires_programs: [no-such-program]}\n"
+    )
+    where = ["--base", str(tmp_path / "base"), "--output", str(tmp_path / "found.json")]
+    suite = ["--config", str(tmp_path / "suite.yaml"), "--use-current-env"]
+    said = health("run", *suite, *where, environ=environ)
+    assert said.returncode == 0, said.stderr
+    entry = json.loads((tmp_path / "found.json").read_text())["benchmarks"]["site"]
+    assert entry["outcome"] == "skipped"
+    assert entry["why"].startswith("requires the program no-such-program")
+    said = health("run", *suite, *where, "--shard", "2/2", environ=environ)
+    assert said.returncode == 0
+    assert "shard 2/2 has no benchmark" in said.stdout
+
+
+def test_wrong_input_is_one_line(environ: dict[str, str], tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "empty.json").write_text("{}")
+    (tmp_path / "text.json").write_text("no JSON")
+    for words, what in (
+        (["run", "--config", str(tmp_path / "none.yaml"), "--base", str(tmp_path / "base")], "none.yaml"),
+        (["write", str(tmp_path / "none.json")], "No such file"),
+        (["write", str(tmp_path / "empty.json")], "lacks date"),
+        (["write", str(tmp_path / "text.json")], "is not JSON"),
+    ):
+        said = health(*words, environ=environ)
+        assert said.returncode in (1, 2)
+        assert len(said.stderr.splitlines()) == 1, said.stderr
+        assert said.stderr.startswith("error: ")
+        assert what in said.stderr
+    assert not (tmp_path / "base").exists()

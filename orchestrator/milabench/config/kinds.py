@@ -156,6 +156,32 @@ class Commit(Text):
         return parser.expected(self.expected, node, path)
 
 
+class Repository(Text):
+    """A repository of the hub."""
+
+    expected = "a repository of the hub, owner/name"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        text = Text.parse(self, node, path, parser)
+        # No part of it begins with a dot: it is joined to an address, and to folders.
+        part = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
+        if text is INVALID or "${" in text or re.fullmatch(f"{part}/{part}", text):
+            return text
+        return parser.expected(self.expected, node, path)
+
+
+class Page(Text):
+    """The address of a page."""
+
+    expected = "an address that begins with https://"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        text = Text.parse(self, node, path, parser)
+        if text is INVALID or "${" in text or re.fullmatch(r"https://[^\s/\"<>]+[^\s\"<>]*", text):
+            return text
+        return parser.expected(self.expected, node, path)
+
+
 class Number(Kind):
     """A number; `above` excludes the bound itself."""
 

@@ -22,8 +22,10 @@ from milabench.config.kinds import (
     Expression,
     ListOf,
     Number,
+    Page,
     Pattern,
     Record,
+    Repository,
     Text,
     Whole,
     extra_keys,
@@ -220,9 +222,11 @@ class DescribeConfig:
 class GatedConfig:
     """Weights or data that can only be fetched by who has accepted their terms."""
 
-    repository: str = key("Repository of the hub, `owner/name`.")
+    repository: Annotated[str, Repository()] = key("Repository of the hub, `owner/name`.")
     revision: Annotated[str, Commit()] = key("Commit that is fetched: a name may move, a commit cannot.")
-    accept: str = key("Page where the terms are accepted; that of the repository by default.", default="")
+    accept: Annotated[str, Page()] = key(
+        "Page where the terms are accepted; that of the repository by default.", default=""
+    )
 
     @property
     def page(self) -> str:

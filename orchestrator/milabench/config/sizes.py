@@ -34,6 +34,11 @@ def size_of(node: Located | None, problems: Problems) -> str:
     return str(node.value)
 
 
+def missing(size: str) -> str:
+    """Return what is wrong with a benchmark that has sizes, but not this one."""
+    return f"the size {size!r} is missing"
+
+
 def layers_of(size: str) -> tuple[str, ...]:
     """Return the sizes that are laid over a benchmark for one of them: `device` below `node`, both below `cluster`."""
     return (*_LAID_OVER.get(size, ()), size)
@@ -99,7 +104,7 @@ def chosen_layers(name: str, sizes: Located, size: str, problems: Problems) -> l
         known = [known for known in SIZES if known in by_name]
         others = f"it has {', '.join(known)}" if known else "it has none"
         hint = f"{others}; add `{size}: {{}}` where nothing changes, or leave the benchmark out with enabled: false"
-        problems.note(sizes.mark, f"{name}.{SIZES_KEY}", f"the size {size!r} is missing", hint)
+        problems.note(sizes.mark, f"{name}.{SIZES_KEY}", missing(size), hint)
         return None
     return [_of_size(by_name[layer], layer) for layer in layers_of(size) if layer in by_name]
 

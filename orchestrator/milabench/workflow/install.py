@@ -330,10 +330,12 @@ def install_text(plan: InstallPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, session: Session) -> None:
+def pin_benchmarks(
+    options: SuiteOptions, variants: Sequence[str], python: str, session: Session, *, is_proposal: bool = False
+) -> None:
     """Write the locks of the selected benchmarks for these variants, by default the system's, and this Python.
 
-    Raises ConfigError and EnvironmentFailed.
+    Of a proposal, in a copy of the tree, nobody is told how many files changed. Raises ConfigError and EnvironmentFailed.
     """
     context = read_context(options, session)
     wanted = variants or (context.plan_context.facts.arch,)
@@ -362,7 +364,8 @@ def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, 
     ]
     written = pin_locks(specs, environ=dict(os.environ), report=progress_report(session))
     changed = sum(lock.has_changed for lock in written)
-    session.info(f"pin: {changed} of {len(written)} lock files changed")
+    if not is_proposal:
+        session.info(f"pin: {changed} of {len(written)} lock files changed")
 
 
 def pin_input(bench: str, folder: Path, variant: str) -> PinInput:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LEAST_PAIRS = 5
 PRECISION_OF_RIGOROUS = 0.01
+# Of why nothing can run: so many reasons, benchmarks of each and characters of one.
+_REASONS, _NAMES, _REASON_LENGTH = 5, 5, 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,20 @@ def plan_request(request: Request) -> PlannedRequest:
 
 
 def _skip_reasons(plan: Plan) -> str:
-    return "; ".join(f"{skip.bench}: {skip.why}" for skip in plan.skipped)
+    """Return why nothing can run, each reason once with the benchmarks that have it: a few names, and how many more."""
+    by_reason: dict[str, list[str]] = {}
+    for skip in plan.skipped:
+        by_reason.setdefault(_shortened(skip.why), []).append(skip.bench)
+    shown = [
+        f"{', '.join(names[:_NAMES])}{f' and {len(names) - _NAMES} more' if len(names) > _NAMES else ''}: {why}"
+        for why, names in [*by_reason.items()][:_REASONS]
+    ]
+    more = len(by_reason) - len(shown)
+    return "; ".join([*shown, f"{more} more reasons" if more > 1 else "1 more reason"] if more else shown)
+
+
+def _shortened(why: str) -> str:
+    return why if len(why) <= _REASON_LENGTH else f"{why[:_REASON_LENGTH]} ..."
 
 
 def require_request_ready(request: Request, plan: Plan) -> None:

@@ -32,7 +32,8 @@ class RunSettings:
     `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
     refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `as_default`: from now on
-    commands without --config mean this suite. `submit`: the run is made as jobs of the scheduler, None: by this process.
+    commands without --config mean this suite. `is_kept` False: the records are removed soon, and no message points to them
+    or to `resume`. `submit`: the run is made as jobs of the scheduler, None: by this process.
     """
 
     failed: str | None = None
@@ -40,6 +41,7 @@ class RunSettings:
     save_sizes: Path | None = None
     no_prepare: bool = False
     as_default: bool = True
+    is_kept: bool = True
     submit: Submission | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
@@ -120,7 +122,7 @@ def execute_runs(
             from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
 
             save_observations(prepared.settings.save_sizes, observed_batch_sizes(executed.path, planned.plan))
-        code = finish_run(executed, session)
+        code = finish_run(executed, session, is_kept=prepared.settings.is_kept)
         finished.append((executed.path, code))
         if code == INTERRUPTED:
             break
@@ -154,26 +156,26 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     return budgeted
 
 
-def finish_run(executed: ExecutedPlan, session: Session) -> int:
+def finish_run(executed: ExecutedPlan, session: Session, *, is_kept: bool = True) -> int:
     """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code."""
-    is_whole = report_run(executed.path, session)
-    if executed.result.is_cut:
+    is_whole = report_run(executed.path, session, is_kept=is_kept)
+    if executed.result.is_cut and is_kept:
         session.info("run: interrupted; `milabench resume` continues it")
     if executed.result.interrupted:
         return INTERRUPTED
     return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
 
 
-def report_run(path: Path, session: Session) -> bool:
+def report_run(path: Path, session: Session, *, is_kept: bool = True) -> bool:
     """Write the summary of a run, report how its steps ended, and return whether none of them changes the exit code."""
     summary = write_summary(path, session)
     if summary is None:
         return False
-    report_result(summary, path, session)
+    report_result(summary, path, session, is_kept=is_kept)
     return bool(summary.counts) and not any(summary.counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
 
 
-def report_result(summary: Summary, path: Path, session: Session) -> None:
+def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bool = True) -> None:
     """Report how a run ended, and where its records are; unless it was a first look, each number and whether it is valid."""
     from milabench.report.model import format_number, ordered, result_text, validity_text
 
@@ -181,7 +183,8 @@ def report_result(summary: Summary, path: Path, session: Session) -> None:
         for bench in ordered(summary.benchmarks):
             rate = f", {format_number(bench.perf)} {bench.units}" if bench.perf is not None else ""
             session.info(f"{bench.bench}: {validity_text(bench)}{rate}")
-    session.info(f"run: {result_text(summary)}; records in {path}; `milabench report` shows them")
+    records = f"; records in {path}; `milabench report` shows them" if is_kept else ""
+    session.info(f"run: {result_text(summary)}{records}")
 
 
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:

@@ -10,12 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, UsageError
+from milabench.config.sizes import SIZES_KEY, missing
+from milabench.errors import (
+    DONE,
+    INTERRUPTED,
+    STEPS_FAILED,
+    ConfigError,
+    MilabenchError,
+    NothingSelected,
+    UsageError,
+)
 from milabench.events.atomic_write import replace_file
 from milabench.plan.requirements import parse_requirements
 from milabench.workflow import environments
 from milabench.workflow.all_stages import measure_suite
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.files import base_folder, display_path, suite_file
 from milabench.workflow.install import pin_benchmarks
 from milabench.workflow.options import Extent
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     from milabench.workflow.options import Session, SuiteOptions
 
 SIZE = "tiny"
+FAILED = "failed-upgrade"
+"""Folder of the cache with the records of the latest attempt in which something failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +83,7 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
 
     Nothing of the tree is changed otherwise. Raises ConfigError, UsageError and EnvironmentFailed.
     """
-    context = read_context(options, session)
+    context, options = _at_smallest_size(options, session)
     cache = base_folder(options.base) / "cache"
     (cache / "wheels").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="upgrade-", dir=cache, ignore_cleanup_errors=True) as name:
@@ -95,15 +106,30 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
                 session.info("interrupted; no lock was changed")
                 return INTERRUPTED
             if why:
+                why = why.replace(str(Path(name, "base")), str(cache / FAILED))
                 problems[group] = why
             session.info(f"pin: {group}: {'failed: ' + why if why else 'passed'}: {', '.join(names)}")
+        if problems:
+            session.info(f"pin: the records and logs of what was tried are in {display_path(_kept(name, cache))}")
         passed = [lock for lock in locks if lock.group not in problems]
         for lock in passed if write else ():
             replace_file(lock.old, lock.new.read_bytes())
         kept = f"{len(passed)} of {len(locks)} locks passed"
-        done = f"{kept} and are written" if write else f"{kept}; --write keeps them"
-        session.info(f"pin: {done}; `milabench pin --all-variants` writes those of other machines again")
+        others = "`milabench pin --all-variants` writes those of other machines again"
+        done = f"; written; {others}" if write else f"; nothing is written; --write keeps them; {others}"
+        session.info(f"pin: {kept}{done if passed else '; nothing is written'}")
         return STEPS_FAILED if problems else DONE
+
+
+def _kept(scratch: str, cache: Path) -> Path:
+    """Keep the records and logs of an attempt, without its environments and caches, in place of earlier ones; return where."""
+    kept = cache / FAILED
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    for path in Path(scratch, "base").iterdir():
+        if path.name not in ("venv", "cache", "data", "code"):
+            shutil.move(path, kept / path.name)
+    return kept
 
 
 def propose(
@@ -123,7 +149,6 @@ def propose(
         options,
         config_file=tree / own_suite.relative_to(root),
         base=scratch / "base",
-        size=_size(context, options),
     )
     outside = [
         bench.config.name
@@ -135,7 +160,7 @@ def propose(
             f"{', '.join(outside)}: a definition with an absolute path cannot be tried apart; make it relative"
         )
     arch = context.plan_context.facts.arch
-    pin_benchmarks(copied, (arch,), python, session)
+    pin_benchmarks(copied, (arch,), python, session, is_proposal=True)
     selected = {bench.config.name: bench.config.install_group for bench in context.benches}
     found: dict[Path, NewLock] = {}
     for name, group in selected.items():
@@ -151,17 +176,47 @@ def propose(
     return [lock for lock in found.values() if lock.changes], copied
 
 
-def _size(context: CommandContext, options: SuiteOptions) -> str | None:
-    """Return the size to try: the smallest, where every selected benchmark has it."""
-    has_all = all(bench.config.size for bench in context.benches)
-    return options.size or (SIZE if has_all else None)
+def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandContext, SuiteOptions]:
+    """Return the suite at the smallest size, or the one asked for, and the options that mean it.
+
+    Benchmarks without sizes are as they are; those that have sizes and not the smallest are left out, which is said. Raises
+    NothingSelected where none is left.
+    """
+    context = read_context(options, session)
+    if options.size or not any(bench.config.size for bench in context.benches):
+        return context, options
+    lacking: list[str] = []
+    while True:
+        disabled = (f'"{name}".enabled=false' for name in lacking)
+        smallest = replace(options, size=SIZE, overrides=(*options.overrides, *disabled))
+        try:
+            read_suite_only(smallest)
+            break
+        except ConfigError as error:  # of those that share their sizes, it names one
+            names = [
+                problem.path.removesuffix(f".{SIZES_KEY}")
+                for problem in error.problems
+                if problem.what == missing(SIZE)
+            ]
+            if not names or len(names) < len(error.problems) or {*names} & {*lacking}:
+                raise
+            lacking += names
+    selected = [bench.config.name for bench in context.benches]
+    if untried := [name for name in selected if name in lacking]:
+        session.info(f"pin: not tried, with sizes and none that is {SIZE}: {', '.join(untried)}")
+    kept = [name for name in selected if name not in lacking]
+    if not kept:
+        raise NothingSelected(f"no selected benchmark has the size {SIZE}; give one to try with --size")
+    if untried:
+        smallest = replace(smallest, select=",".join(kept))
+    return read_context(smallest, session, warn=False), smallest
 
 
 def _try(options: SuiteOptions, session: Session) -> tuple[int, str]:
     """Install, prepare and run in environments apart; return the exit code, and why it is no success."""
     extent = Extent(run_name="upgrade", profile="quick", repeat=1)
     try:
-        runs, code = measure_suite(options, extent, RunSettings(as_default=False), session, session.info)
+        runs, code = measure_suite(options, extent, RunSettings(as_default=False, is_kept=False), session, session.info)
     except MilabenchError as error:
         return error.exit_code, str(error).splitlines()[0]
     if code in (DONE, INTERRUPTED):

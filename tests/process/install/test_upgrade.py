@@ -88,9 +88,43 @@ def test_only_locks_that_pass_are_kept_and_only_when_asked_for(
     base = Path(environ["MILABENCH_BASE"])
     assert not (base / "venv").exists()
     assert not list((base / "cache").glob("upgrade-*"))
+    assert "lock files changed" not in said.err
+    assert "milabench report" not in said.err
+    assert "1 of 2 locks passed; nothing is written; --write keeps them" in said.err
+    failed = base / "cache" / "failed-upgrade"
+    assert str(failed) in said.err
+    assert any("no longer works with tool 3" in log.read_text() for log in failed.rglob("*") if log.is_file())
+    assert not (failed / "venv").exists()
+    assert "0 of 1 locks passed; nothing is written\n" in milabench(*here, "--select", "one", "--write").err
     assert milabench(*here, "--write").code == 1
     assert "tool==1" in (tmp_path / "benchmarks" / "one" / "requirements.cpu.txt").read_text()
     assert "tool==2" in (tmp_path / "benchmarks" / "two" / "requirements.cpu.txt").read_text()
+
+
+@pytest.mark.slow
+def test_the_smallest_size_is_tried_of_what_has_it(
+    milabench: Callable[..., Said],  # noqa: F811
+    suite: Path,
+    tmp_path: Path,
+) -> None:
+    check = "import os\nassert 'AT' not in os.environ, 'not at the smallest size'\n"
+    (tmp_path / "benchmarks" / "one" / "main.py").write_text(check + MAIN)
+    large = "definition: ../benchmarks/one, sizes: {device: {}}"
+    suite.write_text(
+        "one: {definition: ../benchmarks/one, max_duration: 120, sizes: {tiny: {}, device: {env: {AT: device}}}}\n"
+        "two: {definition: ../benchmarks/two, max_duration: 120}\n"
+        f"_large: {{{large}}}\nlarge: {{inherits: _large}}\nlarger: {{inherits: _large}}\n"
+    )
+    wheel(tmp_path / "wheels", "tool", "2")
+    here = ("pin", "--upgrade", "--config", str(suite))
+    said = milabench(*here)
+    assert said.code == 0, said.err
+    assert "not tried, with sizes and none that is tiny: large, larger" in said.err
+    assert "one: passed" in said.err
+    assert "two: passed" in said.err
+    said = milabench(*here, "--select", "larger")
+    assert said.code == 3
+    assert "no selected benchmark has the size tiny" in said.err
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import to_yaml
 from milabench.errors import ConfigError
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
 
 def suite(folder: Path, text: str, name: str = "suite.yaml") -> Suite:
     (folder / name).write_text(text)
@@ -44,6 +46,19 @@ def test_operations_of_an_item_are_a_number_or_arithmetic(tmp_path: Path, writte
         ("flops_per_item: 6 * parameters", "a.flops_per_item: in the expression '6 * parameters'"),
         ("flops_per_item: 0", "a.flops_per_item: expected a number above 0 and up to 1e30, or arithmetic"),
         ("flops_per_item: 1.0e+250", "a.flops_per_item: expected a number above 0 and up to 1e30, or arithmetic"),
+        (
+            f"gated: {{repository: ../../etc, revision: {COMMIT}}}",
+            "a.gated.repository: expected a repository of the hub",
+        ),
+        (
+            f"gated: {{repository: own er/na me, revision: {COMMIT}}}",
+            "a.gated.repository: expected a repository of the hub",
+        ),
+        (f"gated: {{repository: '', revision: {COMMIT}}}", "a.gated.repository: expected a repository of the hub"),
+        (
+            f"gated: {{repository: a/b, accept: 'javascript:alert(1)', revision: {COMMIT}}}",
+            "a.gated.accept: expected an address that begins with https://",
+        ),
         ("precision: bf8", "a.precision: expected one of fp64, fp32, tf32, bf16, fp16, fp8, int8, got 'bf8'"),
     ],
 )

@@ -133,8 +133,24 @@ def test_a_plan_without_steps_names_every_reason(context_of: ReadContext, suite_
     impossible = {"inherits": "_line", "requires_capabilities": ["len(nodes) > 1"]}
     file = suite_file("impossible.yaml", a=impossible, b=impossible)
     context = context_of(SuiteOptions(config_file=file, use_current_env=True))
-    with pytest.raises(NothingSelected, match=r"a: requires len\(nodes\) > 1; b: requires len\(nodes\) > 1"):
+    with pytest.raises(NothingSelected, match=r": a, b: requires len\(nodes\) > 1$"):
         plan_single_suite(context)
+
+
+def test_of_many_reasons_and_benchmarks_a_few_are_named(
+    context_of: ReadContext, suite_file: Callable[..., Path]
+) -> None:
+    one = {"inherits": "_line", "requires_capabilities": ["len(nodes) > 1"]}
+    many = {f"m{number}": one for number in range(8)}
+    long = {"inherits": "_line", "requires_capabilities": [" and ".join(["len(nodes) > 2"] * 20)]}
+    others = {f"o{number}": {**one, "requires_capabilities": [f"len(nodes) > {number + 3}"]} for number in range(5)}
+    file = suite_file("impossible.yaml", a=one, b=long, **many, **others)
+    with pytest.raises(NothingSelected) as caught:
+        plan_single_suite(context_of(SuiteOptions(config_file=file, use_current_env=True)))
+    said = str(caught.value)
+    assert "a, m0, m1, m2, m3 and 4 more: requires len(nodes) > 1; " in said
+    assert said.endswith("; 2 more reasons")
+    assert len(said) < 800
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(context_of: ReadContext) -> None:
