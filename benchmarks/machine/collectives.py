@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from command import whole, wrong
+from command import sizes, whole, wrong
 from timing import Ranks, report_rate, the_device, time_call
 
 import benchmate
@@ -62,7 +62,8 @@ def main() -> None:
     ranks = Ranks(device)
     ranks.require(2, "a collective")
     for name in names:
-        for size in sizes(args.smallest, args.largest, args.factor, ELEMENT * ranks.count):
+        ladder = sizes(args.smallest, args.largest, args.factor, ELEMENT * ranks.count)
+        for size in ladder:
             exchange = exchanges(name, size // ELEMENT, device, ranks)
             check(name, size, exchange, device)
             timed = time_call(exchange.call, device, args.seconds, agree=ranks.slowest)
@@ -71,20 +72,10 @@ def main() -> None:
                 params = {"bytes": size, "ranks": ranks.count}
                 crossing = size * OPERATIONS[name](ranks.count) / 1e9
                 # The headline is what the links give when they are full.
-                report_rate(
-                    "bus_bandwidth", crossing, "GB/s", timed, name, params, main=size * args.factor > args.largest
-                )
+                report_rate("bus_bandwidth", crossing, "GB/s", timed, name, params, main=size == ladder[-1])
                 benchmate.metric("time", seconds, "s", "lower", case=name, params=params, main=False)
     ranks.leave()
     current().finish()
-
-
-def sizes(smallest: int, largest: int, factor: int, multiple: int) -> Iterator[int]:
-    """Sizes in bytes from `smallest` to `largest`, each a multiple that all ranks can share."""
-    size = smallest
-    while size <= largest:
-        yield max(multiple, size - size % multiple)
-        size *= factor
 
 
 def exchanges(name: str, count: int, device: TorchDevice, ranks: Ranks) -> Exchange:

@@ -18,6 +18,15 @@ def whole(text: str) -> int:
     return int(digits) * factor
 
 
+def sizes(smallest: int, largest: int, factor: int, multiple: int) -> list[int]:
+    """Sizes in bytes from `smallest` up to `largest`, which is the last, each a multiple that all ranks can share."""
+    size, found = smallest, []
+    while size < largest:
+        found.append(size)
+        size *= factor
+    return [max(multiple, size - size % multiple) for size in (*found, largest)]
+
+
 def wrong(detail: str) -> NoReturn:
     """End the program, and with it the step, because a result is wrong."""
     end("invalid", detail)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 
 import torch
 from timm import create_model
@@ -36,7 +35,7 @@ def main():
     if placed["distributed"]:
         task.prepare_distributed(device_ids=None if device.type == "cpu" else [device])
     scaler = torch.amp.GradScaler(device.type, enabled=task.training and args.precision == "fp16")
-    for images, labels in batches(args, placed["distributed"]):
+    for images, labels in batches(args, placed["distributed"], placed["global_rank"]):
         half = torch.autocast(device.type, HALVES.get(args.precision), enabled=args.precision in HALVES)
         with half, torch.set_grad_enabled(task.training):
             loss = task(images.contiguous(memory_format=torch.channels_last), labels)["loss"]
@@ -47,15 +46,15 @@ def main():
             scaler.update()
 
 
-def batches(args, distributed):
-    """Endless: from the folder, through timm's decoding and augmentation, or the same four batches, on the device."""
+def batches(args, distributed, rank):
+    """Endless: from the folder, through timm's decoding and augmentation, or the same four batches of its own, on the device."""
     if args.data:
         how = {"num_workers": args.workers, "distributed": distributed, "device": args.device}
         how |= {"input_size": args.image_size, "batch_size": args.batch_size, "is_training": args.mode == "train"}
         loader = create_loader(create_dataset("", args.data), **how)
         return itertools.chain.from_iterable(itertools.repeat(loader))
-    patterns = torch.randn(args.classes, 3, 4, 4, device=args.device)
-    torch.manual_seed(1 + int(os.environ.get("RANK", "0")))  # the same classes for all ranks, but images of their own
+    patterns = torch.randn(args.classes, 3, 4, 4, device=args.device)  # of the classes, which all ranks share
+    torch.manual_seed(1 + rank)
     labels = torch.randint(args.classes, (4, args.batch_size), device=args.device)
     grown = (torch.nn.functional.interpolate(patterns[some], size=args.image_size) for some in labels)
     return itertools.cycle([(images + torch.randn_like(images), labels[n]) for n, images in enumerate(grown)])

@@ -44,6 +44,7 @@ _OTHERWISE = {
     *("pad", "eos", "bos", "unk", "cls", "sep", "mask", "special", "image", "audio", "stop", "start", "end", "draft"),
     *("sort", "cache", "primary", "foreign", "partition", "group", "metric", "public", "lookup", "dict", "column"),
     *("forward", "backward", "single", "multi", "second", "label", "target", "data", "host", "by", "inter"),
+    *("energy", "forces"),
 }
 _NONE = {"pwd", "oldpwd", "sshkey", "google_application_credentials"}  # folders and files by their paths
 

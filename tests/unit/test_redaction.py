@@ -94,6 +94,8 @@ NO_SECRET = [
     "PATIENCE",
     "public_key",
     "sort_key",
+    "energy_key",
+    "forces_key",
     "key",
     "num_key_value_heads",
     "TOKENIZERS_PARALLELISM",

@@ -56,3 +56,18 @@ def test_what_fails_in_health_is_named_with_the_reason() -> None:
     assert "on 2026-11-22 (python 3.11, torch 2.13.0+cpu): 1 passed, 1 failed, 1 skipped." in text
     assert "| `bad` | prepare failed: a\\|b |" in text
     assert "`good`" not in text
+
+
+def test_a_name_that_is_nowhere_else_is_refused_not_dropped() -> None:
+    PAGE["refuse_unknown"]({"resnet50": ["x"], "dlrm": ["y"]})
+    with pytest.raises(ValueError, match=r"z: describe.upstream: milabench 1.3 has no benchmark 'clip'"):
+        PAGE["refuse_unknown"]({"clip": ["z"]})
+
+
+def test_benchmarks_of_one_definition_say_different_things() -> None:
+    table = (ROOT / "docs" / "suite.md").read_text().partition("## Programs")[0]
+    for names in (("pna", "schnet"), ("osu-bandwidth", "osu-latency")):
+        told = {
+            line.split(" | ")[1] for line in table.splitlines() for name in names if line.startswith(f"| `{name}` ")
+        }
+        assert len(told) == len(names)

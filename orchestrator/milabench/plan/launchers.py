@@ -135,7 +135,9 @@ def _torchrun(config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options
     # Else each node guesses by its own name whether the address is its, and where that is not in DNS, nobody is there to be met.
     conf = f"is_host={int(rank == 0)}"
     endpoint = {"rdzv-backend": "c10d", "rdzv-endpoint": f"{address}:{port}", "rdzv-id": config.name, "rdzv-conf": conf}
-    return {**common, **endpoint}
+    # What rank 0 tells the others to reach it by; else its name, which the others may not know.
+    own = nodes[rank].ip
+    return {**common, **endpoint, **({"local-addr": own} if own else {})}
 
 
 def _accelerate(

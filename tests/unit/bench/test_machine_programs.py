@@ -194,3 +194,10 @@ def test_the_samples_of_a_recipe_are_made_once_and_continue(tmp_path: Path) -> N
     files[2].unlink()
     assert "1 of 5 files made" in prepare()
     assert [path.read_bytes() for path in files] == contents
+
+
+def test_the_sizes_of_collectives_end_at_the_largest(programs: dict[str, ModuleType]) -> None:
+    sizes = programs["command"].sizes
+    assert sizes(1024, 2**30, 8, 16)[-2:] == [2**28, 2**30]
+    assert sizes(1024, 2**16, 8, 16) == [1024, 8192, 65536]
+    assert sizes(1024, 1024, 8, 4 * 3) == [1020]

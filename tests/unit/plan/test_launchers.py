@@ -55,8 +55,10 @@ def test_torchrun_meets_at_a_port_that_is_free_at_the_start(tmp_path: Path) -> N
     assert first.argv[1:-2] == (
         *("-m", "torch.distributed.run", "--nnodes=2", "--node-rank=0", "--nproc-per-node=2"),
         *("--rdzv-backend=c10d", "--rdzv-endpoint=10.0.0.1:@port", "--rdzv-id=b", "--rdzv-conf=is_host=1"),
+        "--local-addr=10.0.0.1",
     )
-    assert (second.argv[4], second.argv[-3]) == ("--node-rank=1", "--rdzv-conf=is_host=0")
+    assert (second.argv[4], second.argv[-4]) == ("--node-rank=1", "--rdzv-conf=is_host=0")
+    assert second.argv[-3] == "--local-addr=10.0.0.2"
 
 
 def test_torchrun_is_told_where_the_arguments_of_the_program_begin(tmp_path: Path) -> None:

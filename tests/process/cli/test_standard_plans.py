@@ -1,0 +1,65 @@
+"""What the standard suite starts on machines of several shapes, none of which exists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import ROOT, Said
+
+Milabench = Callable[..., Said]
+MACHINE = "system: {{arch: cuda, gpu: {{count: {count}, capacity: 80 GiB}}, cpu_count: 128, nodes: [{nodes}]}}\n"
+
+
+@pytest.fixture
+def planned(milabench: Milabench, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Plan some benchmarks for devices of 80 GiB, eight of them unless told otherwise."""
+
+    def plan(select: str, size: str = "device", count: int = 8, machines: int = 1) -> dict[str, Any]:
+        nodes = ", ".join(f"{{name: n{n}, ip: 10.0.0.{n + 1}, main: {str(n == 0).lower()}}}" for n in range(machines))
+        (tmp_path / "system.yaml").write_text(MACHINE.format(count=count, nodes=nodes))
+        where = ("--system", str(tmp_path / "system.yaml"), "--size", size, "--select", select, "--json")
+        said = milabench("plan", "run", "--config", str(ROOT / "config" / "standard.yaml"), *where)
+        assert said.code == 0, said.err
+        return json.loads(said.out)
+
+    return plan
+
+
+def words(plan: dict[str, Any]) -> Iterable[list[str]]:
+    return [step["argv"] for step in plan["steps"]]
+
+
+def test_whisper_gets_files_and_no_other_word_before_its_options(planned: Callable[..., dict[str, Any]]) -> None:
+    for line in words(planned("whisper")):
+        program = line[line.index("whisper") + 1 :]
+        files = program[: next(n for n, word in enumerate(program) if word.startswith("--"))]
+        assert [Path(word).name for word in files] == ["sound-360x30s.wav"]
+
+
+@pytest.mark.parametrize(("name", "workers"), [("data-loading", 64), ("sample-reads", 32), ("sample-reads-npz", 16)])
+def test_what_loads_for_a_whole_node_has_the_cores_of_the_node(
+    planned: Callable[..., dict[str, Any]], name: str, workers: int
+) -> None:
+    assert {line[line.index("--workers") + 1] for line in words(planned(name))} == {str(workers)}
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "fits"),
+    [
+        ("torchtitan-tp", "device", {4, 8}),
+        ("torchtitan-pp", "device", {4, 8, 16}),
+        ("torchtitan-moe", "device", {8, 16}),
+        ("torchtitan", "node", {3, 4, 8, 16}),
+        ("sft-fsdp", "node", {3, 4, 8, 16}),
+    ],
+)
+def test_what_a_number_of_devices_cannot_hold_or_divide_is_skipped(
+    planned: Callable[..., dict[str, Any]], name: str, size: str, fits: set[int]
+) -> None:
+    plans = {count: planned(f"launch,{name}", size, count) for count in (2, 3, 4, 8, 16)}
+    assert {count for count, plan in plans.items() if any(step["bench"] == name for step in plan["steps"])} == fits
