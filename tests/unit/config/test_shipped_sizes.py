@@ -47,3 +47,9 @@ def test_the_hour_fits_its_hour() -> None:
     launches = PROFILES[hour.profile].processes
     assert launches * sum(UNSTATED if minutes is None else minutes for minutes in stated) <= MINUTES
     assert sum(minutes is None for minutes in stated) <= 1
+
+
+def test_each_hyperparameter_is_a_word_of_its_own() -> None:
+    """The zoo splits a word at its first colon, and takes all that follows for the value."""
+    tail = dict(shipped("standard").benchmarks["sac"].argv)["--"]
+    assert tail == ("--hyperparams", "batch_size:4096", "policy_kwargs:dict(net_arch=[1024,1024])")
