@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,14 @@ def test_each_hyperparameter_is_a_word_of_its_own() -> None:
     """The zoo splits a word at its first colon, and takes all that follows for the value."""
     tail = dict(shipped("standard").benchmarks["sac"].argv)["--"]
     assert tail == ("--hyperparams", "batch_size:4096", "policy_kwargs:dict(net_arch=[1024,1024])")
+
+
+@pytest.mark.parametrize("name", ["resnet50-input", "timm-train", "clip", "ddpm"])
+def test_folders_of_images_hold_a_full_batch_for_each_of_64_ranks(name: str) -> None:
+    """Loaders that drop the last batch have none at all for a rank with fewer images than one, and their loops never end."""
+    arguments = dict(shipped("standard", "size=cluster").benchmarks[name].argv)
+    folder = next(str(arguments[key]) for key in ("--data", "--data-dir", "--train-data") if key in arguments)
+    classes, each, batch = re.findall(
+        r"/(\d+)x(\d+)-\d+ (?:auto_batch.)?(\d+)", f"{folder.removesuffix('.tsv')} {arguments['--batch-size']}"
+    )[0]
+    assert int(classes) * int(each) >= 64 * int(batch)
