@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from command import whole, wrong
+from command import ladder, whole, wrong
 from timing import Ranks, report_rate, the_device, time_call
 
 import benchmate
@@ -47,7 +47,7 @@ class Exchange:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", default=",".join(OPERATIONS), help=f"of {','.join(OPERATIONS)}")
-    parser.add_argument("--smallest", type=whole, default=1024, help="bytes; sizes grow by --factor")
+    parser.add_argument("--smallest", type=whole, default=1024, help="bytes; sizes grow by --factor up to --largest")
     parser.add_argument("--largest", type=whole, default=2**20)
     parser.add_argument("--factor", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=0.5, help="longest time for each number")
@@ -62,7 +62,10 @@ def main() -> None:
     ranks = Ranks(device)
     ranks.require(2, "a collective")
     for name in names:
-        for size in sizes(args.smallest, args.largest, args.factor, ELEMENT * ranks.count):
+        for wanted in ladder(args.smallest, args.largest, args.factor):
+            # A size that all ranks can share.
+            share = ELEMENT * ranks.count
+            size = max(share, wanted - wanted % share)
             exchange = exchanges(name, size // ELEMENT, device, ranks)
             check(name, size, exchange, device)
             timed = time_call(exchange.call, device, args.seconds, agree=ranks.slowest)
@@ -71,20 +74,10 @@ def main() -> None:
                 params = {"bytes": size, "ranks": ranks.count}
                 crossing = size * OPERATIONS[name](ranks.count) / 1e9
                 # The headline is what the links give when they are full.
-                report_rate(
-                    "bus_bandwidth", crossing, "GB/s", timed, name, params, main=size * args.factor > args.largest
-                )
+                report_rate("bus_bandwidth", crossing, "GB/s", timed, name, params, main=wanted == args.largest)
                 benchmate.metric("time", seconds, "s", "lower", case=name, params=params, main=False)
     ranks.leave()
     current().finish()
-
-
-def sizes(smallest: int, largest: int, factor: int, multiple: int) -> Iterator[int]:
-    """Sizes in bytes from `smallest` to `largest`, each a multiple that all ranks can share."""
-    size = smallest
-    while size <= largest:
-        yield max(multiple, size - size % multiple)
-        size *= factor
 
 
 def exchanges(name: str, count: int, device: TorchDevice, ranks: Ranks) -> Exchange:

@@ -18,6 +18,14 @@ def whole(text: str) -> int:
     return int(digits) * factor
 
 
+def ladder(smallest: int, largest: int, factor: int) -> list[int]:
+    """Sizes from the smallest to the largest, both included; each but the last is `factor` times the one before."""
+    sizes = [smallest]
+    while sizes[-1] * factor < largest:
+        sizes.append(sizes[-1] * factor)
+    return sizes if smallest == largest else [*sizes, largest]
+
+
 def wrong(detail: str) -> NoReturn:
     """End the program, and with it the step, because a result is wrong."""
     end("invalid", detail)

@@ -194,3 +194,13 @@ def test_the_samples_of_a_recipe_are_made_once_and_continue(tmp_path: Path) -> N
     files[2].unlink()
     assert "1 of 5 files made" in prepare()
     assert [path.read_bytes() for path in files] == contents
+
+
+@pytest.mark.parametrize(
+    ("smallest", "largest", "factor", "sizes"),
+    [(1, 8, 2, [1, 2, 4, 8]), (1, 10, 4, [1, 4, 10]), (3, 3, 2, [3]), (1, 3, 8, [1, 3])],
+)
+def test_a_ladder_of_sizes_ends_at_the_largest(
+    programs: dict[str, ModuleType], smallest: int, largest: int, factor: int, sizes: list[int]
+) -> None:
+    assert programs["command"].ladder(smallest, largest, factor) == sizes
