@@ -64,3 +64,16 @@ def test_folders_of_images_hold_a_full_batch_for_each_of_64_ranks(name: str) -> 
     classes, each = re.findall(r"/(\d+)x(\d+)-\d+", folder)[0]
     batch = re.findall(r"\d+", str(arguments["--batch-size"]))[0]
     assert int(classes) * int(each) >= 64 * int(batch)
+
+
+def test_workers_of_a_loader_outlast_a_pass_over_its_samples() -> None:
+    for name, bench in shipped("standard").benchmarks.items():
+        if any(item[0] == "--dataloader_num_workers" and item[1] != 0 for item in bench.argv):
+            assert ("--dataloader_persistent_workers", "true") in bench.argv, name
+
+
+@pytest.mark.parametrize("name", ["video", "vit-mae"])
+def test_a_pass_over_the_samples_is_several_steps_on_eight_devices(name: str) -> None:
+    bench = shipped("standard", "size=node").benchmarks[name]
+    batch = re.findall(r"\d+", str(dict(bench.argv)["--per_device_train_batch_size"]))[0]
+    assert bench.options["samples"]["count"] >= 4 * 8 * int(batch)
