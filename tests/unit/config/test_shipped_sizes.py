@@ -77,3 +77,9 @@ def test_a_pass_over_the_samples_is_several_steps_on_eight_devices(name: str) ->
     bench = shipped("standard", "size=node").benchmarks[name]
     batch = re.findall(r"\d+", str(dict(bench.argv)["--per_device_train_batch_size"]))[0]
     assert bench.options["samples"]["count"] >= 4 * 8 * int(batch)
+
+
+@pytest.mark.parametrize("name", ["imagenet", "mnist", "dcgan"])
+def test_programs_that_leave_convolutions_to_torch_compute_them_in_tf32(name: str) -> None:
+    bench = shipped("standard").benchmarks[name]
+    assert (bench.precision, "tf32" in bench.tags, "fp32" in bench.tags) == ("tf32", True, False)
