@@ -83,3 +83,10 @@ def test_a_pass_over_the_samples_is_several_steps_on_eight_devices(name: str) ->
 def test_programs_that_leave_convolutions_to_torch_compute_them_in_tf32(name: str) -> None:
     bench = shipped("standard").benchmarks[name]
     assert (bench.precision, "tf32" in bench.tags, "fp32" in bench.tags) == ("tf32", True, False)
+
+
+def test_rloo_has_two_more_forward_passes_than_grpo() -> None:
+    benchmarks = shipped("standard").benchmarks
+    per_item = {name: benchmarks[name].flops_per_item for name in ("grpo", "rloo")}
+    assert per_item["rloo"] == pytest.approx(per_item["grpo"] * 1.5)
+    assert [benchmarks[name].resources.minutes for name in per_item] == [15, 15]
