@@ -47,7 +47,7 @@ class Exchange:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", default=",".join(OPERATIONS), help=f"of {','.join(OPERATIONS)}")
-    parser.add_argument("--smallest", type=whole, default=1024, help="bytes; sizes grow by --factor")
+    parser.add_argument("--smallest", type=whole, default=1024, help="bytes; sizes grow by --factor up to --largest")
     parser.add_argument("--largest", type=whole, default=2**20)
     parser.add_argument("--factor", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=0.5, help="longest time for each number")

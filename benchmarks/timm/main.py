@@ -52,6 +52,8 @@ def batches(args, distributed, rank):
         how = {"num_workers": args.workers, "distributed": distributed, "device": args.device}
         how |= {"input_size": args.image_size, "batch_size": args.batch_size, "is_training": args.mode == "train"}
         loader = create_loader(create_dataset("", args.data), **how)
+        if not len(loader):
+            raise SystemExit(f"error: {args.data} has no full batch of {args.batch_size} images for each of the ranks")
         return itertools.chain.from_iterable(itertools.repeat(loader))
     patterns = torch.randn(args.classes, 3, 4, 4, device=args.device)  # of the classes, which all ranks share
     torch.manual_seed(1 + rank)

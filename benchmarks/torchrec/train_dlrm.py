@@ -10,6 +10,7 @@ from torch import distributed
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
 from torchrec.datasets.random import RandomRecDataset
 from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 from torchrec.distributed.train_pipeline import TrainPipelineBase, TrainPipelineSparseDist
 from torchrec.models.dlrm import DLRM_DCN, DLRMTrain
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
@@ -37,7 +38,8 @@ def main():
     sparse = EmbeddingBagCollection(tables=tables, device=torch.device("meta"))
     network = DLRM_DCN(sparse, DENSE_FEATURES, [*args.bottom, args.dim], [*args.top, 1], 3, args.cross_rank, device)
     apply_optimizer_in_backward(torch.optim.Adagrad, sparse.parameters(), {"lr": 0.01})
-    model = DistributedModelParallel(DLRMTrain(network), device=device)
+    wrapped = DLRMTrain(network)
+    model = DistributedModelParallel(wrapped, device=device, plan=planner(device).collective_plan(wrapped))
     dense = {name: parameter for name, parameter in model.named_parameters() if "embedding_bags" not in name}
     own = KeyedOptimizerWrapper(dense, lambda parameters: torch.optim.Adagrad(parameters, lr=0.01))
     optimizer = CombinedOptimizer([model.fused_optimizer, own])
@@ -50,6 +52,14 @@ def main():
     stream = cycle(batches)
     while True:
         train(pipeline, stream, args.batch_size)
+
+
+def planner(device):
+    """TorchRec's, told how much memory there is: it takes every device for one of 32 GiB."""
+    ranks = distributed.get_world_size()
+    known = {} if device.type == "cpu" else {"hbm_cap": torch.cuda.get_device_properties(device).total_memory}
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+    return EmbeddingShardingPlanner(topology=Topology(ranks, device.type, local_world_size=local, **known))
 
 
 def train(pipeline, stream, size):

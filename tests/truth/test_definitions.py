@@ -25,13 +25,12 @@ import yaml
 from tests.commands import ROOT, milabench_in
 from tests.truth.launches import Launch, stamps_of
 
-pytestmark = pytest.mark.e2e
+# Each installs an environment and runs a benchmark; test_own_clocks.py is what every change waits for.
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 HERE = Path(__file__).parent
 SUITES = ROOT / "config"
 CLOCKS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((HERE / "definitions.yaml").read_text())
-FAST = {"pykeen"}
-"""Those that every change waits for; the others are `long`."""
 CLOSE = 0.01
 
 
@@ -45,11 +44,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def cases() -> list[Any]:
-    return [pytest.param(name, marks=() if name in FAST else pytest.mark.long) for name in CLOCKS]
-
-
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", CLOCKS)
 def test_the_rate_is_that_of_an_independent_clock_in_the_same_process(name: str, base: Path, tmp_path: Path) -> None:
     clock = CLOCKS[name]
     kept = {key: value for key, value in os.environ.items() if not key.startswith("MILABENCH_")}

@@ -63,7 +63,8 @@ def suite(
     return file
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
+@pytest.mark.long
 def test_only_locks_that_pass_are_kept_and_only_when_asked_for(
     milabench: Callable[..., Said],  # noqa: F811
     environ: dict[str, str],  # noqa: F811
