@@ -22,7 +22,19 @@ from milabench.workflow.options import Session
 from milabench.workflow.summaries import summary_of
 
 _BASE = "/base"
-_RUN = ("schema", "system", "profile", "verdict", "ended", "created", "version", "software", "overhead", "score")
+_RUN = (
+    "schema",
+    "system",
+    "profile",
+    "sizes",
+    "verdict",
+    "ended",
+    "created",
+    "version",
+    "software",
+    "overhead",
+    "score",
+)
 _NODE = ("cpu", "memory_MiB", "os", "python")
 _CPU = ("model", "count", "affinity", "online", "quota", "cores", "sockets", "virtual")
 _DEVICE = ("index", "name", "arch", "memory_MiB")
