@@ -52,6 +52,13 @@ def test_what_is_gated_is_listed_with_its_terms_and_no_token_is_shown(
     assert "no benchmark" in milabench("gated", "--config", str(suite), "--select", "free", **nobody).out
 
 
+def test_those_that_are_not_enabled_are_listed_too(milabench: Callable[..., Said], suite: Path) -> None:
+    suite.write_text(suite.read_text().replace("definition: locked,", "definition: locked, enabled: false,"))
+    assert "locked (not enabled)" in milabench("gated", "--config", str(suite)).out
+    (row,) = json.loads(milabench("gated", "--config", str(suite), "--json").out)["gated"]
+    assert row["enabled"] is False
+
+
 def test_without_a_token_only_the_gated_benchmark_is_not_prepared(
     milabench: Callable[..., Said], suite: Path, tmp_path: Path
 ) -> None:
