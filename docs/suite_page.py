@@ -38,6 +38,62 @@ the data; minutes are those of one launch with the profile `default`.
 What nobody has stated or measured is `-`.
 
 """
+_INSTEAD = (
+    (
+        "megatron-core 0.16",
+        "its wheel holds no training program; the one of its repository needs CUDA from the "
+        "first line and Transformer Engine",
+        "`torchtitan`",
+    ),
+    (
+        "speechbrain 1.1",
+        "imports torchaudio, whose newest wheel does not load beside a CPU build of torch; "
+        "its recipes are in the repository only",
+        "`whisper`, `whisper-train`",
+    ),
+    (
+        "brax 0.14",
+        "wants a JAX before 0.8; its learner ends with an error after training",
+        "`mjx`, `rejax`",
+    ),
+    (
+        "DimeNet of PyTorch Geometric",
+        "needs torch-sparse and pyg-lib, which PyPI does not have",
+        "`schnet`",
+    ),
+    (
+        "TorchRec's own training benchmark",
+        "asserts CUDA and starts its ranks by itself",
+        "`dlrm`: our driver around its model, sharding and pipeline",
+    ),
+    (
+        "litgpt's own data modules",
+        "need litdata, which brings torchvision",
+        "a data module of ours, chosen on its command line",
+    ),
+    (
+        "sharding (FSDP) on a CPU",
+        "accelerate and Lightning do not shard there; the first does not say so",
+        "`sft-fsdp`, `litgpt` over devices: accelerators only",
+    ),
+    (
+        "example scripts of transformers, references of torchvision",
+        "in their repositories only",
+        "Trainer and generate of transformers, timm, driven by our programs",
+    ),
+    (
+        "fbgemm for ROCm and XPU",
+        "no wheel on PyPI",
+        "`dlrm` requires a CPU or CUDA",
+    ),
+)
+_ABOUT_INSTEAD = """
+## What is not here, and what stands for it
+
+Seen in November 2026, with Python 3.11 and torch 2.13 from PyPI. Sizes for accelerators have been planned and their arguments
+parsed, not run: memory and minutes there are estimates.
+
+"""
 _COLUMNS = (
     *("benchmark", "what", "model", "parameters", "data", "parallel", "precision", "unit", "memory"),
     *("environment", "disk", "minutes"),
@@ -56,7 +112,7 @@ def page() -> str:
     benches = suite("device")
     lines = [_HEAD, *_table(_COLUMNS, [_row(bench) for bench in in_order(benches.values())])]
     lines += ["\n## Programs and licences\n\n", *_table(_PROGRAM, programs(benches.values()))]
-    lines += _left_out(benches.values())
+    lines += [*_left_out(benches.values()), _ABOUT_INSTEAD, *_table(("wanted", "why not", "instead"), _INSTEAD)]
     if HEALTH.is_file():
         lines += health_lines(json.loads(HEALTH.read_text()))
     return "".join(lines)

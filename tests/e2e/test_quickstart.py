@@ -229,10 +229,16 @@ def test_a_killed_orchestrator_leaves_no_process_and_a_report(place: Place, run:
 @pytest.mark.parametrize(
     ("venv", "folder", "files"),
     [
-        ("torch", "benchmate", ["test_rank_consensus", "test_steps_in_torch"]),
-        pytest.param("torch", "benchmate", ["test_probes", "test_bad_input", "test_readme"], marks=pytest.mark.long),
+        ("torch", "benchmate", ["test_steps_in_torch"]),
+        pytest.param(
+            "torch",
+            "benchmate",
+            ["test_rank_consensus", "test_probes", "test_bad_input", "test_readme"],
+            marks=pytest.mark.long,
+        ),
         pytest.param("torch", "benchmate", ["ops/test_operators"], marks=pytest.mark.long),
-        ("trl", "benchmate", ["test_trainer", "test_accelerate"]),
+        ("trl", "benchmate", ["test_trainer"]),
+        pytest.param("trl", "benchmate", ["test_accelerate"], marks=pytest.mark.long),
         ("jax", "benchmate", ["test_jax"]),
         ("torch", "", ["contract/test_instruments_and_agent"]),
     ],
