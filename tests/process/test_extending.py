@@ -45,6 +45,7 @@ class Copy:
     def python(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         environ = {**os.environ, "PYTHONPATH": str(self.root / "orchestrator"), "PYTHONDONTWRITEBYTECODE": "1"}
         environ["MILABENCH_BASE"] = str(self.root / "base")
+        environ["MILABENCH_LOCK_DIR"] = str(self.root / "locks")
         done = subprocess.run(
             [sys.executable, *argv],
             cwd=self.root,
