@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from benchmate import fail, option, probes
+from benchmate import option, probes
 
 LOOPS = {
     # the loop, and the items of a batch
@@ -34,16 +32,4 @@ def items(trainer, model, inputs, *_):
 
 
 def instrument_ranks(ov):
-    """Fail ranks that train each for itself: without an accelerator accelerate does not tell them of each other by itself."""
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-
-    def checking(backward):
-        def checked(accelerator, *args, **kwargs):
-            if accelerator.num_processes != ranks:
-                fail("invalid", f"not distributed: of {ranks} ranks accelerate knows {accelerator.num_processes}")
-            return backward(accelerator, *args, **kwargs)
-
-        return checked
-
-    if ranks > 1:
-        probes.patch(ov, "accelerate.accelerator.Accelerator.backward", checking)
+    probes.accelerated_ranks(ov)

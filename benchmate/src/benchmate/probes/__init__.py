@@ -5,11 +5,19 @@ Every function takes the overseer first and may be called in any phase before th
 
 from __future__ import annotations
 
-from benchmate.probes.framework_probes import dataloader, lightning, optimizer_step, parts, trainer
+from benchmate.probes.framework_probes import (
+    accelerated_ranks,
+    dataloader,
+    lightning,
+    optimizer_step,
+    parts,
+    trainer,
+)
 from benchmate.probes.patch_probes import argument, calls, iterable, patch, pause, result
 from benchmate.probes.selector_probes import criterion, loader, loss, replace, value
 
 __all__ = [
+    "accelerated_ranks",
     "argument",
     "calls",
     "criterion",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmate import observe_loss
+from benchmate import fail, observe_loss
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.patching import Patch
 from benchmate.probe_registry import Probe, expect
-from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, calls, iterable, place_patch
+from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, calls, iterable, patch, place_patch
 from benchmate.session import current
 
 if TYPE_CHECKING:
@@ -134,6 +135,22 @@ def lightning(
             return replacement
 
         place_patch(ov, Patch(f"{package}.trainer.trainer.Trainer.fit", wrap))
+
+
+def accelerated_ranks(ov: InstrumentHost) -> None:
+    """Fail ranks that train each for itself: without an accelerator accelerate does not tell them of each other by itself."""
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+
+    def checking(backward: Function) -> Function:
+        def checked(accelerator: Any, *args: Any, **kwargs: Any) -> Any:
+            if accelerator.num_processes != ranks:
+                fail("invalid", f"not distributed: of {ranks} ranks accelerate knows {accelerator.num_processes}")
+            return backward(accelerator, *args, **kwargs)
+
+        return checked
+
+    if ranks > 1:
+        patch(ov, "accelerate.accelerator.Accelerator.backward", checking)
 
 
 def parts(ov: InstrumentHost, task: str = "train") -> None:
