@@ -144,40 +144,16 @@ class Pattern(Text):
         return text
 
 
-class Commit(Text):
-    """A revision that cannot move."""
+class Matching(Text):
+    """Text that a regular expression describes whole; `expected` says it in words."""
 
-    expected = "a full commit, 40 digits and letters a to f"
-
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        text = Text.parse(self, node, path, parser)
-        if text is INVALID or "${" in text or re.fullmatch("[0-9a-f]{40}", text):
-            return text
-        return parser.expected(self.expected, node, path)
-
-
-class Repository(Text):
-    """A repository of the hub."""
-
-    expected = "a repository of the hub, owner/name"
+    def __init__(self, *, pattern: str, expected: str) -> None:
+        self.pattern = pattern
+        self.expected = expected
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         text = Text.parse(self, node, path, parser)
-        # No part of it begins with a dot: it is joined to an address, and to folders.
-        part = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
-        if text is INVALID or "${" in text or re.fullmatch(f"{part}/{part}", text):
-            return text
-        return parser.expected(self.expected, node, path)
-
-
-class Page(Text):
-    """The address of a page."""
-
-    expected = "an address that begins with https://"
-
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        text = Text.parse(self, node, path, parser)
-        if text is INVALID or "${" in text or re.fullmatch(r"https://[^\s/\"<>]+[^\s\"<>]*", text):
+        if text is INVALID or "${" in text or re.fullmatch(self.pattern, text):
             return text
         return parser.expected(self.expected, node, path)
 

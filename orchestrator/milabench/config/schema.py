@@ -18,14 +18,12 @@ from milabench.config.kinds import (
     Arithmetic,
     Capacity,
     Choice,
-    Commit,
     Expression,
     ListOf,
+    Matching,
     Number,
-    Page,
     Pattern,
     Record,
-    Repository,
     Text,
     Whole,
     extra_keys,
@@ -62,6 +60,20 @@ NotNegative: TypeAlias = Annotated[float, Number(at_least=0)]
 PositiveWhole: TypeAlias = Annotated[int, Whole(at_least=1)]
 NotNegativeWhole: TypeAlias = Annotated[int, Whole(at_least=0)]
 Port: TypeAlias = Annotated[int, Whole(expected="a port", at_least=1, at_most=65_535)]
+Commit: TypeAlias = Annotated[
+    str, Matching(pattern="[0-9a-f]{40}", expected="a full commit, 40 digits and letters a to f")
+]
+# No part of it begins with a dot: it is joined to an address, and to folders.
+Repository: TypeAlias = Annotated[
+    str,
+    Matching(
+        pattern="[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*",
+        expected="a repository of the hub, owner/name",
+    ),
+]
+Page: TypeAlias = Annotated[
+    str, Matching(pattern=r"https://[^\s/\"<>]+[^\s\"<>]*", expected="an address that begins with https://")
+]
 MemoryMiB: TypeAlias = Annotated[int, Capacity()]
 ArgumentList: TypeAlias = Annotated[tuple[Argument, ...], Arguments()]
 
@@ -222,11 +234,9 @@ class DescribeConfig:
 class GatedConfig:
     """Weights or data that can only be fetched by who has accepted their terms."""
 
-    repository: Annotated[str, Repository()] = key("Repository of the hub, `owner/name`.")
-    revision: Annotated[str, Commit()] = key("Commit that is fetched: a name may move, a commit cannot.")
-    accept: Annotated[str, Page()] = key(
-        "Page where the terms are accepted; that of the repository by default.", default=""
-    )
+    repository: Repository = key("Repository of the hub, `owner/name`.")
+    revision: Commit = key("Commit that is fetched: a name may move, a commit cannot.")
+    accept: Page = key("Page where the terms are accepted; that of the repository by default.", default="")
 
     @property
     def page(self) -> str:
