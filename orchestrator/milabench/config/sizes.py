@@ -1,4 +1,4 @@
-"""The sizes of a benchmark: what of it changes between a laptop, a device, a node and a cluster."""
+"""The sizes of a benchmark: what of it changes between a processor, a device, a node and a cluster."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def define() -> None:
     """Define the operators that torchvision wants to find; none of them has a kernel."""
     torch: Any = importlib.import_module("torch")
     if not hasattr(torch.ops.torchvision, "nms"):
-        library = torch.library.Library("torchvision", "DEF")
+        library = importlib.import_module("torch.library").Library("torchvision", "DEF")
         for schema in SCHEMAS:
             library.define(schema)
         _libraries.append(library)

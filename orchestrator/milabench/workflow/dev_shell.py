@@ -28,7 +28,7 @@ def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session
 
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
     """
-    context = _whatever_it_lacks(read_single_context(options, bench, session, Extent(repeat=1), "dev works in"))
+    context = _with_every_benchmark(read_single_context(options, bench, session, Extent(repeat=1), "dev works in"))
     plan = plan_single_suite(context)
     require_installed(context)
     return enter(plan.steps[0], argv, session)
@@ -36,14 +36,14 @@ def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session
 
 def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> int:
     """Run `python -m benchmate.ops` in the environment of the selected benchmarks; return its exit code."""
-    context = _whatever_it_lacks(read_context(options, session, Extent(repeat=1)))
+    context = _with_every_benchmark(read_context(options, session, Extent(repeat=1)))
     require_installed(context)
     # All selected benchmarks share one environment; relative paths are those of the user's folder.
     step = replace(plan_single_suite(context).steps[0], cwd=str(Path.cwd()), argv=(*OPS, *argv))
     return enter(step, step.argv, session)
 
 
-def _whatever_it_lacks(context: CommandContext) -> CommandContext:
+def _with_every_benchmark(context: CommandContext) -> CommandContext:
     """Return the context on this machine, where no benchmark is left out for want of packages: here somebody looks for them."""
     here = on_this_machine(context)
     return replace(here, plan_context=replace(here.plan_context, unavailable={}))
