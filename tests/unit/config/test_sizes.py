@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from milabench.cli import run
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import explain, to_yaml
+from milabench.config.sizes import SIZES
 from milabench.errors import ConfigError
 
 SUITE = """\
@@ -240,3 +243,10 @@ def test_the_option_and_its_variable_choose_the_size_and_the_plan_says_it(
     monkeypatch.setenv("MILABENCH_SIZE", "node")
     assert sizes() == {"node"}
     assert sizes("--size", "tiny") == {"tiny"}
+
+
+def test_the_option_has_the_words_of_the_language() -> None:
+    # They are written there again: help must not wait for the modules that read suites.
+    (option,) = (one for one in run.command.params if one.name == "size")
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == SIZES
