@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
-from tests.process.cli.conftest import environ, milabench  # noqa: F401
 from tests.suite_health import plain_reason, shard_of, united
 
 GROUPS = {"a": "torch", "b": "trl", "c": "torch", "d": "jax", "e": "vision"}
@@ -44,8 +43,8 @@ def test_shards_are_united() -> None:
 
 @pytest.mark.slow
 def test_one_that_fails_is_named_and_the_others_are_measured(
-    milabench: Callable[..., Said],  # noqa: F811
-    environ: dict[str, str],  # noqa: F811
+    milabench: Callable[..., Said],
+    environ: dict[str, str],
     tmp_path: Path,
 ) -> None:
     for name in ("good", "unprepared", "failing", "never"):
@@ -74,13 +73,13 @@ def test_one_that_fails_is_named_and_the_others_are_measured(
     assert str(tmp_path) not in (tmp_path / "found.json").read_text()
 
 
-def health(*words: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:  # noqa: F811
+def health(*words: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, str(ROOT / "tests" / "suite_health.py"), *words]
     return subprocess.run(argv, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_what_cannot_run_here_is_skipped_and_an_empty_shard_is_no_failure(
-    environ: dict[str, str],  # noqa: F811
+    environ: dict[str, str],
     tmp_path: Path,
 ) -> None:
     (tmp_path / "suite.yaml").write_text(
@@ -98,7 +97,7 @@ def test_what_cannot_run_here_is_skipped_and_an_empty_shard_is_no_failure(
     assert "shard 2/2 has no benchmark" in said.stdout
 
 
-def test_wrong_input_is_one_line(environ: dict[str, str], tmp_path: Path) -> None:  # noqa: F811
+def test_wrong_input_is_one_line(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("{}")
     (tmp_path / "text.json").write_text("no JSON")
     for words, what in (

@@ -12,7 +12,6 @@ import pytest
 
 from milabench.workflow.upgrade import version_changes
 from tests.commands import Said
-from tests.process.cli.conftest import environ, milabench  # noqa: F401
 from tests.process.cli.installable import installable
 from tests.process.install.places import wheel
 from tests.processes import until
@@ -40,8 +39,8 @@ def snapshot(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def suite(
-    environ: dict[str, str],  # noqa: F811
-    milabench: Callable[..., Said],  # noqa: F811
+    environ: dict[str, str],
+    milabench: Callable[..., Said],
     tmp_path: Path,
 ) -> Path:
     """Two benchmarks with locks of their own, made while there was one version of their packages."""
@@ -66,8 +65,8 @@ def suite(
 @pytest.mark.e2e
 @pytest.mark.long
 def test_only_locks_that_pass_are_kept_and_only_when_asked_for(
-    milabench: Callable[..., Said],  # noqa: F811
-    environ: dict[str, str],  # noqa: F811
+    milabench: Callable[..., Said],
+    environ: dict[str, str],
     suite: Path,
     tmp_path: Path,
 ) -> None:
@@ -104,7 +103,7 @@ def test_only_locks_that_pass_are_kept_and_only_when_asked_for(
 
 @pytest.mark.slow
 def test_the_smallest_size_is_tried_of_what_has_it(
-    milabench: Callable[..., Said],  # noqa: F811
+    milabench: Callable[..., Said],
     suite: Path,
     tmp_path: Path,
 ) -> None:
@@ -129,7 +128,7 @@ def test_the_smallest_size_is_tried_of_what_has_it(
 
 
 @pytest.mark.slow
-def test_an_interrupt_leaves_everything_as_it_was(environ: dict[str, str], suite: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_an_interrupt_leaves_everything_as_it_was(environ: dict[str, str], suite: Path, tmp_path: Path) -> None:
     wheel(tmp_path / "wheels", "tool", "2")
     (tmp_path / "benchmarks" / "two" / "prepare.py").write_text("import time\ntime.sleep(60)\n")
     before = snapshot(tmp_path / "benchmarks")
@@ -145,7 +144,7 @@ def test_an_interrupt_leaves_everything_as_it_was(environ: dict[str, str], suite
     assert not list(cache.glob("upgrade-*"))
 
 
-def test_options_that_contradict_each_other_are_refused(milabench: Callable[..., Said]) -> None:  # noqa: F811
+def test_options_that_contradict_each_other_are_refused(milabench: Callable[..., Said]) -> None:
     assert "--write goes with --upgrade" in milabench("pin", "--write").err
     said = milabench("pin", "--upgrade", "--all-variants")
     assert said.code == 2
