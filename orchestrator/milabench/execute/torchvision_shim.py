@@ -5,7 +5,6 @@ Copied into an environment, whose interpreter imports it at every start.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
@@ -20,12 +19,13 @@ _libraries: list[Any] = []  # what is defined goes with the library
 
 def define() -> None:
     """Define the operators that torchvision wants to find; none of them has a kernel."""
-    torch: Any = importlib.import_module("torch")
-    if not hasattr(torch.ops.torchvision, "nms"):
-        library = importlib.import_module("torch.library").Library("torchvision", "DEF")
+    from torch import library, ops
+
+    if not hasattr(ops.torchvision, "nms"):
+        operators = library.Library("torchvision", "DEF")
         for schema in SCHEMAS:
-            library.define(schema)
-        _libraries.append(library)
+            operators.define(schema)
+        _libraries.append(operators)
 
 
 class Finder:
