@@ -107,8 +107,20 @@ def test_a_dependency_lives_in_its_one_place(name: str, path: Path) -> None:
             assert dependency not in {found.split(".")[0] for found in imports(path)}, f"{name} imports {dependency}"
 
 
+# Text that is copied into the environment of a benchmark, which has torch.
+COPIED = {"execute/torchvision_shim.py"}
+
+
+@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_what_is_copied_into_environments_is_not_imported_here(name: str, path: Path) -> None:
+    copied = {f"milabench.{module.removesuffix('.py').replace('/', '.')}" for module in COPIED}
+    assert not imports(path) & copied
+
+
 @pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
 def test_the_control_plane_never_imports_the_instruments(name: str, path: Path) -> None:
+    if name in COPIED:
+        return
     assert not {found.split(".")[0] for found in imports(path)} & {"benchmate", "torch", "voir", "ptera"}
 
 
