@@ -86,6 +86,7 @@ def parse_suite(
         warnings=all_warnings.all(),
         files=files,
         size=folded.size,
+        lacking={name: sized.lacks for name, sized in folded.sizes.items() if sized.lacks is not None and parsed[name]},
     )
 
 
@@ -134,7 +135,11 @@ class _BenchmarkParser:
                 return None
         options = values.pop("options")
         config: schema.BenchmarkConfig = schema.BENCHMARK.build(
-            values, name=name, size=sized.size if sized is not None else "", options=options, origin=Origins(node)
+            values,
+            name=name,
+            size=sized.size if sized is not None else "",
+            options=options,
+            origin=Origins(node),
         )
         return config
 

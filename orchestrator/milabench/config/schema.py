@@ -472,7 +472,10 @@ class MultirunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for."""
+    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for.
+
+    `lacking` says of each benchmark that has sizes, and not the one that is asked for, what to tell whoever wants to use it.
+    """
 
     benchmarks: Mapping[str, BenchmarkConfig]
     system: SystemConfig
@@ -481,6 +484,7 @@ class Suite:
     multirun: tuple[Multirun, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
+    lacking: Mapping[str, Problem] = field(default_factory=dict)
 
 
 SYSTEM: Final = record_of(SystemConfig)

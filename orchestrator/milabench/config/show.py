@@ -14,6 +14,7 @@ from milabench.config.kinds import Argument
 from milabench.config.problems import did_you_mean
 from milabench.config.scalars import resolve_scalar
 from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
+from milabench.config.select import lacking_problems
 from milabench.config.source_map import Origin, shown_scalar
 from milabench.errors import ConfigError
 from milabench.redaction import MASK, is_secret_name, mask_settings
@@ -53,10 +54,13 @@ def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     """Return the suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
 
-    Reading it back gives the same values, but for secrets, which are shown nowhere.
+    Reading it back gives the same values, but for secrets, which are shown nowhere. Raises ConfigError for benchmarks that
+    lack the size asked for.
     """
     lines: list[str] = []
     if names is None:
+        if problems := lacking_problems(suite):
+            raise ConfigError(problems)
         if suite.profile != "default":
             _emit("profile", suite.profile, 0, lines)
         if suite.size:
