@@ -139,7 +139,7 @@ class _BenchmarkParser:
             name=name,
             size=sized.size if sized is not None else "",
             options=options,
-            origin=Origins(node),
+            origin=_origins(node, sized),
         )
         return config
 
@@ -293,6 +293,13 @@ class _BenchmarkParser:
             with suppress(ConfigError):  # a benchfile's own problems are reported by whoever loads it
                 self.declared_in[folder] = self.declared(folder)
         return self.declared_in[folder]
+
+
+def _origins(node: Located, sized: ChosenSize | None) -> Origins:
+    """Return where the values of a benchmark come from, its size and its sizes among them."""
+    if sized is None:
+        return Origins(node)
+    return Origins(node.holding({**node.value, "size": sized.asked, SIZES_KEY: settled(sized.sizes)}, node.flags))
 
 
 def _has(node: Located, key: str) -> bool:

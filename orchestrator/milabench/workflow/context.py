@@ -252,17 +252,25 @@ def read_whole_suite(
 
     # The command line wins over the system file.
     arch = () if options.arch is None else (f"system.arch={options.arch}",)
-    size = () if options.size is None else (f"size={options.size}",)
     return read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
-        overrides=(*options.overrides, *arch, *size),
+        overrides=(*options.overrides, *arch),
         env=options.environ,
         detected_arch=detected_arch,
         declared=declared_options,
         max_benchmarks=options.max_benchmarks or MAX_BENCHMARKS,
-        settings={**(settings or {}), **slurm_overrides(options)},
+        settings={**(settings or {}), **slurm_overrides(options), **_size_override(options)},
     )
+
+
+def _size_override(options: SuiteOptions) -> dict[str, str]:
+    """Return the override that --size stands for, by what chose it."""
+    if options.size is None:
+        return {}
+    variable = "MILABENCH_SIZE"
+    by = options.size_by or (variable if options.environ.get(variable) == options.size else "--size")
+    return {by: f"size={options.size}"}
 
 
 def on_every_node(bench: BenchmarkConfig) -> BenchmarkConfig:

@@ -229,6 +229,27 @@ def test_explain_says_which_size_gave_a_value(read: Read) -> None:
     assert lines[2].endswith("suite.yaml:4:28")
 
 
+def test_explain_says_what_stands_in_a_size_that_is_not_chosen(read: Read) -> None:
+    lines = explain(read.suite(SUITE), "dpo.sizes.tiny.argv")
+    assert [line.replace(f"{read.folder}/", "") for line in lines] == [
+        "dpo.sizes.tiny.argv = {--batch: 2}",
+        "  set at suite.yaml:11:18",
+    ]
+    assert not any("sizes" in line for line in explain(read.suite(SUITE), "dpo"))
+
+
+def test_explain_says_that_a_size_is_missing_or_that_there_are_none(read: Read) -> None:
+    suite = read.suite(LACKING, "size=device")
+    assert explain(suite, "sft.size") == (
+        'sft.size = ""',
+        "  the size device is chosen by --override 'size=device'",
+        "  the size 'device' is missing; it has tiny",
+    )
+    for key, value in (("size", '""'), ("sizes", "{}")):
+        lines = (f"plain.{key} = {value}", "  it has no sizes: it is the same at each")
+        assert explain(suite, f"plain.{key}") == lines
+
+
 @pytest.mark.parametrize("size", ["", "tiny", "cluster"])
 def test_what_is_shown_reads_back_at_the_same_size(read: Read, size: str) -> None:
     suite = read.suite(SUITE, *([f"size={size}"] if size else []))
@@ -267,6 +288,32 @@ def test_the_option_and_its_variable_choose_the_size_and_the_plan_says_it(
     monkeypatch.setenv("MILABENCH_SIZE", "node")
     assert sizes() == {"node"}
     assert sizes("--size", "tiny") == {"tiny"}
+
+
+def test_explain_says_what_chose_the_size(
+    planned: Callable[..., Any], tmp_path: Path, milabench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explained(*words: str, key: str = "size") -> list[str]:
+        said = milabench("config", "explain", "--config", "suite.yaml", f"dpo.{key}", *words)
+        assert said.code == 0, said.err
+        lines: list[str] = said.out.splitlines()
+        return lines
+
+    device = "  device changes argv, weight, at suite.yaml:12:13"
+    assert explained() == [
+        "dpo.size = device",
+        "  the size device is the default: no file, --size or MILABENCH_SIZE chooses one",
+        device,
+    ]
+    (tmp_path / "suite.yaml").write_text(f"{SUITE}size: cluster\n")
+    by_file = "the size cluster is chosen by suite.yaml:15:7"
+    others = [device, "  node changes plan, at suite.yaml:13:11", "  cluster changes plan, at suite.yaml:14:14"]
+    assert explained() == ["dpo.size = cluster", f"  {by_file}", *others]
+    assert explained(key="sizes")[1:] == [f"  {by_file}", *others]
+    monkeypatch.setenv("MILABENCH_SIZE", "device")
+    replaced = "  replaces cluster, set at suite.yaml:15:7"
+    assert explained() == ["dpo.size = device", "  the size device is chosen by MILABENCH_SIZE", replaced, device]
+    assert explained("--size", "node")[1:3] == ["  the size node is chosen by --size", replaced]
 
 
 def test_a_benchmark_without_the_size_keeps_no_other_from_running(
