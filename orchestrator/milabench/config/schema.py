@@ -71,6 +71,9 @@ Repository: TypeAlias = Annotated[
         expected="a repository of the hub, owner/name",
     ),
 ]
+ProgramName: TypeAlias = Annotated[
+    str, Matching(pattern=r"[^\s\x00]([^\x00]*[^\s\x00])?", expected="the name of a program")
+]
 Page: TypeAlias = Annotated[
     str, Matching(pattern=r"https://[^\s/\"<>]+[^\s\"<>]*", expected="an address that begins with https://")
 ]
@@ -312,8 +315,9 @@ class BenchmarkConfig:
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
     )
-    requires_programs: tuple[str, ...] = key(
-        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+    requires_programs: tuple[ProgramName, ...] = key(
+        "Programs that must be on the benchmark's PATH on the main node; where one is not the benchmark is skipped, with its"
+        " name.",
         default=(),
     )
     num_machines: PositiveWhole = key(
