@@ -25,6 +25,7 @@ from milabench.analysis.summary_model import (
     validity_words,
 )
 from milabench.analysis.throughput import Throughput
+from milabench.events.shims import note_of
 from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
 from milabench.shown import suite_word
@@ -203,9 +204,7 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if versions:
         lines.append(("software", versions))
     if shims:
-        lines.append(
-            ("shims", f"{shims}: its operators raise an error, for its wheel does not fit this torch; all else works")
-        )
+        lines.append(("shims", "; ".join(f"{shim}: {note_of(shim)}" for shim in shims.split(", "))))
     return lines + _overhead_lines(summary.overhead)
 
 
