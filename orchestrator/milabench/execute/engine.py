@@ -498,6 +498,8 @@ class Engine:
     def _conclude(self, step: Step, outcome: Outcome) -> None:
         """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
         outcome = self._as_recorded(step, outcome)
+        if outcome.why == "out-of-memory" and step.sizing:
+            outcome = replace(outcome, detail=f"with {step.sizing}: {outcome.detail}")
         has_passed = outcome.name == "passed"
         detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None
         self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=reasons)
