@@ -79,9 +79,9 @@ class PlanContext:
     `environments` are the folders of the install groups' environments, below `dirs.venv`: each by the digest of what it is
     made from, so that two suites may use one group's name for two environments. A group that is not in it has one of its
     own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given;
-    `replicates` are the numbers of single benchmarks, where they were computed one by one. `missing_programs` are those of
-    `requires_programs` that the main node does not have, as far as is known. `unavailable` says why benchmarks cannot run in
-    the active interpreter, where that is what all of them are to run in.
+    `replicates` are the numbers of single benchmarks, where they were computed one by one. `missing_programs` has, by
+    benchmark, the first of its `requires_programs` that the main node does not have, as far as is known. `unavailable` says
+    why benchmarks cannot run in the active interpreter, where that is what all of them are to run in.
     """
 
     facts: SystemFacts
@@ -98,7 +98,7 @@ class PlanContext:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     sizer: Sizer = field(default_factory=Sizer)
     instruments: Instruments | None = None
-    missing_programs: frozenset[str] = frozenset()
+    missing_programs: Mapping[str, str] = field(default_factory=dict)
 
     def replicates_of(self, bench: str) -> int:
         """Return how often a benchmark is run."""
