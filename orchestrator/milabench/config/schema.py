@@ -71,6 +71,9 @@ Repository: TypeAlias = Annotated[
         expected="a repository of the hub, owner/name",
     ),
 ]
+ProgramName: TypeAlias = Annotated[
+    str, Matching(pattern=r"[^\s\x00]([^\x00]*[^\s\x00])?", expected="the name of a program")
+]
 Page: TypeAlias = Annotated[
     str, Matching(pattern=r"https://[^\s/\"<>]+[^\s\"<>]*", expected="an address that begins with https://")
 ]
@@ -312,8 +315,9 @@ class BenchmarkConfig:
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
     )
-    requires_programs: tuple[str, ...] = key(
-        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+    requires_programs: tuple[ProgramName, ...] = key(
+        "Programs that must be on the benchmark's PATH on the main node; where one is not the benchmark is skipped, with its"
+        " name.",
         default=(),
     )
     num_machines: PositiveWhole = key(
@@ -472,7 +476,10 @@ class MultirunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for."""
+    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for.
+
+    `lacking` says of each benchmark that has sizes, and not the one that is asked for, what to tell whoever wants to use it.
+    """
 
     benchmarks: Mapping[str, BenchmarkConfig]
     system: SystemConfig
@@ -481,6 +488,7 @@ class Suite:
     multirun: tuple[Multirun, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
+    lacking: Mapping[str, Problem] = field(default_factory=dict)
 
 
 SYSTEM: Final = record_of(SystemConfig)

@@ -59,6 +59,8 @@ def test_operations_of_an_item_are_a_number_or_arithmetic(tmp_path: Path, writte
             f"gated: {{repository: a/b, accept: 'javascript:alert(1)', revision: {COMMIT}}}",
             "a.gated.accept: expected an address that begins with https://",
         ),
+        ("requires_programs: ['']", "a.requires_programs.0: expected the name of a program, got ''"),
+        ("requires_programs: ' '", "a.requires_programs.0: expected the name of a program, got ' '"),
         ("precision: bf8", "a.precision: expected one of fp64, fp32, tf32, bf16, fp16, fp8, int8, got 'bf8'"),
     ],
 )
