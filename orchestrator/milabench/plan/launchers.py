@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milabench.config.schema import BenchmarkConfig
+from milabench.config.serving import FREE_PORT
 from milabench.facts.model import Arch, Node, SystemFacts
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, SRUN, Placement, is_client_server, method_of, nodes_of
 
 LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, MPIRUN, SRUN)
-# A port that is free on the node of rank 0 when the job starts; see protocol.md, section 6.
-FREE_PORT = "@port"
 _HERE = ("@sink", "@config")
 # MPI has names of its own for what torch's `env://` looks for: Open MPI's, else those of MPICH and its kin.
 _AS_RANK = (
@@ -57,7 +56,7 @@ def launcher_words(
     match launcher_of(config):
         case "none":
             return (), ()
-        case "torchrun" | "accelerate" as launcher if config.command:
+        case "torchrun" | "accelerate" as launcher if config.command or (config.server and config.server.command):
             what = f"{launcher} starts programs of Python, and the benchmark is a command"
             raise config.error("plan.launcher", what, "use mpirun, srun or ranks, or call it in the command")
         case "torchrun":
