@@ -16,6 +16,7 @@ from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.job_mix import JobMix, JobTask, job_mix
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
+from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.sides import noise_of, sides_of
 from milabench.analysis.system_diff import difference_line
 from milabench.analysis.two_samples import MARGIN, judge_family
@@ -54,6 +55,7 @@ def compare_systems(
         margin=margin,
         per=per,
         has_work=work is not None,
+        curves=compare_curves(systems, margin=margin, across=across),
     )
     return replace(comparison, sentence=sentence_on(comparison))
 

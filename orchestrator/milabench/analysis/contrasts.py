@@ -42,7 +42,7 @@ def contrast_of(first: SystemResult, other: SystemResult) -> Contrast | None:
         return replace(contrast, note=note, needed=LEAST)
     a, b = (logs(side.replicates, first.direction) for side in (first, other))
     # Welch, never Student: with three to five launches nobody can tell that two spreads are equal.
-    estimate, is_constant = _estimate(first, other), len({*a}) == len({*b}) == 1
+    estimate, is_constant = estimate_of(first, other), len({*a}) == len({*b}) == 1
     return replace(
         contrast,
         ci95=estimate.ratio_interval(0.95),
@@ -67,7 +67,7 @@ def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> In
     return math.exp(d + low - estimate.d), math.exp(d + high - estimate.d)
 
 
-def _estimate(first: SystemResult, other: SystemResult) -> Estimate:
+def estimate_of(first: SystemResult, other: SystemResult) -> Estimate:
     """Return the logarithm of the ratio of two sides of three launches each or more."""
     assert first.log_mean is not None and other.log_mean is not None
     return difference(first.log_mean, other.log_mean)
@@ -76,7 +76,7 @@ def _estimate(first: SystemResult, other: SystemResult) -> Estimate:
 def with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Return the rows with verdicts, all contrasts of all systems being one family."""
     estimates = [
-        None if contrast is None or contrast.ci95 is None else _estimate(row.sides[0], side)
+        None if contrast is None or contrast.ci95 is None else estimate_of(row.sides[0], side)
         for row in rows
         for contrast, side in zip(row.contrasts, row.sides[1:], strict=True)
     ]
