@@ -186,7 +186,7 @@ def test_the_first_failure_stops_what_is_mapped_over_threads_and_cancels_the_res
         "def fails(item):\n    begun.append(item)\n    if item == 1:\n        raise OSError('no space')\n"
         "    assert is_over.wait(20)\n"
         "try:\n    thread_map(fails, range(9), jobs=2, stop=is_over.set)\n"
-        "except OSError as error:\n    print(error, len(begun) <= 3)\n"  # one more can be taken while the others are cancelled
+        "except OSError as error:\n    print(error, len(begun) <= 3)\n"  # one more may begin meanwhile
     )
     assert ran(code) == (0, "no space True\n", "")
 

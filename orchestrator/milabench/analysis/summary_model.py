@@ -14,6 +14,7 @@ from milabench.analysis.intervals import Interval, least_difference, share_of_pr
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
+from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
 from milabench.events.model import OutcomeName
@@ -127,8 +128,8 @@ class BenchSummary:
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
-    item are known. `size` is which of its sizes it is, empty where it has none. `tags` are those of the suite. `about` is
-    what the benchmark stands for, in a sentence.
+    item are known; `serving` the curve of a server. `size` is which of its sizes it is, empty where it has none. `tags` are
+    those of the suite. `about` is what the benchmark stands for, in a sentence.
     """
 
     bench: str
@@ -157,6 +158,9 @@ class BenchSummary:
     overlap: float | None = None
     compute: ComputeUse | None = field(
         default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.compute is None)}
+    )
+    serving: ServingCurve | None = field(
+        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.serving is None)}
     )
     weight: float | None = None
     score: float | None = None

@@ -66,6 +66,13 @@ def requirements_folder(benchmark: Benchmark, folder: Path) -> Path:
     return Path(os.path.normpath(folder / benchmark.requirements))
 
 
+def shared_modules(benchmark: Benchmark, folder: Path) -> Path | None:
+    """Return the folder of the locks that the benchmark shares, where that holds Python modules too; else None."""
+    shared = requirements_folder(benchmark, folder)
+    is_shared = shared != Path(os.path.normpath(folder)) and next(shared.glob("*.py"), None) is not None
+    return shared if is_shared else None
+
+
 def with_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:
     """Return the benchmark with the suite's values for the options that `script`, `module` and `voirfile` name in braces.
 

@@ -280,10 +280,15 @@ class Arithmetic(Kind):
 
 
 class ListOf(Kind):
-    """A list; with `lone`, a value that is no list stands for a list of one. A `unique` list has each item once."""
+    """A list; with `lone`, a value that is no list stands for a list of one.
 
-    def __init__(self, *, item: Kind, expected: str = "a list", lone: bool = False, unique: bool = False) -> None:
-        self.item, self.expected, self.lone, self.unique = item, expected, lone, unique
+    Of a `unique` list equal items are one; a `distinct` one may have none.
+    """
+
+    def __init__(
+        self, *, item: Kind, expected: str = "a list", lone: bool = False, unique: bool = False, distinct: bool = False
+    ) -> None:
+        self.item, self.expected, self.lone, self.unique, self.distinct = item, expected, lone, unique, distinct
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -294,6 +299,11 @@ class ListOf(Kind):
         items = [parser.parse(self.item, item, f"{path}.{index}") for index, item in enumerate(value)]
         if any(item is INVALID for item in items):
             return INVALID
+        if (
+            self.distinct
+            and (again := next((i for i, item in enumerate(items) if item in items[:i]), None)) is not None
+        ):
+            return parser.reject(value[again], f"{path}.{again}", f"{items[again]} is there twice", "leave one out")
         return tuple(dict.fromkeys(items) if self.unique else items)
 
     def json_schema(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
+from milabench.config.serving_check import is_whole_sweep
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
@@ -123,6 +124,8 @@ class _BenchmarkParser:
         if "definition" not in values and "command" not in values:
             what = "it has neither a definition nor a command, and is left out"
             self.warnings.note(node.mark, name, what, "is its name right?")
+            return None
+        if not is_whole_sweep(name, node, values, self.parser):
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)

@@ -31,6 +31,7 @@ from milabench.config.kinds import (
     keys_of,
     record_of,
 )
+from milabench.config.serving import ServeConfig
 from milabench.config.sizes import SIZES
 from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
@@ -108,12 +109,18 @@ class PlanConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyConfig:
-    """When a server can take requests; a port wins over a pattern, and a pattern of digits alone is a port too."""
+    """When a server can take requests; a port wins over a pattern, and a pattern of digits alone is a port too.
+
+    With a `path` the port has to answer to HTTP too: some servers open it before they have loaded their model.
+    """
 
     SHORTHAND: ClassVar = "pattern"
 
     pattern: str = key("Regular expression that a line of its output matches; a number is a port.", default="")
     port: str = key("Port that accepts connections; `@port` is one that was free at the start.", default="")
+    path: Annotated[str, Matching(pattern=r"/[!-~]*", expected="a path that begins with /")] = key(
+        "Path of that port, such as `/health`, that answers 200 to HTTP.", default=""
+    )
     timeout: Seconds | None = key("Seconds after which the server has failed; max_duration by default.", default=None)
 
     @property
@@ -126,6 +133,9 @@ class ReadyConfig:
 class ServerConfig:
     """The server of a client/server benchmark."""
 
+    command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
+        "Any program; that of the benchfile by default.", default=()
+    )
     argv: ArgumentList = key("Arguments of the server.", default=())
     ready: ReadyConfig = key("When it can take requests: a pattern in its output, or a port.", default=ReadyConfig())
 
@@ -291,6 +301,9 @@ class BenchmarkConfig:
     argv: ArgumentList = key("Arguments of the program.", default=())
     server: ServerConfig | None = key("Server of a client/server benchmark.", default=None)
     client: ClientConfig | None = key("Client of a client/server benchmark.", default=None)
+    serve: ServeConfig | None = key(
+        "Sweep over the server: the load of each point, and the requests that it consists of.", default=None
+    )
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
         "Any program; it is measured by its log lines, or its time (`timed`).", default=()
     )

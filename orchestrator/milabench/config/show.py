@@ -13,7 +13,7 @@ from milabench.config.interpolate import escaped
 from milabench.config.kinds import Argument
 from milabench.config.problems import did_you_mean
 from milabench.config.scalars import resolve_scalar
-from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
+from milabench.config.schema import BENCHMARK, BenchmarkConfig, ServerConfig, Suite
 from milabench.config.select import lacking_problems
 from milabench.config.sizes import SIZES_KEY, layers_of
 from milabench.config.source_map import BUILT_IN, Origin, shown_scalar
@@ -91,11 +91,10 @@ def _plain_field(name: str, value: Any) -> Any:
         case "client" if value is not None:
             return {"argv": _plain_arguments(value.argv)}
         case "server" if value is not None:
-            server = {"argv": _plain_arguments(value.argv)}
-            ready, timeout = value.ready.condition, value.ready.timeout
-            if ready:
-                server["ready"] = {"pattern": ready, "timeout": timeout} if timeout else ready
-            return server
+            return _plain_server(value)
+        case "serve" if value is not None:
+            defaults = type(value)()
+            return {key: _data(item) for key, item in _fields_of(value).items() if item != getattr(defaults, key)}
         case "container" | "describe":
             return {key: _data(item) for key, item in _fields_of(value).items() if item not in (None, "", ())}
         case "gated":
@@ -111,6 +110,16 @@ def _plain_field(name: str, value: Any) -> Any:
             return {metric: _fields_of(keys) for metric, keys in value.items()}
         case _:
             return _data(value)
+
+
+def _plain_server(value: ServerConfig) -> dict[str, Any]:
+    server = {"command": _data(value.command)} if value.command else {}
+    ready: Any = value.ready.condition
+    if value.ready.path:
+        ready = {key: item for key, item in _fields_of(value.ready).items() if item not in (None, "")}
+    elif ready and value.ready.timeout:
+        ready = {"pattern": ready, "timeout": value.ready.timeout}
+    return {**server, "argv": _plain_arguments(value.argv), **({"ready": ready} if ready else {})}
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
@@ -206,6 +215,8 @@ def explain(suite: Suite, key: str) -> tuple[str, ...]:
     values[SIZES_KEY] = bench.origin.data(SIZES_KEY) or {}
     if rest in ("size", SIZES_KEY):
         return (f"{key} = {_flow(mask_settings(values)[rest])}", *_size_lines(suite, bench, values[SIZES_KEY]))
+    if bench.serve is not None:
+        values.update({f"serve.{of}": value for of, value in bench.serve.to_json().items()})
     return _explained(key, rest, bench.origin, values)
 
 

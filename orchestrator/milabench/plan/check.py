@@ -54,6 +54,8 @@ def _check_benchmark(config: BenchmarkConfig, context: PlanContext, problems: Pr
             has_launcher=launcher_of(config) not in ("none", RANKS),
         )
     with problems.taking():
+        render_benchmark(config, names_for(bench), command_key="server.command")
+    with problems.taking():
         unmet_requirement(bench)
     with problems.taking():
         container_of(config, context.system)

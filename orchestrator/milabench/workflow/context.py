@@ -308,7 +308,7 @@ def declared_options(folder: Path) -> frozenset[str] | None:
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """Return a selected benchmark with what its folder declares. Raises ConfigError."""
-    from milabench.bench.load import BENCHFILE, OptionError, load_benchfile, with_options
+    from milabench.bench.load import BENCHFILE, OptionError, load_benchfile, shared_modules, with_options
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if bench.definition is None and not bench.command:
@@ -323,4 +323,7 @@ def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
             declared = with_options(declared, bench.options)
         except OptionError as error:
             raise bench.error(error.name, str(error), f"it stands in braces in {folder}/{BENCHFILE}") from None
-    return ResolvedBenchmark(config=bench, folder=str(folder), declared=declared)
+    modules = shared_modules(declared, folder) if declared is not None else None
+    return ResolvedBenchmark(
+        config=bench, folder=str(folder), declared=declared, modules=str(modules) if modules is not None else ""
+    )

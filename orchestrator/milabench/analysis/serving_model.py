@@ -1,0 +1,134 @@
+"""What a sweep over a server came to, as frozen values: a curve of points, in a launch and over launches.
+
+Words: TTFT is the time from sending a request to its first token, ITL the time between two arrivals of tokens, TPOT the time
+from the first token to the last over the tokens after the first, of one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.throughput import Direction
+
+PointState = Literal["measured", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMetric:
+    """A number of a point: what it is called where it is shown, its units, which direction is better."""
+
+    label: str
+    units: str
+    direction: Direction = "lower"
+
+
+def _quantiles(name: str, label: str) -> dict[str, ServingMetric]:
+    return {f"{name}_p{q}_ms": ServingMetric(label=f"{label} p{q}", units="ms") for q in (50, 90, 99)}
+
+
+METRICS: Mapping[str, ServingMetric] = {
+    "output_tps": ServingMetric(label="output tokens", units="tokens/s", direction="higher"),
+    "total_tps": ServingMetric(label="all tokens", units="tokens/s", direction="higher"),
+    "user_tps": ServingMetric(label="tokens of a user (1000 / TPOT p90)", units="tokens/s", direction="higher"),
+    "request_rate": ServingMetric(label="requests", units="requests/s", direction="higher"),
+    "goodput": ServingMetric(label="requests within the SLO", units="requests/s", direction="higher"),
+    **_quantiles("ttft", "TTFT"),
+    **_quantiles("tpot", "TPOT"),
+    **_quantiles("itl", "ITL"),
+    **_quantiles("e2e", "whole request"),
+    "error_rate": ServingMetric(label="requests with an error", units=""),
+    "joules_per_mtok": ServingMetric(label="energy of a million output tokens", units="J"),
+    "cost_per_mtok": ServingMetric(label="cost of a million output tokens", units=""),
+    "kv_cache": ServingMetric(label="KV cache in use", units="", direction="none"),
+    "running": ServingMetric(label="requests in the batch", units="", direction="none"),
+    "waiting": ServingMetric(label="requests that wait", units="", direction="none"),
+}
+"""The numbers of a point by name, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPoint:
+    """One point of a sweep in one launch.
+
+    Of `concurrency` (closed loop: so many requests are in flight) and `rate` (open loop: so many arrive in a second) one is
+    given; neither for a scenario of its own. `start` and `stop` are unix seconds. `values` are by the names of METRICS, as far
+    as they are known. `why` says why a point failed or was skipped, `notes` what a reader must know of one that was measured.
+    """
+
+    name: str
+    concurrency: float | None = None
+    rate: float | None = None
+    arrivals: str = ""
+    state: PointState = "measured"
+    why: str = ""
+    notes: tuple[str, ...] = ()
+    requests: int = 0
+    errors: int = 0
+    start: float | None = None
+    stop: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    meets_slo: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCurve:
+    """A sweep in one launch, its points in the order of the suite; `slo` are the limits by names of METRICS."""
+
+    client: str = ""
+    version: str = ""
+    seed: int | None = None
+    slo: Mapping[str, float] = field(default_factory=dict)
+    points: tuple[LaunchPoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointValue:
+    """A number of a point over launches: one number for each that measured it, their mean and its interval.
+
+    The mean is geometric, but arithmetic where one of the numbers is zero; no interval below three launches.
+    """
+
+    value: float
+    ci95: Interval | None = None
+    launches: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """One point of a sweep over launches; it is measured if one launch measured it. `meets_slo`: all of those did."""
+
+    name: str
+    concurrency: float | None = None
+    rate: float | None = None
+    arrivals: str = ""
+    state: PointState = "measured"
+    why: str = ""
+    notes: tuple[str, ...] = ()
+    requests: int = 0
+    errors: int = 0
+    values: Mapping[str, PointValue] = field(default_factory=dict)
+    meets_slo: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingCurve:
+    """The throughput of a server against what a user sees of it, and which point is the best within the SLO.
+
+    `area` is the area under the step function of `output_tps` over `user_tps` (its points without interpolation), in
+    (tokens/s)^2: what the curve dominates. `best` is the name of the point with the most output tokens/s of those that meet the
+    SLO, of all points where there is none; empty where no point meets it. `slo_concurrency` and `slo_rate` are the largest
+    that meet it, None where none does.
+    """
+
+    client: str = ""
+    version: str = ""
+    seed: int | None = None
+    slo: Mapping[str, float] = field(default_factory=dict)
+    points: tuple[CurvePoint, ...] = ()
+    area: PointValue | None = None
+    best: str = ""
+    slo_concurrency: float | None = None
+    slo_rate: float | None = None
