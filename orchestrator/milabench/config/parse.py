@@ -87,6 +87,7 @@ def parse_suite(
         warnings=all_warnings.all(),
         files=files,
         size=folded.size,
+        lacking={name: sized.lacks for name, sized in folded.sizes.items() if sized.lacks is not None and parsed[name]},
     )
 
 
@@ -137,7 +138,11 @@ class _BenchmarkParser:
                 return None
         options = values.pop("options")
         config: schema.BenchmarkConfig = schema.BENCHMARK.build(
-            values, name=name, size=sized.size if sized is not None else "", options=options, origin=Origins(node)
+            values,
+            name=name,
+            size=sized.size if sized is not None else "",
+            options=options,
+            origin=_origins(node, sized),
         )
         return config
 
@@ -291,6 +296,13 @@ class _BenchmarkParser:
             with suppress(ConfigError):  # a benchfile's own problems are reported by whoever loads it
                 self.declared_in[folder] = self.declared(folder)
         return self.declared_in[folder]
+
+
+def _origins(node: Located, sized: ChosenSize | None) -> Origins:
+    """Return where the values of a benchmark come from, its size and its sizes among them."""
+    if sized is None:
+        return Origins(node)
+    return Origins(node.holding({**node.value, "size": sized.asked, SIZES_KEY: settled(sized.sizes)}, node.flags))
 
 
 def _has(node: Located, key: str) -> bool:

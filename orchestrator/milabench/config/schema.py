@@ -72,6 +72,9 @@ Repository: TypeAlias = Annotated[
         expected="a repository of the hub, owner/name",
     ),
 ]
+ProgramName: TypeAlias = Annotated[
+    str, Matching(pattern=r"[^\s\x00]([^\x00]*[^\s\x00])?", expected="the name of a program")
+]
 Page: TypeAlias = Annotated[
     str, Matching(pattern=r"https://[^\s/\"<>]+[^\s\"<>]*", expected="an address that begins with https://")
 ]
@@ -202,6 +205,9 @@ class ValidationKeys:
     extra: Mapping[str, Any] = extra_keys()
 
 
+_MINUTES_OF_A_YEAR: Final = 525_600
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentResources:
     """What the environment of a benchmark takes; None where it is not known."""
@@ -221,7 +227,7 @@ class ResourcesConfig:
         "Name of these data, where several benchmarks share them: counted once.", default=None
     )
     download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
-    minutes: Annotated[float, Number(at_least=0)] | None = key(
+    minutes: Annotated[float, Number(at_least=0, at_most=_MINUTES_OF_A_YEAR)] | None = key(
         "Minutes of one launch with the profile `default`.", default=None
     )
     environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
@@ -325,8 +331,9 @@ class BenchmarkConfig:
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
     )
-    requires_programs: tuple[str, ...] = key(
-        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+    requires_programs: tuple[ProgramName, ...] = key(
+        "Programs that must be on the benchmark's PATH on the main node; where one is not the benchmark is skipped, with its"
+        " name.",
         default=(),
     )
     num_machines: PositiveWhole = key(
@@ -485,7 +492,10 @@ class MultirunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for."""
+    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for.
+
+    `lacking` says of each benchmark that has sizes, and not the one that is asked for, what to tell whoever wants to use it.
+    """
 
     benchmarks: Mapping[str, BenchmarkConfig]
     system: SystemConfig
@@ -494,6 +504,7 @@ class Suite:
     multirun: tuple[Multirun, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
+    lacking: Mapping[str, Problem] = field(default_factory=dict)
 
 
 SYSTEM: Final = record_of(SystemConfig)

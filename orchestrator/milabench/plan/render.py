@@ -89,10 +89,10 @@ def render_benchmark(
     return rendered
 
 
-def render_text(text: str, names: Mapping[str, Any]) -> str:
-    """Render any text. Raises ConfigError for a placeholder that cannot be resolved."""
-    renderer = _Renderer(None, names)
-    rendered = renderer.text(text, "")
+def render_text(text: str, names: Mapping[str, Any], bench: BenchmarkConfig | None = None, key: str = "") -> str:
+    """Render any text; `bench` and `key` say where it stands. Raises ConfigError for a placeholder that cannot be resolved."""
+    renderer = _Renderer(bench, names)
+    rendered = renderer.text(text, key)
     renderer.problems.raise_any()
     return rendered
 
