@@ -50,7 +50,7 @@ class Service:
         self._path = str(spec.get("path") or "")
         self._connection: Optional[socket.socket] = None  # on which an answer is waited for
         self._reply = b""
-        self._said = ""  # what it last said that is not 200
+        self._other_answer = ""  # the last that was not 200
         self._hosts: List[str] = list(spec.get("hosts") or ["127.0.0.1"])
 
     def prepare(self, fill: Callable[[str], str]) -> None:
@@ -105,8 +105,8 @@ class Service:
 
     def missing(self) -> str:
         """Return what is still waited for, for a person."""
-        if self._said:
-            return "port %d answers %s with %s, not 200" % (self._port, self._path, self._said)
+        if self._other_answer:
+            return "port %d answers %s with %s, not 200" % (self._port, self._path, self._other_answer)
         if "port" in self._spec:
             return "nothing answers on port %d" % self._port
         return "its output does not match %r" % self._spec.get("pattern", "")
@@ -170,8 +170,8 @@ class Service:
                 "status " + status[1].decode() if status is not None else "no HTTP" if self._reply else "nothing"
             )
 
-    def _ask_again(self, said: str) -> None:
-        self._said = said
+    def _ask_again(self, answer: str) -> None:
+        self._other_answer = answer
         self._hang_up()
         self._timers.start("knock", KNOCK_S, self._knock)
 
