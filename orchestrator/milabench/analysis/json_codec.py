@@ -41,13 +41,13 @@ class JsonKey:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses as objects, tuples as lists."""
+    """Return a value as JSON has it: dataclasses as objects, also those in mappings, and tuples as lists."""
     if type(value) in _SCALARS:  # nearly all are, and the tests below are slow
         return value
     if isinstance(value, list | tuple):
         return [to_json_value(item) for item in value]
     if isinstance(value, Mapping):
-        return dict(value)
+        return {name: own if type(own) in _SCALARS else to_json_value(own) for name, own in value.items()}
     if not dataclasses.is_dataclass(value):
         return value
     encoded: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -13,8 +13,10 @@ from milabench.config.interpolate import escaped
 from milabench.config.kinds import Argument
 from milabench.config.problems import did_you_mean
 from milabench.config.scalars import resolve_scalar
-from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
-from milabench.config.source_map import Origin, shown_scalar
+from milabench.config.schema import BENCHMARK, BenchmarkConfig, ServerConfig, Suite
+from milabench.config.select import lacking_problems
+from milabench.config.sizes import SIZES_KEY, layers_of
+from milabench.config.source_map import BUILT_IN, Origin, shown_scalar
 from milabench.errors import ConfigError
 from milabench.redaction import MASK, is_secret_name, mask_settings
 
@@ -53,10 +55,13 @@ def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     """Return the suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
 
-    Reading it back gives the same values, but for secrets, which are shown nowhere.
+    Reading it back gives the same values, but for secrets, which are shown nowhere. Raises ConfigError for benchmarks that
+    lack the size asked for.
     """
     lines: list[str] = []
     if names is None:
+        if problems := lacking_problems(suite):
+            raise ConfigError(problems)
         if suite.profile != "default":
             _emit("profile", suite.profile, 0, lines)
         if suite.size:
@@ -86,11 +91,10 @@ def _plain_field(name: str, value: Any) -> Any:
         case "client" if value is not None:
             return {"argv": _plain_arguments(value.argv)}
         case "server" if value is not None:
-            server = {"argv": _plain_arguments(value.argv)}
-            ready, timeout = value.ready.condition, value.ready.timeout
-            if ready:
-                server["ready"] = {"pattern": ready, "timeout": timeout} if timeout else ready
-            return server
+            return _plain_server(value)
+        case "serve" if value is not None:
+            defaults = type(value)()
+            return {key: _data(item) for key, item in _fields_of(value).items() if item != getattr(defaults, key)}
         case "container" | "describe":
             return {key: _data(item) for key, item in _fields_of(value).items() if item not in (None, "", ())}
         case "gated":
@@ -106,6 +110,16 @@ def _plain_field(name: str, value: Any) -> Any:
             return {metric: _fields_of(keys) for metric, keys in value.items()}
         case _:
             return _data(value)
+
+
+def _plain_server(value: ServerConfig) -> dict[str, Any]:
+    server = {"command": _data(value.command)} if value.command else {}
+    ready: Any = value.ready.condition
+    if value.ready.path:
+        ready = {key: item for key, item in _fields_of(value.ready).items() if item not in (None, "")}
+    elif ready and value.ready.timeout:
+        ready = {"pattern": ready, "timeout": value.ready.timeout}
+    return {**server, "argv": _plain_arguments(value.argv), **({"ready": ready} if ready else {})}
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
@@ -198,68 +212,7 @@ def explain(suite: Suite, key: str) -> tuple[str, ...]:
     bench = _benchmark(suite, name)
     values = benchmark_completions(bench)
     values.update(values.pop("options"))
-    return _explained(key, rest, bench.origin, values)
-
-
-def _split_key(suite: Suite, key: str) -> tuple[str, str]:
-    names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
-    if not names:
-        known = (*suite.benchmarks, "system")
-        hint = (
-            did_you_mean(key.partition(".")[0], known)
-            or "write BENCH.KEY, with a name from `milabench list`, or system.KEY"
-        )
-        raise ConfigError(f"unknown benchmark in {key!r}; {hint}")
-    name = max(names, key=len)
-    return name, key[len(name) + 1 :]
-
-
-def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
-    values = mask_settings(values)
-    if not rest:
-        ends = [path for path in origins if not any(other.startswith(path + ".") for other in origins)]
-        return tuple(f"{key}.{path} = {_at(values, path)}  ({origins[path].where})" for path in ends)
-    origin = origins.get(rest)
-    if origin is None:
-        if rest in values:
-            return (f"{key} = {_flow(values[rest])}", "  built-in default")
-        hint = did_you_mean(rest, [*origins, *values])
-        raise ConfigError(f"{key!r} is not set" + (f"; {hint}" if hint else ""))
-    lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
-    if origin.interpolated is not None:
-        references = ", ".join(dict.fromkeys(_REFERENCE.findall(origin.interpolated)))
-        lines.append(
-            f"  written as {shown_scalar(origin.interpolated)}, in which {references or '${...}'} was resolved"
-        )
-    is_secret = is_secret_name(rest.rpartition(".")[2])
-    replaced = ((where, MASK if is_secret else mask_settings(value)) for where, value in origin.replaced)
-    lines.extend(f"  replaces {_flow(value)}, set at {where}" for where, value in replaced)
-    return tuple(lines)
-
-
-def _at(values: Mapping[str, Any], dotted: str) -> str:
-    here: Any = values
-    rest = dotted
-    while rest:
-        if isinstance(here, Mapping):
-            # A key may have dots of its own: the longest that fits.
-            fitting = [key for key in here if rest == key or rest.startswith(f"{key}.")]
-            if not fitting:
-                return "(not set)"
-            key = max(fitting, key=len)
-            here, rest = here[key], rest[len(key) + 1 :]
-        elif isinstance(here, list | tuple):
-            index, _, rest = rest.partition(".")
-            if not index.isdigit() or int(index) >= len(here):
-                return "(not set)"
-            here = here[int(index)]
-        else:
-            return _flow(here)
-    return _flow(here)
-
-
-def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
-    if name not in suite.benchmarks:
-        hint = did_you_mean(name, suite.benchmarks)
-        raise ConfigError(f"unknown benchmark {name!r}" + (f"; {hint}" if hint else ""))
-    return suite.benchmarks[name]
+    values[SIZES_KEY] = bench.origin.data(SIZES_KEY) or {}
+    if rest in ("size", SIZES_KEY):
+        return (f"{key} = {_flow(mask_settings(values)[rest])}", *_size_lines(suite, bench, values[SIZES_KEY]))
+    if bench.serve is not None:

@@ -146,6 +146,25 @@ RATE: Shape = {
     "window": dict.fromkeys(("n", "lag1", "p"), float),
 }
 _COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), Required(int))
+_POINT_VALUE = {"value": Required(float), "ci95": [float], "launches": [float]}
+_CURVE = {
+    **dict.fromkeys(("client", "version", "best"), str),
+    "seed": int,
+    "slo": {str: Required(float)},
+    "points": [
+        {
+            "name": Required(str),
+            **dict.fromkeys(("arrivals", "state", "why"), str),
+            **dict.fromkeys(("concurrency", "rate"), NOT_NEGATIVE),
+            **dict.fromkeys(("requests", "errors"), int),
+            "notes": [str],
+            "values": {str: Required(_POINT_VALUE)},
+            "meets_slo": bool,
+        }
+    ],
+    "area": _POINT_VALUE,
+    **dict.fromkeys(("slo_concurrency", "slo_rate"), NOT_NEGATIVE),
+}
 _BENCH = {
     "counts": Required(_COUNTS),
     "about": str,
@@ -156,6 +175,7 @@ _BENCH = {
     "ci95": [ABOVE_ZERO],
     "validations": [{**dict.fromkeys(("step", "check", "verdict", "message"), Required(str)), "numbers": {}}],
     "metrics": [_METRIC],
+    "serving": _CURVE,
 }
 _JOB = {
     **dict.fromkeys(("job", "stage", "result", "state", "reason", "failure"), str),
