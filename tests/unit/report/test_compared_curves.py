@@ -103,3 +103,12 @@ def test_the_tables_fit_a_terminal(slower: Comparison, width: int) -> None:
     shown = FORMATS["text"].fitted(width).render_comparison(slower)
     assert max(map(len, (line for line in shown.splitlines() if " | " in line or "-+-" in line))) <= width
     assert shown.count("SLOWER") >= 15
+
+
+def test_a_page_draws_the_curves_over_each_other_and_lists_every_ratio(slower: Comparison) -> None:
+    page = written(slower, "html")
+    section = page[page.index('id="curves"') : page.index('id="index"')]
+    assert section.count("<figure>") == 2 and section.count('class="dots a"') and section.count('class="dots b"')
+    assert section.count('data-state="SLOWER"') == 15
+    assert "concurrency=32: old: measured; new: failed: the server ended" in section
+    assert 'id="curves"' not in written(compare_systems([system("old", bench()), system("new", bench())]), "html")
