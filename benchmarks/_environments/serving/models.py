@@ -1,7 +1,7 @@
 """What a server reads, made without a network: a model's configuration, and a tokenizer with as many words as the model.
 
-The weights are random and made in the server. The tokenizer is a byte-level BPE in whose vocabulary every word of syllables is one
-token, so that prompts have the tokens that they were made of, and the answers of a random model too; it needs no training.
+The weights are random and made in the server. The tokenizer is a byte-level BPE in whose vocabulary every word of syllables is
+one token, so that prompts have the tokens that they were made of, and the answers of a random model too; it needs no training.
 """
 
 from __future__ import annotations

@@ -34,6 +34,8 @@ _INTERPOLATED: Final = {"type": "string", "pattern": r"[${]"}
 _SCALAR_TYPES: Final = ("string", "number", "boolean")
 _CAPACITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)([Bbo]?)\s*\Z")
 _MIB: Final = 2**20
+_MAX_MIB: Final = 2**40
+"""More than this no machine has, and sums of it would be read by nobody."""
 
 
 class ValueParser:
@@ -254,6 +256,8 @@ class Capacity(Kind):
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         amount = capacity_mib(str(node.value)) if isinstance(node.value, str | int | float) else None
+        if amount is not None and amount > _MAX_MIB:
+            return parser.expected(f"{self.expected}, at most 1 EiB", node, path)
         return amount if amount is not None else parser.expected(self.expected, node, path)
 
 

@@ -205,6 +205,9 @@ class ValidationKeys:
     extra: Mapping[str, Any] = extra_keys()
 
 
+_MINUTES_OF_A_YEAR: Final = 525_600
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentResources:
     """What the environment of a benchmark takes; None where it is not known."""
@@ -224,7 +227,7 @@ class ResourcesConfig:
         "Name of these data, where several benchmarks share them: counted once.", default=None
     )
     download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
-    minutes: Annotated[float, Number(at_least=0)] | None = key(
+    minutes: Annotated[float, Number(at_least=0, at_most=_MINUTES_OF_A_YEAR)] | None = key(
         "Minutes of one launch with the profile `default`.", default=None
     )
     environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())

@@ -161,9 +161,12 @@ def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, Any], env: Mapping[
     What only the first node has is not handed on: the ranks there report for all.
     """
     slots = [(node.ip, max(1, len(node.devices))) for node in nodes]
-    words: tuple[str, ...] = ("-np", str(sum(count for _, count in slots)))
+    derived = {"-np": str(sum(count for _, count in slots))}
     if len(nodes) > 1:
-        words += ("--host", ",".join(f"{ip}:{count}" for ip, count in slots))
+        derived["--host"] = ",".join(f"{ip}:{count}" for ip, count in slots)
+    own = {_bare(key) for key in own_options}
+    words = tuple(word for option in derived.items() if _bare(option[0]) not in own for word in option)
+    if len(nodes) > 1:
         # Ranks on other nodes inherit nothing but what is named here.
         words += tuple(word for name in sorted(env) if env[name] not in _HERE for word in ("-x", name))
     # mpirun takes a value as a word of its own.

@@ -78,8 +78,8 @@ def prepare_digest(
 
     `files` are those that it is made of (the Python files of the benchmark's folder and of the modules that it shares),
     `venv` the digest of the environment, `source` the revision of the fetched program. The configuration and limits of the
-    step are left out: they do not reach the data, except through argv and env. `places` are folders of this machine with names that they
-    have on every machine: with them the digest is the same below another base.
+    step are left out: they do not reach the data, except through argv and env. `places` are folders of this machine with
+    names that they have on every machine: with them the digest is the same below another base.
     """
     named = sorted((places or {}).items(), key=lambda place: -len(place[0]))  # a folder before the one that holds it
 

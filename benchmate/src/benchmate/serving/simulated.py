@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -63,7 +64,7 @@ class Served:
 
     def log_line(self) -> str:
         """Return the request as one line of JSON."""
-        gaps = [round((after - before) * 1e6) for before, after in zip(self.sent, self.sent[1:], strict=False)]
+        gaps = [round((after - before) * 1e6) for before, after in itertools.pairwise(self.sent)]
         values = {
             "request": self.number,
             "received": self.received,
@@ -365,7 +366,7 @@ async def serve(host: str, port: int, behaviour: Behaviour, log: TextIO | None =
     server.close()
 
 
-def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+def command_line(argv: Sequence[str]) -> argparse.Namespace:
     """Return the command line, refused with one line where it is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmate.serving.simulated", description=(__doc__ or "").partition("\n")[0]
@@ -404,7 +405,7 @@ def _whole(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve as the command line says; return the exit code."""
-    args = parse_arguments(sys.argv[1:] if argv is None else argv)
+    args = command_line(sys.argv[1:] if argv is None else argv)
     behaviour = Behaviour(
         ttft_s=args.ttft_ms * args.slow / 1e3,
         itl_s=args.itl_ms * args.slow / 1e3,
