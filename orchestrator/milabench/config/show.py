@@ -216,3 +216,89 @@ def explain(suite: Suite, key: str) -> tuple[str, ...]:
     if rest in ("size", SIZES_KEY):
         return (f"{key} = {_flow(mask_settings(values)[rest])}", *_size_lines(suite, bench, values[SIZES_KEY]))
     if bench.serve is not None:
+        values.update({f"serve.{of}": value for of, value in bench.serve.to_json().items()})
+    return _explained(key, rest, bench.origin, values)
+
+
+def _size_lines(suite: Suite, bench: BenchmarkConfig, sizes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which size a benchmark has, what chose it, what that replaced, and what is laid over the benchmark for it."""
+    asked = bench.origin.get("size")
+    if asked is None:
+        yield "  it has no sizes: it is the same at each"
+        return
+    is_default = asked.where == str(BUILT_IN)
+    by = "the default: no file, --size or MILABENCH_SIZE chooses one" if is_default else f"chosen by {asked.where}"
+    yield f"  the size {bench.origin.data('size')} is {by}"
+    yield from (f"  replaces {_flow(value)}, set at {where}" for where, value in asked.replaced)
+    if lacks := suite.lacking.get(bench.name):
+        yield f"  {lacks.what}; {lacks.hint}"
+    for size in layers_of(bench.size):
+        if size in sizes:
+            keys = ", ".join(sizes[size] or ()) or "nothing"
+            yield f"  {size} changes {keys}, at {bench.origin[f'{SIZES_KEY}.{size}'].where}"
+
+
+def _split_key(suite: Suite, key: str) -> tuple[str, str]:
+    names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
+    if not names:
+        known = (*suite.benchmarks, "system")
+        hint = (
+            did_you_mean(key.partition(".")[0], known)
+            or "write BENCH.KEY, with a name from `milabench list`, or system.KEY"
+        )
+        raise ConfigError(f"unknown benchmark in {key!r}; {hint}")
+    name = max(names, key=len)
+    return name, key[len(name) + 1 :]
+
+
+def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
+    values = mask_settings(values)
+    if not rest:
+        # What the other sizes would say is no value of it.
+        paths = [path for path in origins if path.partition(".")[0] != SIZES_KEY]
+        ends = [path for path in paths if not any(other.startswith(path + ".") for other in paths)]
+        return tuple(f"{key}.{path} = {_at(values, path)}  ({origins[path].where})" for path in ends)
+    origin = origins.get(rest)
+    if origin is None:
+        if rest in values:
+            return (f"{key} = {_flow(values[rest])}", "  built-in default")
+        hint = did_you_mean(rest, [*origins, *values])
+        raise ConfigError(f"{key!r} is not set" + (f"; {hint}" if hint else ""))
+    lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
+    if origin.interpolated is not None:
+        references = ", ".join(dict.fromkeys(_REFERENCE.findall(origin.interpolated)))
+        lines.append(
+            f"  written as {shown_scalar(origin.interpolated)}, in which {references or '${...}'} was resolved"
+        )
+    is_secret = is_secret_name(rest.rpartition(".")[2])
+    replaced = ((where, MASK if is_secret else mask_settings(value)) for where, value in origin.replaced)
+    lines.extend(f"  replaces {_flow(value)}, set at {where}" for where, value in replaced)
+    return tuple(lines)
+
+
+def _at(values: Mapping[str, Any], dotted: str) -> str:
+    here: Any = values
+    rest = dotted
+    while rest:
+        if isinstance(here, Mapping):
+            # A key may have dots of its own: the longest that fits.
+            fitting = [key for key in here if rest == key or rest.startswith(f"{key}.")]
+            if not fitting:
+                return "(not set)"
+            key = max(fitting, key=len)
+            here, rest = here[key], rest[len(key) + 1 :]
+        elif isinstance(here, list | tuple):
+            index, _, rest = rest.partition(".")
+            if not index.isdigit() or int(index) >= len(here):
+                return "(not set)"
+            here = here[int(index)]
+        else:
+            return _flow(here)
+    return _flow(here)
+
+
+def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
+    if name not in suite.benchmarks:
+        hint = did_you_mean(name, suite.benchmarks)
+        raise ConfigError(f"unknown benchmark {name!r}" + (f"; {hint}" if hint else ""))
+    return suite.benchmarks[name]
