@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import struct
-import sys
 from pathlib import Path
 
+import images
 import numpy as np
 
 import benchmate
 
-SHARED = Path(__file__).resolve().parent.parent / "_environments" / "vision"
 SEED = 20260101
 FILES = {"train": 60_000, "t10k": 10_000}
 
@@ -24,9 +23,6 @@ def main() -> None:
     if args.dataroot is None:
         make_digits()
         return
-    sys.path.append(str(SHARED))
-    import images
-
     images.make(args.dataroot)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import sys
 from pathlib import Path
+
+import images
 
 import benchmate
 
-SHARED = Path(__file__).resolve().parent.parent / "_environments" / "vision"
 SEED = 20260101
 WORDS = ("red", "green", "blue", "bright", "dark", "small", "large", "old", "new", "round", "square", "soft", "hard")
 THINGS = ("cloud", "field", "river", "stone", "leaf", "wall", "wave", "shadow", "fabric", "sand", "glass", "smoke")
@@ -20,9 +20,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--train-data", type=Path, required=True)
     args, _ = parser.parse_known_args()
-    sys.path.append(str(SHARED))
-    import images
-
     folder = Path(os.environ["MILABENCH_DIR_DATA"]) / "images" / args.train_data.stem
     images.make(folder)
     recipe = {"seed": SEED, "images": str(folder)}

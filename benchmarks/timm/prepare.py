@@ -6,9 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+import images
 import timm
-
-SHARED = Path(__file__).resolve().parent.parent / "_environments" / "vision"
 
 
 def main() -> None:
@@ -21,9 +20,6 @@ def main() -> None:
     if args.data is None:
         print(f"{args.model}: the program makes its images itself")
         return
-    sys.path.append(str(SHARED))
-    import images
-
     images.make(args.data)
 
 

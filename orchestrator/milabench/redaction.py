@@ -85,8 +85,8 @@ def secret_names(env: Mapping[str, Any]) -> Tuple[str, ...]:
 # --- in texts -------------------------------------------------------------------------------------------------------
 
 # Before the host of a URL: a user with a password, or a token alone. `git@` is the user of every host of repositories, and
-# what has a digest behind it is an image.
-_USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:)")
+# what has a digest behind it is an image; `:@port` is a port that is not known yet.
+_USERINFO = re.compile(r"://(?!git@)([^/?#\s'\"\\<>]+)@(?!sha256:|(?<=:@)port(?![\w.-]))")
 _USERINFO_BYTES = re.compile(_USERINFO.pattern.encode())
 # NAME=value, --name=value, and NAME: value as YAML, JSON and Python write it.
 # A name begins where what it may consist of does, and a value is read for a secret only: linear in the text.

@@ -66,6 +66,29 @@ def test_a_suite_is_prepared_and_run_on_every_node(
     assert "good" in report.out
 
 
+def test_modules_that_definitions_share_go_to_every_node(
+    hosts: Hosts, system: System, milabench: Milabench, tmp_path: Path
+) -> None:
+    shared = tmp_path / "_environments" / "shared"
+    shared.mkdir(parents=True)
+    (shared / "requirements.in").write_text("")
+    (shared / "making.py").write_text("")
+    assert milabench("new", "mine", "--into", str(tmp_path)).code == 0
+    folder = tmp_path / "mine"
+    benchfile = (folder / "benchfile.py").read_text()
+    (folder / "benchfile.py").write_text(
+        benchfile.replace("Benchmark(", "Benchmark(requirements='../_environments/shared',")
+    )
+    (folder / "prepare.py").write_text("import making\n")
+    system(with_bases(hosts, tmp_path, "base0", "base1"))
+    said = milabench("prepare", "--config", str(folder / "suite.yaml"), "--display", "plain")
+    assert said.code == 0, said.err
+    for number in (0, 1):
+        assert (tmp_path / f"base{number}" / "definitions" / "_environments-shared" / "making.py").is_file()
+    again = milabench("prepare", "--config", str(folder / "suite.yaml"))
+    assert "nothing to do" in again.err
+
+
 @pytest.mark.e2e
 @pytest.mark.long
 def test_what_is_shared_is_prepared_once(hosts: Hosts, system: System, milabench: Milabench, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_the_rate_is_that_of_an_independent_clock_in_the_same_process(name: str,
         "PYTHONPATH": ":".join(filter(None, (str(HERE / "clock_site"), python_path))),
         "INDEPENDENT_CALL": clock["call"],
         "INDEPENDENT_ITEMS": str(clock.get("items", 1)),
+        "INDEPENDENT_COMPILED": "1" if clock.get("compiled") else "",
         "INDEPENDENT_STAMPS": str(tmp_path),
     }
     overrides = [word for key, value in variables.items() for word in ("--override", f"{name}.env.{key}='{value}'")]

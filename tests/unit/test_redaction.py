@@ -246,6 +246,9 @@ def test_plain_data_keeps_its_shape() -> None:
         ("https://u:p@ss@host/", "https://***@host/"),
         ("ssh://git@github.com/a/b", "ssh://git@github.com/a/b"),
         ("docker://ubuntu@sha256:0123", "docker://ubuntu@sha256:0123"),
+        ("http://127.0.0.1:@port/v1", "http://127.0.0.1:@port/v1"),
+        ("http://u:p@port/v1", "http://***@port/v1"),
+        ("http://u:@port.example", "http://***@port.example"),
         ("http://host/?mail=a@b", "http://host/?mail=a@b"),
     ],
 )

@@ -170,8 +170,8 @@ IDENTIFIERS: Mapping[str, str] = {
     "late_for": "stragglers",
 }
 
-# Public names that every module of a registry defines, because its Protocol says so: report formats, importers.
-PROTOCOL_NAMES = frozenset({"render_acceptance", "can_read", "read_runs"})
+# Public names that every module of a registry defines, because its Protocol says so: report formats, importers, load clients.
+PROTOCOL_NAMES = frozenset({"render_acceptance", "can_read", "read_runs", "measure", "version"})
 
 PAGES = [page for page in pages() if page.name != "docs/reference/command-line.md"]  # made of the help texts
 

@@ -6,6 +6,7 @@ pattern of its class under fine noise, so that classes can be learned, and a fil
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -21,11 +22,13 @@ NAME = re.compile(r"(\d+)x(\d+)-(\d+)")
 
 def make(folder: Path) -> None:
     """Make the folder that its name describes, unless it is there."""
-    recipe = NAME.fullmatch(folder.name)
-    if recipe is None:
+    name = NAME.fullmatch(folder.name)
+    if name is None:
         sys.exit(f"error: {folder}: a folder of images is named CLASSESxIMAGES-PIXELS, such as 10x100-96")
-    size = dict(zip(("classes", "each", "pixels"), map(int, recipe.groups()), strict=True))
-    benchmate.prepare_folder(folder, {"seed": SEED, **size}, lambda fresh: write(fresh, **size))
+    size = dict(zip(("classes", "each", "pixels"), map(int, name.groups()), strict=True))
+    # This file belongs to it: what an earlier one made is not what this one makes.
+    recipe = {"seed": SEED, **size, "made_by": hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}
+    benchmate.prepare_folder(folder, recipe, lambda fresh: write(fresh, **size))
 
 
 def write(folder: Path, classes: int, each: int, pixels: int) -> None:

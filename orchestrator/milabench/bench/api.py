@@ -64,10 +64,11 @@ class Benchmark:
     benchmark, with their defaults; they reach the voirfile and prepare.py as they are, and may stand in braces in `script`,
     `module` and `voirfile`, so that one definition serves several programs of a package (`trl.scripts.{trainer}`).
     `requirements` is the folder of requirements.in and its locks: the benchmark's own, or a sibling of it
-    (`../_environments/torch`) whose locks several benchmarks share; `packages` are those of the shared requirements that this
-    benchmark imports (all of them, where none is named): with --use-current-env no others are asked for. `flags` are the
-    program's options that have a `--no-` form, which `false` in the suite then stands for. `voirfile=None` starts the program
-    without our runner (a program that measures itself and writes to the sink).
+    (`../_environments/torch`) whose locks several benchmarks share, and whose Python modules prepare.py can import;
+    `packages` are those of the shared requirements that this benchmark imports (all of them, where none is named): with
+    --use-current-env no others are asked for. `flags` are the program's options that have a `--no-` form, which `false` in the
+    suite then stands for. `voirfile=None` starts the program without our runner (a program that measures itself and writes to
+    the sink).
     """
 
     script: str | None = None

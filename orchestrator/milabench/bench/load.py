@@ -52,7 +52,9 @@ def load_benchfile(folder: Path) -> Benchmark:
         what = f"`benchmark` is a {type(benchmark).__name__}, not a milabench.Benchmark"
         raise _wrong(benchfile, what, "write `benchmark = Benchmark(...)`")
     # In this order: paths and patterns of what is no text cannot be looked at.
-    problems = [*_wrong_types(benchmark)] or [*_contradictions(benchmark)]
+    problems = (
+        [*_wrong_types(benchmark)] or [*_contradictions(benchmark)] or [*_missing_requirements(benchmark, folder)]
+    )
     if problems:
         raise ConfigError([Problem(str(benchfile), path, what) for path, what in problems])
     return benchmark
@@ -62,6 +64,13 @@ def requirements_folder(benchmark: Benchmark, folder: Path) -> Path:
     """Return where the requirements.in and the locks of the benchmark in `folder` lie."""
     # Not resolved: a folder that is a link has the siblings that it is given among, as its definition has.
     return Path(os.path.normpath(folder / benchmark.requirements))
+
+
+def shared_modules(benchmark: Benchmark, folder: Path) -> Path | None:
+    """Return the folder of the locks that the benchmark shares, where that holds Python modules too; else None."""
+    shared = requirements_folder(benchmark, folder)
+    is_shared = shared != Path(os.path.normpath(folder)) and next(shared.glob("*.py"), None) is not None
+    return shared if is_shared else None
 
 
 def with_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:
@@ -150,13 +159,23 @@ def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
             pass
 
 
+def _missing_requirements(benchmark: Benchmark, folder: Path) -> Iterator[tuple[str, str]]:
+    if not requirements_folder(benchmark, folder).is_dir():
+        what = f"no such folder: {benchmark.requirements}; make it, with a requirements.in, or name one that is there"
+        yield "benchmark.requirements", what
+
+
 def _unknown_options(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
-    """Yield the names in braces that are no options."""
+    """Yield the names in braces that are no options, and braces without a partner."""
+    known = ", ".join(benchmark.options) or "none"
     for attribute in _FILLED:
-        for name in _NAME.findall(getattr(benchmark, attribute) or ""):
+        text = getattr(benchmark, attribute) or ""
+        for name in _NAME.findall(text):
             if name not in benchmark.options:
-                known = ", ".join(benchmark.options) or "none"
                 yield f"benchmark.{attribute}", f"{{{name}}} is none of its options; known: {known}"
+        if brace := re.search("[{}]", _NAME.sub("", text)):
+            what = f"a {brace[0]} without its partner in {text!r}; an option stands in it as {{NAME}}; known: {known}"
+            yield f"benchmark.{attribute}", what
 
 
 def _leaves_its_folder(path: str) -> bool:

@@ -34,6 +34,8 @@ _INTERPOLATED: Final = {"type": "string", "pattern": r"[${]"}
 _SCALAR_TYPES: Final = ("string", "number", "boolean")
 _CAPACITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)([Bbo]?)\s*\Z")
 _MIB: Final = 2**20
+_MAX_MIB: Final = 2**40
+"""More than this no machine has, and sums of it would be read by nobody."""
 
 
 class ValueParser:
@@ -254,6 +256,8 @@ class Capacity(Kind):
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         amount = capacity_mib(str(node.value)) if isinstance(node.value, str | int | float) else None
+        if amount is not None and amount > _MAX_MIB:
+            return parser.expected(f"{self.expected}, at most 1 EiB", node, path)
         return amount if amount is not None else parser.expected(self.expected, node, path)
 
 
@@ -276,10 +280,15 @@ class Arithmetic(Kind):
 
 
 class ListOf(Kind):
-    """A list; with `lone`, a value that is no list stands for a list of one. A `unique` list has each item once."""
+    """A list; with `lone`, a value that is no list stands for a list of one.
 
-    def __init__(self, *, item: Kind, expected: str = "a list", lone: bool = False, unique: bool = False) -> None:
-        self.item, self.expected, self.lone, self.unique = item, expected, lone, unique
+    Of a `unique` list equal items are one; a `distinct` one may have none.
+    """
+
+    def __init__(
+        self, *, item: Kind, expected: str = "a list", lone: bool = False, unique: bool = False, distinct: bool = False
+    ) -> None:
+        self.item, self.expected, self.lone, self.unique, self.distinct = item, expected, lone, unique, distinct
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -290,6 +299,11 @@ class ListOf(Kind):
         items = [parser.parse(self.item, item, f"{path}.{index}") for index, item in enumerate(value)]
         if any(item is INVALID for item in items):
             return INVALID
+        if (
+            self.distinct
+            and (again := next((i for i, item in enumerate(items) if item in items[:i]), None)) is not None
+        ):
+            return parser.reject(value[again], f"{path}.{again}", f"{items[again]} is there twice", "leave one out")
         return tuple(dict.fromkeys(items) if self.unique else items)
 
     def json_schema(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """The file keys, and every benchmark and template by name, merged but not parsed. `size` is what the files ask for."""
+    """The file keys, and every benchmark and template by name, merged but not parsed. `size` is that of the file key."""
 
     system: Located | None
     multirun: Located | None
@@ -60,7 +60,7 @@ class Folded:
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
     sizes: Mapping[str, ChosenSize]
-    """Of each benchmark that has sizes, the one that is laid over it."""
+    """Of each benchmark that has sizes, the one that is laid over it, if it has that one."""
 
 
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
@@ -116,7 +116,7 @@ def fold(
         system=_settled_or_none(file_keys["system"]),
         multirun=_settled_or_none(file_keys["multirun"]),
         profile=_settled_or_none(file_keys["profile"]),
-        size=size if file_keys["size"] is not None else "",
+        size=str(size.value) if file_keys["size"] is not None else "",
         benchmarks=benchmarks,
         templates=templates,
         sizes=inheritance.sizes,
@@ -155,7 +155,7 @@ class _Inheritance:
         overrides: list[Override],
         problems: Problems,
         max_benchmarks: int,
-        size: str,
+        size: Located,
     ) -> None:
         self.size = size
         self.sizes: dict[str, ChosenSize] = {}
@@ -270,33 +270,20 @@ class _Inheritance:
         if self.every is not None:
             merged = self.problems.merge(merged, self.every)
         sized = self._sized(name, merged, override)
-        if sized is None:
-            return None
         # What an override says of sizes is in them by now.
         merged = sized if override is None else self.problems.merge(sized, split_sizes(override)[0])
         self._take_room(name, merged)
         return settled(merged)
 
-    def _sized(self, name: str, node: Located, override: Located | None) -> Located | None:
-        """Return a benchmark with its size laid over it and without its sizes; None after a problem."""
+    def _sized(self, name: str, node: Located, override: Located | None) -> Located:
+        """Return a benchmark with its size laid over it, if it has that one, and without its sizes."""
         rest, sizes = split_sizes(node)
         changed = None if override is None else split_sizes(override)[1]
         if changed is not None:
             sizes = self.problems.merge(sizes, changed)
         if sizes is None or sizes.value is None or sizes.value is DELETED:
             return rest
-        enabled = (None if override is None else override.value.get("enabled")) or rest.value.get("enabled")
-        if (
-            enabled is not None
-            and enabled.value is False
-            and type(sizes.value) is dict
-            and (self.size not in sizes.value or sizes.value[self.size].value is DELETED)
-        ):
-            return rest
-        layers = chosen_layers(name, sizes, self.size, self.problems)
-        if layers is None:
-            return None
-        self.sizes[name] = ChosenSize(self.size, sizes)
+        self.sizes[name], layers = chosen_layers(name, sizes, self.size, self.problems)
         for layer in layers:
             rest = self._inherited(rest, layer)
         return rest

@@ -15,6 +15,7 @@ from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
+from milabench.config.serving_check import is_whole_sweep
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
@@ -86,6 +87,7 @@ def parse_suite(
         warnings=all_warnings.all(),
         files=files,
         size=folded.size,
+        lacking={name: sized.lacks for name, sized in folded.sizes.items() if sized.lacks is not None and parsed[name]},
     )
 
 
@@ -123,6 +125,8 @@ class _BenchmarkParser:
             what = "it has neither a definition nor a command, and is left out"
             self.warnings.note(node.mark, name, what, "is its name right?")
             return None
+        if not is_whole_sweep(name, node, values, self.parser):
+            return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)
         values.setdefault("install_variant", self.arch)
@@ -134,7 +138,11 @@ class _BenchmarkParser:
                 return None
         options = values.pop("options")
         config: schema.BenchmarkConfig = schema.BENCHMARK.build(
-            values, name=name, size=sized.size if sized is not None else "", options=options, origin=Origins(node)
+            values,
+            name=name,
+            size=sized.size if sized is not None else "",
+            options=options,
+            origin=_origins(node, sized),
         )
         return config
 
@@ -288,6 +296,13 @@ class _BenchmarkParser:
             with suppress(ConfigError):  # a benchfile's own problems are reported by whoever loads it
                 self.declared_in[folder] = self.declared(folder)
         return self.declared_in[folder]
+
+
+def _origins(node: Located, sized: ChosenSize | None) -> Origins:
+    """Return where the values of a benchmark come from, its size and its sizes among them."""
+    if sized is None:
+        return Origins(node)
+    return Origins(node.holding({**node.value, "size": sized.asked, SIZES_KEY: settled(sized.sizes)}, node.flags))
 
 
 def _has(node: Located, key: str) -> bool:

@@ -43,8 +43,8 @@ def read_suite(
     """Return the suite that these files, this system file and these overrides make together; later files win.
 
     `env` is what `${oc.env:...}` may see. `detected_arch` stands where the system file names no arch. `declared`
-    gives the extra keys of the benchfile in a folder. `settings` are overrides that stand in environment variables,
-    by the name of the variable; what `overrides` say wins over them. Raises ConfigError with every problem found.
+    gives the extra keys of the benchfile in a folder. `settings` are overrides that environment variables and other
+    options stand for, by the name of these; what `overrides` say wins over them. Raises ConfigError with every problem found.
     """
     # Before anything is parsed: what is wrong with a text is told with the text.
     learn([*values_in_environment(env or {}), *values_in(list(overrides))])

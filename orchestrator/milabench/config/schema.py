@@ -31,6 +31,7 @@ from milabench.config.kinds import (
     keys_of,
     record_of,
 )
+from milabench.config.serving import ServeConfig
 from milabench.config.sizes import SIZES
 from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
@@ -71,6 +72,9 @@ Repository: TypeAlias = Annotated[
         expected="a repository of the hub, owner/name",
     ),
 ]
+ProgramName: TypeAlias = Annotated[
+    str, Matching(pattern=r"[^\s\x00]([^\x00]*[^\s\x00])?", expected="the name of a program")
+]
 Page: TypeAlias = Annotated[
     str, Matching(pattern=r"https://[^\s/\"<>]+[^\s\"<>]*", expected="an address that begins with https://")
 ]
@@ -105,12 +109,18 @@ class PlanConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyConfig:
-    """When a server can take requests; a port wins over a pattern, and a pattern of digits alone is a port too."""
+    """When a server can take requests; a port wins over a pattern, and a pattern of digits alone is a port too.
+
+    With a `path` the port has to answer to HTTP too: some servers open it before they have loaded their model.
+    """
 
     SHORTHAND: ClassVar = "pattern"
 
     pattern: str = key("Regular expression that a line of its output matches; a number is a port.", default="")
     port: str = key("Port that accepts connections; `@port` is one that was free at the start.", default="")
+    path: Annotated[str, Matching(pattern=r"/[!-~]*", expected="a path that begins with /")] = key(
+        "Path of that port, such as `/health`, that answers 200 to HTTP.", default=""
+    )
     timeout: Seconds | None = key("Seconds after which the server has failed; max_duration by default.", default=None)
 
     @property
@@ -123,6 +133,9 @@ class ReadyConfig:
 class ServerConfig:
     """The server of a client/server benchmark."""
 
+    command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
+        "Any program; that of the benchfile by default.", default=()
+    )
     argv: ArgumentList = key("Arguments of the server.", default=())
     ready: ReadyConfig = key("When it can take requests: a pattern in its output, or a port.", default=ReadyConfig())
 
@@ -192,6 +205,9 @@ class ValidationKeys:
     extra: Mapping[str, Any] = extra_keys()
 
 
+_MINUTES_OF_A_YEAR: Final = 525_600
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentResources:
     """What the environment of a benchmark takes; None where it is not known."""
@@ -211,7 +227,7 @@ class ResourcesConfig:
         "Name of these data, where several benchmarks share them: counted once.", default=None
     )
     download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
-    minutes: Annotated[float, Number(at_least=0)] | None = key(
+    minutes: Annotated[float, Number(at_least=0, at_most=_MINUTES_OF_A_YEAR)] | None = key(
         "Minutes of one launch with the profile `default`.", default=None
     )
     environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
@@ -285,6 +301,9 @@ class BenchmarkConfig:
     argv: ArgumentList = key("Arguments of the program.", default=())
     server: ServerConfig | None = key("Server of a client/server benchmark.", default=None)
     client: ClientConfig | None = key("Client of a client/server benchmark.", default=None)
+    serve: ServeConfig | None = key(
+        "Sweep over the server: the load of each point, and the requests that it consists of.", default=None
+    )
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
         "Any program; it is measured by its log lines, or its time (`timed`).", default=()
     )
@@ -312,8 +331,9 @@ class BenchmarkConfig:
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
     )
-    requires_programs: tuple[str, ...] = key(
-        "Programs that must be on the PATH of the main node; where one is not the benchmark is skipped, with its name.",
+    requires_programs: tuple[ProgramName, ...] = key(
+        "Programs that must be on the benchmark's PATH on the main node; where one is not the benchmark is skipped, with its"
+        " name.",
         default=(),
     )
     num_machines: PositiveWhole = key(
@@ -472,7 +492,10 @@ class MultirunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for."""
+    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for.
+
+    `lacking` says of each benchmark that has sizes, and not the one that is asked for, what to tell whoever wants to use it.
+    """
 
     benchmarks: Mapping[str, BenchmarkConfig]
     system: SystemConfig
@@ -481,6 +504,7 @@ class Suite:
     multirun: tuple[Multirun, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
+    lacking: Mapping[str, Problem] = field(default_factory=dict)
 
 
 SYSTEM: Final = record_of(SystemConfig)

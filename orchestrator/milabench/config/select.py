@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
+from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
-from milabench.errors import NothingSelected, UsageError
+from milabench.errors import ConfigError, NothingSelected, Problem, UsageError
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
+_MAX_LACKING: Final = 5
 _TOKEN: Final = re.compile(r"""('[^']*'|"[^"]*"|[(),]|[^\s(),]+)""")
 _WORDS: Final = frozenset(["and", "or", "not"])
 
@@ -25,7 +29,8 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     """Return the benchmarks meant, in the order of the suite.
 
     A disabled benchmark is only meant where its name is given. Raises NothingSelected when there is none, or when a
-    word of `select` matches nothing; UsageError when an expression cannot be read.
+    word of `select` matches nothing; UsageError when an expression cannot be read; ConfigError for benchmarks meant that
+    lack the size asked for.
     """
     everything = tuple(suite.benchmarks.values())
     selected = tuple(bench for bench in everything if bench.enabled)
@@ -43,7 +48,28 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
         selected = tuple(bench for bench in selected if not is_excluded(bench))
     if not selected:
         raise NothingSelected(_nothing(everything, select, exclude, disabled))
+    if problems := lacking_problems(suite, selected):
+        raise ConfigError(problems)
     return selected
+
+
+def lacking_problems(suite: Suite, benches: Iterable[BenchmarkConfig] | None = None) -> list[Problem]:
+    """Return a problem for benchmarks, by default all that are enabled, that lack the size asked for, with a hint."""
+    if benches is None:
+        benches = (bench for bench in suite.benchmarks.values() if bench.enabled)
+    names = [bench.name for bench in benches if bench.name in suite.lacking]
+    if not names:
+        return []
+    noted = Problems()
+    noted.extend(suite.lacking[name] for name in names)  # those that share their sizes are one problem
+    problems = [*noted.all()[:_MAX_LACKING]]
+    words = (name if _TOKEN.fullmatch(name) else f'"{name}"' for name in names)
+    hint = f"add it, as `{{}}` where nothing changes, or leave them out with --exclude {shlex.quote(','.join(words))}"
+    if len(names) == 1:
+        hint = f"{problems[0].hint}; {hint.replace(' them ', ' the benchmark ')}"
+        return [replace(problems[0], hint=hint)]
+    what = f"{problems[0].what} in {len(names)} benchmarks"
+    return [*problems, Problem("", "", what, hint)]
 
 
 def _words_of(bench: BenchmarkConfig) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -13,8 +13,10 @@ from milabench.config.interpolate import escaped
 from milabench.config.kinds import Argument
 from milabench.config.problems import did_you_mean
 from milabench.config.scalars import resolve_scalar
-from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
-from milabench.config.source_map import Origin, shown_scalar
+from milabench.config.schema import BENCHMARK, BenchmarkConfig, ServerConfig, Suite
+from milabench.config.select import lacking_problems
+from milabench.config.sizes import SIZES_KEY, layers_of
+from milabench.config.source_map import BUILT_IN, Origin, shown_scalar
 from milabench.errors import ConfigError
 from milabench.redaction import MASK, is_secret_name, mask_settings
 
@@ -53,10 +55,13 @@ def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     """Return the suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
 
-    Reading it back gives the same values, but for secrets, which are shown nowhere.
+    Reading it back gives the same values, but for secrets, which are shown nowhere. Raises ConfigError for benchmarks that
+    lack the size asked for.
     """
     lines: list[str] = []
     if names is None:
+        if problems := lacking_problems(suite):
+            raise ConfigError(problems)
         if suite.profile != "default":
             _emit("profile", suite.profile, 0, lines)
         if suite.size:
@@ -86,11 +91,10 @@ def _plain_field(name: str, value: Any) -> Any:
         case "client" if value is not None:
             return {"argv": _plain_arguments(value.argv)}
         case "server" if value is not None:
-            server = {"argv": _plain_arguments(value.argv)}
-            ready, timeout = value.ready.condition, value.ready.timeout
-            if ready:
-                server["ready"] = {"pattern": ready, "timeout": timeout} if timeout else ready
-            return server
+            return _plain_server(value)
+        case "serve" if value is not None:
+            defaults = type(value)()
+            return {key: _data(item) for key, item in _fields_of(value).items() if item != getattr(defaults, key)}
         case "container" | "describe":
             return {key: _data(item) for key, item in _fields_of(value).items() if item not in (None, "", ())}
         case "gated":
@@ -106,6 +110,16 @@ def _plain_field(name: str, value: Any) -> Any:
             return {metric: _fields_of(keys) for metric, keys in value.items()}
         case _:
             return _data(value)
+
+
+def _plain_server(value: ServerConfig) -> dict[str, Any]:
+    server = {"command": _data(value.command)} if value.command else {}
+    ready: Any = value.ready.condition
+    if value.ready.path:
+        ready = {key: item for key, item in _fields_of(value.ready).items() if item not in (None, "")}
+    elif ready and value.ready.timeout:
+        ready = {"pattern": ready, "timeout": value.ready.timeout}
+    return {**server, "argv": _plain_arguments(value.argv), **({"ready": ready} if ready else {})}
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
@@ -198,7 +212,30 @@ def explain(suite: Suite, key: str) -> tuple[str, ...]:
     bench = _benchmark(suite, name)
     values = benchmark_completions(bench)
     values.update(values.pop("options"))
+    values[SIZES_KEY] = bench.origin.data(SIZES_KEY) or {}
+    if rest in ("size", SIZES_KEY):
+        return (f"{key} = {_flow(mask_settings(values)[rest])}", *_size_lines(suite, bench, values[SIZES_KEY]))
+    if bench.serve is not None:
+        values.update({f"serve.{of}": value for of, value in bench.serve.to_json().items()})
     return _explained(key, rest, bench.origin, values)
+
+
+def _size_lines(suite: Suite, bench: BenchmarkConfig, sizes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which size a benchmark has, what chose it, what that replaced, and what is laid over the benchmark for it."""
+    asked = bench.origin.get("size")
+    if asked is None:
+        yield "  it has no sizes: it is the same at each"
+        return
+    is_default = asked.where == str(BUILT_IN)
+    by = "the default: no file, --size or MILABENCH_SIZE chooses one" if is_default else f"chosen by {asked.where}"
+    yield f"  the size {bench.origin.data('size')} is {by}"
+    yield from (f"  replaces {_flow(value)}, set at {where}" for where, value in asked.replaced)
+    if lacks := suite.lacking.get(bench.name):
+        yield f"  {lacks.what}; {lacks.hint}"
+    for size in layers_of(bench.size):
+        if size in sizes:
+            keys = ", ".join(sizes[size] or ()) or "nothing"
+            yield f"  {size} changes {keys}, at {bench.origin[f'{SIZES_KEY}.{size}'].where}"
 
 
 def _split_key(suite: Suite, key: str) -> tuple[str, str]:
@@ -217,7 +254,9 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
 def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
     values = mask_settings(values)
     if not rest:
-        ends = [path for path in origins if not any(other.startswith(path + ".") for other in origins)]
+        # What the other sizes would say is no value of it.
+        paths = [path for path in origins if path.partition(".")[0] != SIZES_KEY]
+        ends = [path for path in paths if not any(other.startswith(path + ".") for other in paths)]
         return tuple(f"{key}.{path} = {_at(values, path)}  ({origins[path].where})" for path in ends)
     origin = origins.get(rest)
     if origin is None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.source_map import DELETED, Located, display_value, mapping_at, settled
+from milabench.config.source_map import DELETED, Located, built_in, display_value, mapping_at, settled
+from milabench.errors import Problem
 
 SIZES: Final = ("tiny", "device", "node", "cluster")
 DEFAULT_SIZE: Final = "device"
@@ -17,26 +18,27 @@ _LAID_OVER: Final[Mapping[str, tuple[str, ...]]] = {"node": ("device",), "cluste
 
 
 class ChosenSize(NamedTuple):
-    """The size of a benchmark that was chosen, and all that it has."""
+    """The size that is asked for, with the place that asks, and all that a benchmark has; `lacks` where that one is missing."""
 
-    size: str
+    asked: Located
     sizes: Located
+    lacks: Problem | None = None
+
+    @property
+    def size(self) -> str:
+        """The size that is laid over the benchmark; empty where the one that is asked for is missing."""
+        return "" if self.lacks is not None else str(self.asked.value)
 
 
-def size_of(node: Located | None, problems: Problems) -> str:
-    """Return what the file key `size` says; problems are noted."""
+def size_of(node: Located | None, problems: Problems) -> Located:
+    """Return the size that the file key `size` asks for, the default where it does not; problems are noted."""
     if node is None or node.value is None:
-        return DEFAULT_SIZE
+        return built_in(DEFAULT_SIZE)
     if node.value not in SIZES:
         hint = did_you_mean(str(node.value), SIZES)
         problems.note(node.mark, "size", f"expected one of {', '.join(SIZES)}, got {display_value(node)}", hint)
-        return DEFAULT_SIZE
-    return str(node.value)
-
-
-def missing(size: str) -> str:
-    """Return what is wrong with a benchmark that has sizes, but not this one."""
-    return f"the size {size!r} is missing"
+        return built_in(DEFAULT_SIZE)
+    return node
 
 
 def layers_of(size: str) -> tuple[str, ...]:
@@ -97,16 +99,19 @@ def _without_fixed(path: str, node: Located, problems: Problems) -> Located:
     return node.holding({key: child for key, child in node.value.items() if key not in fixed}, node.flags)
 
 
-def chosen_layers(name: str, sizes: Located, size: str, problems: Problems) -> list[Located] | None:
-    """Return what a size lays over its benchmark, each value marked with the size that it is of; None after a problem."""
-    by_name = sizes_by_name(name, sizes, problems)
+def chosen_layers(name: str, sizes: Located, asked: Located, problems: Problems) -> tuple[ChosenSize, list[Located]]:
+    """Return the size of a benchmark, and what it lays over it, each value marked with the size that it is of.
+
+    Whether the benchmark needs the size is not known yet: that it is missing is no problem of the suite.
+    """
+    by_name, size = sizes_by_name(name, sizes, problems), str(asked.value)
     if type(sizes.value) is dict and (size not in sizes.value or sizes.value[size].value is DELETED):
         known = [known for known in SIZES if known in by_name]
         others = f"it has {', '.join(known)}" if known else "it has none"
-        hint = f"{others}; add `{size}: {{}}` where nothing changes, or leave the benchmark out with enabled: false"
-        problems.note(sizes.mark, f"{name}.{SIZES_KEY}", missing(size), hint)
-        return None
-    return [_of_size(by_name[layer], layer) for layer in layers_of(size) if layer in by_name]
+        what = f"the size {size!r} is missing"
+        return ChosenSize(asked, sizes, Problem(str(sizes.mark), f"{name}.{SIZES_KEY}", what, others)), []
+    layers = [_of_size(by_name[layer], layer) for layer in layers_of(size) if layer in by_name]
+    return ChosenSize(asked, sizes), layers
 
 
 def _of_size(node: Located, size: str) -> Located:

@@ -329,6 +329,11 @@ class Origins(Mapping[str, Origin]):
     def __len__(self) -> int:
         return len(self._nodes())
 
+    def data(self, key: str) -> Any:
+        """Return a value as plain data, as it was written; None where there is none."""
+        node = self._nodes().get(key)
+        return None if node is None else plain(node)
+
     def where(self, key: str) -> str:
         """Return the place of a value, or of the nearest container that has one; empty where nothing is known."""
         nodes = self._nodes()

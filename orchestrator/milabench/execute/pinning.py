@@ -18,7 +18,7 @@ from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
 from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
-from milabench.plan.pin import PinSpec, inputs_digest, lock_text, pin_command
+from milabench.plan.pin import PinSpec, excluded_packages, inputs_digest, lock_text, pin_command
 from milabench.plan.requirements import parse_requirements
 from milabench.redaction import mask
 
@@ -77,6 +77,10 @@ def _pin(
         instruments.write_text("".join(f"{line}\n" for line in spec.benchmate))
         together = folder / "group.txt"
         limits = [spec.constraints] if spec.constraints else []
+        options = list(uv_options(settings))
+        if left_out := excluded_packages(Path(each.requirements).read_text() for each in spec.inputs):
+            (folder / "exclude.txt").write_text("".join(f"{name}\n" for name in left_out))
+            options += ["--excludes", str(folder / "exclude.txt")]
 
         def compile_into(output: Path, inputs: Sequence[str], constraints: Sequence[str], hashes: bool) -> str:
             argv = pin_command(
@@ -87,7 +91,7 @@ def _pin(
                 output=str(output),
                 backend=backend,
                 hashes=hashes,
-                options=uv_options(settings),
+                options=options,
             )
             process = subprocess.run(
                 argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

@@ -8,6 +8,7 @@ from itertools import islice
 
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
+from milabench.config.select import lacking_problems
 from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
 from milabench.facts.model import Node
 from milabench.plan.container import container_of
@@ -32,7 +33,9 @@ def planning_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
         sizer_options(suite.system.options.get("sizer"), suite.system.origin.where)
     with suppress(ConfigError):  # too many to go on
         for config in suite.benchmarks.values():
-            _check_benchmark(config, context, problems)
+            if config.name not in suite.lacking:
+                _check_benchmark(config, context, problems)
+        problems.extend(lacking_problems(suite))
     return problems.all()
 
 
@@ -50,6 +53,8 @@ def _check_benchmark(config: BenchmarkConfig, context: PlanContext, problems: Pr
             argument_keys=("argv", "server.argv", "client.argv"),
             has_launcher=launcher_of(config) not in ("none", RANKS),
         )
+    with problems.taking():
+        render_benchmark(config, names_for(bench), command_key="server.command")
     with problems.taking():
         unmet_requirement(bench)
     with problems.taking():

@@ -146,7 +146,7 @@ def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = 
         what = "srun starts ranks on nodes that do not have what is mounted into a container"
         raise bench.config.error("plan.launcher", what, "use torchrun or ranks with a container")
     dirs = bench.dirs
-    folders = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra, bench.folder]
+    folders = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra, bench.folder, bench.modules]
     folders += [context.current_env] if context.current_env is not None else []
     return containerize(step, container, context.facts.arch, devices, folders, dirs.cache)
 

@@ -57,11 +57,15 @@ COMMAND = Benchmark(voirfile=None, prepare=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedBenchmark:
-    """A selected benchmark with what its folder declares; `declared` is None while its definition is not fetched."""
+    """A selected benchmark with what its folder declares; `declared` is None while its definition is not fetched.
+
+    `modules` is the folder beside it whose Python modules its prepare.py shares with others; empty where there is none.
+    """
 
     config: BenchmarkConfig
     folder: str
     declared: Benchmark | None
+    modules: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +83,9 @@ class PlanContext:
     `environments` are the folders of the install groups' environments, below `dirs.venv`: each by the digest of what it is
     made from, so that two suites may use one group's name for two environments. A group that is not in it has one of its
     own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given;
-    `replicates` are the numbers of single benchmarks, where they were computed one by one. `missing_programs` are those of
-    `requires_programs` that the main node does not have, as far as is known. `unavailable` says why benchmarks cannot run in
-    the active interpreter, where that is what all of them are to run in.
+    `replicates` are the numbers of single benchmarks, where they were computed one by one. `missing_programs` has, by
+    benchmark, the first of its `requires_programs` that the main node does not have, as far as is known. `unavailable` says
+    why benchmarks cannot run in the active interpreter, where that is what all of them are to run in.
     """
 
     facts: SystemFacts
@@ -98,7 +102,7 @@ class PlanContext:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     sizer: Sizer = field(default_factory=Sizer)
     instruments: Instruments | None = None
-    missing_programs: frozenset[str] = frozenset()
+    missing_programs: Mapping[str, str] = field(default_factory=dict)
 
     def replicates_of(self, bench: str) -> int:
         """Return how often a benchmark is run."""
@@ -115,13 +119,22 @@ def dirs_at(context: PlanContext, node: Node) -> Dirs:
 
 def folder_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
     """Return where a benchmark's own folder lies on a node: on another one never outside of its base."""
+    return _definition_on(node, bench, bench.folder, context)
+
+
+def modules_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
+    """Return where the modules lie on a node that its prepare.py shares with others; empty where there are none."""
+    return _definition_on(node, bench, bench.modules, context) if bench.modules else ""
+
+
+def _definition_on(node: Node, bench: ResolvedBenchmark, path: str, context: PlanContext) -> str:
     if node.local:
-        return bench.folder
+        return path
     base = dirs_at(context, node).base
     if isinstance(bench.config.definition, Path):
-        folder = PurePath(bench.folder)
+        folder = PurePath(path)
         return f"{base}/definitions/{folder.parent.name}-{folder.name}"
-    return rebase_path(context.dirs.base, bench.folder, base)
+    return rebase_path(context.dirs.base, path, base)
 
 
 def rebase_path(base: str, path: str, new_base: str) -> str:
@@ -135,6 +148,7 @@ class NodeBenchmark:
 
     `dirs` are the folders as the benchmark sees them; `source` is that of the fetched program, or the benchmark's own
     where nothing is fetched; `venv` is empty for a command without a benchfile, which has no environment.
+    `modules` is the folder of those that its prepare.py shares with others; empty where there are none.
     """
 
     config: BenchmarkConfig
@@ -142,6 +156,7 @@ class NodeBenchmark:
     context: PlanContext
     node: Node
     folder: str
+    modules: str
     dirs: Dirs
     source: str
     venv: str
@@ -180,6 +195,7 @@ class NodeBenchmark:
 def benchmark_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> NodeBenchmark:
     """Return a benchmark with its paths on a node. Raises ConfigError for a folder that only the system can move."""
     config, declared, folder = bench.config, bench.declared or COMMAND, folder_on(node, bench, context)
+    modules = modules_on(node, bench, context)
     if not node.local:
         context = replace(context, dirs=dirs_at(context, node))
     source = str(PurePath(context.dirs.code, declared.source.folder)) if declared.source is not None else folder
@@ -189,6 +205,7 @@ def benchmark_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> 
         context=context,
         node=node,
         folder=folder,
+        modules=modules,
         dirs=_own_dirs(config, context.dirs),
         source=source,
         venv=_venv_of(config, context),

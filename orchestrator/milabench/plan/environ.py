@@ -9,6 +9,8 @@ from milabench.devices.registry import vendor_of
 from milabench.facts.model import Device
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import Placement
+from milabench.plan.placeholders import names_for
+from milabench.plan.render import render_text
 
 
 def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:
@@ -32,6 +34,16 @@ def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[st
         **declared.env,
         **own,
     }
+
+
+def search_path(bench: NodeBenchmark, inherited: str) -> str:
+    """Return the folders in which a program of the benchmark is looked for; `inherited` is the PATH of its agent.
+
+    Raises ConfigError for a placeholder that cannot be resolved.
+    """
+    given = {name: text for name, text in bench.config.env.items() if name == "PATH"}
+    own = {name: render_text(text, names_for(bench), bench.config, f"env.{name}") for name, text in given.items()}
+    return program_environment(bench, own).get("PATH", "@path").replace("@path", inherited)
 
 
 def placed_environment(

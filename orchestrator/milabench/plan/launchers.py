@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milabench.config.schema import BenchmarkConfig
+from milabench.config.serving import FREE_PORT
 from milabench.facts.model import Arch, Node, SystemFacts
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, SRUN, Placement, is_client_server, method_of, nodes_of
 
 LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, MPIRUN, SRUN)
-# A port that is free on the node of rank 0 when the job starts; see protocol.md, section 6.
-FREE_PORT = "@port"
 _HERE = ("@sink", "@config")
 # MPI has names of its own for what torch's `env://` looks for: Open MPI's, else those of MPICH and its kin.
 _AS_RANK = (
@@ -57,7 +56,7 @@ def launcher_words(
     match launcher_of(config):
         case "none":
             return (), ()
-        case "torchrun" | "accelerate" as launcher if config.command:
+        case "torchrun" | "accelerate" as launcher if config.command or (config.server and config.server.command):
             what = f"{launcher} starts programs of Python, and the benchmark is a command"
             raise config.error("plan.launcher", what, "use mpirun, srun or ranks, or call it in the command")
         case "torchrun":
@@ -162,9 +161,12 @@ def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, Any], env: Mapping[
     What only the first node has is not handed on: the ranks there report for all.
     """
     slots = [(node.ip, max(1, len(node.devices))) for node in nodes]
-    words: tuple[str, ...] = ("-np", str(sum(count for _, count in slots)))
+    derived = {"-np": str(sum(count for _, count in slots))}
     if len(nodes) > 1:
-        words += ("--host", ",".join(f"{ip}:{count}" for ip, count in slots))
+        derived["--host"] = ",".join(f"{ip}:{count}" for ip, count in slots)
+    own = {_bare(key) for key in own_options}
+    words = tuple(word for option in derived.items() if _bare(option[0]) not in own for word in option)
+    if len(nodes) > 1:
         # Ranks on other nodes inherit nothing but what is named here.
         words += tuple(word for name in sorted(env) if env[name] not in _HERE for word in ("-x", name))
     # mpirun takes a value as a word of its own.

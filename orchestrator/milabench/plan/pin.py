@@ -112,7 +112,14 @@ def inputs_digest(requirements: str, constraints: str = "") -> str:
     """Return the SHA-256 of what a benchmark's lock is made from: two texts, whatever their comments, spaces and order."""
     locks = [parse_requirements(text) for text in (requirements, constraints)]
     lines = ["\n".join(sorted((*lock.options, *(pin.line for pin in lock.pins)))) for lock in locks]
+    lines += [" ".join(left_out)] if (left_out := excluded_packages((requirements,))) else []
     return hashlib.sha256("\0".join(lines).encode()).hexdigest()
+
+
+def excluded_packages(requirements: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages that requirement files, given as texts, leave out of their locks: `# exclude: NAME ...` at the top."""
+    names = (name for text in requirements for name in parse_requirements(text).header.get("exclude", "").split())
+    return tuple(sorted(set(names)))
 
 
 def lock_text(

@@ -48,6 +48,8 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
     names = {name: value for name, value in names_for(bench).items() if name != AUTO_BATCH}
     rendered = render_benchmark(config, names, flags=frozenset(declared.flags), is_preparation=True)
     env = program_environment(bench, rendered.env)
+    # Of prepare.py only: in front of a program that is somebody else's, a module of ours could hide one of its own.
+    env["PYTHONPATH"] = ":".join(filter(None, (env["PYTHONPATH"], bench.modules)))
     suffix = "" if rank is None else f".node{rank}"
     step = Step(
         id=f"{config.name}{suffix}",
@@ -61,7 +63,7 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
         secret_env=secret_names(env),
         cwd=bench.prepare_cwd,
         venv=bench.venv,
-        config=bench_config(bench, rendered.arguments),
+        config=bench_config(bench, rendered),
         timeout_s=config.max_duration,
         needs_data=False,
         keep_step_dir=config.keep_step_dir,
@@ -74,10 +76,10 @@ def prepare_digest(
 ) -> str:
     """Return the sha256 over all that decides what a preparation makes.
 
-    `files` are those that it is made of (the Python files of the benchmark's folder), `venv` the digest of the
-    environment, `source` the revision of the fetched program. The configuration and limits of the step are left out:
-    they do not reach the data, except through argv and env. `places` are folders of this machine with names that they
-    have on every machine: with them the digest is the same below another base.
+    `files` are those that it is made of (the Python files of the benchmark's folder and of the modules that it shares),
+    `venv` the digest of the environment, `source` the revision of the fetched program. The configuration and limits of the
+    step are left out: they do not reach the data, except through argv and env. `places` are folders of this machine with
+    names that they have on every machine: with them the digest is the same below another base.
     """
     named = sorted((places or {}).items(), key=lambda place: -len(place[0]))  # a folder before the one that holds it
 

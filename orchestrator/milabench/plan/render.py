@@ -26,7 +26,8 @@ for.
 """
 
 _CALL: Final = re.compile(r"(?<![\w.])(auto_batch|auto|expr)\(")
-_ARGUMENT_KEYS: Final = ("argv", "server.argv", "client.argv", "command")
+_ARGUMENT_KEYS: Final = ("argv", "server.argv", "client.argv", "command", "server.command")
+_SERVE_TEXTS: Final = ("model", "served_model", "tokenizer", "trace")
 _NUMBER: Final = re.compile(r"[-+]?\d{1,18}\Z")
 _MAX_DEPTH: Final = 16
 
@@ -36,11 +37,12 @@ class RenderedBenchmark:
     """Everything of a benchmark that had placeholders, as one process of it gets it.
 
     `launcher_options` are the further keys of `plan`; `batch_sizes` the distinct sizes that `auto_batch(...)` came to in
-    the arguments.
+    the arguments; `serve` is the sweep with all its keys, empty where there is none.
     """
 
     arguments: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    serve: Mapping[str, Any] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
     ready: str = ""
@@ -53,27 +55,31 @@ def render_benchmark(
     names: Mapping[str, Any],
     *,
     argument_keys: Sequence[str] = ("argv",),
+    command_key: str = "command",
     flags: frozenset[str] = frozenset(),
     has_launcher: bool = False,
     is_preparation: bool = False,
 ) -> RenderedBenchmark:
     """Render what a process of the benchmark needs.
 
-    `argument_keys` are where its arguments stand, in order: of a client `client.argv`, then `argv`. `flags` are those that
-    the benchfile declares. Options of a launcher are rendered where one starts the process; a preparation has neither
-    launcher nor command nor server. Raises ConfigError with every placeholder that cannot be resolved and its place.
+    `argument_keys` are where its arguments stand, in order: of a client `client.argv`, then `argv`. `command_key` is where
+    its command stands, `flags` are those that the benchfile declares. Options of a launcher are rendered where one starts
+    the process; a preparation has neither launcher nor command nor server. Raises ConfigError with every placeholder that
+    cannot be resolved and its place.
     """
     renderer = _Renderer(bench, names)
     arguments = tuple(word for key in argument_keys for word in renderer.arguments(key, flags))
     sizes = tuple(renderer.batch_sizes)
     env = {name: renderer.text(text, f"env.{name}") for name, text in bench.env.items()}
+    serve = renderer.serve()
     if is_preparation:
         renderer.problems.raise_any()
-        return RenderedBenchmark(arguments=arguments, env=env)
+        return RenderedBenchmark(arguments=arguments, env=env, serve=serve)
     rendered = RenderedBenchmark(
         arguments=arguments,
         env=env,
-        command=renderer.arguments("command"),
+        serve=serve,
+        command=renderer.arguments(command_key),
         launcher_options=renderer.launcher_options() if has_launcher else {},
         ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
         prerun=renderer.text(bench.prerun, "prerun"),
@@ -83,10 +89,10 @@ def render_benchmark(
     return rendered
 
 
-def render_text(text: str, names: Mapping[str, Any]) -> str:
-    """Render any text. Raises ConfigError for a placeholder that cannot be resolved."""
-    renderer = _Renderer(None, names)
-    rendered = renderer.text(text, "")
+def render_text(text: str, names: Mapping[str, Any], bench: BenchmarkConfig | None = None, key: str = "") -> str:
+    """Render any text; `bench` and `key` say where it stands. Raises ConfigError for a placeholder that cannot be resolved."""
+    renderer = _Renderer(bench, names)
+    rendered = renderer.text(text, key)
     renderer.problems.raise_any()
     return rendered
 
@@ -115,6 +121,9 @@ def texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
     top, _, rest = key.partition(".")
     if top == "env":
         yield from [bench.env[rest]] if rest in bench.env else list(bench.env.values())
+        return
+    if top == "serve":
+        yield from [getattr(bench.serve, rest)] if bench.serve is not None and rest in _SERVE_TEXTS else []
         return
     for prefix in _ARGUMENT_KEYS:
         for number, argument in enumerate(_arguments_of(bench, prefix)):
@@ -190,6 +199,18 @@ class _Renderer:
                 if value is not True:
                     target.append(",".join(self.text(str(item), path) for item in _items(value)))
         return (*positional, *options, *tail)
+
+    def serve(self) -> dict[str, Any]:
+        """Return the sweep with all its keys; empty where there is none."""
+        serve = self._bench.serve if self._bench is not None else None
+        if serve is None:
+            return {}
+        texts: dict[str, Any] = {name: self.text(getattr(serve, name), f"serve.{name}") for name in _SERVE_TEXTS}
+        options = {
+            name: self.text(value, f"serve.request_options.{name}") if isinstance(value, str) else value
+            for name, value in serve.request_options.items()
+        }
+        return replace(serve, **texts, request_options=options).to_json()
 
     def launcher_options(self) -> dict[str, Any]:
         """Return the further keys of `plan`: flags as they are, everything else as text, a list joined by commas."""

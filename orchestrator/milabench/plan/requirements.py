@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-_HEADER = re.compile(r"#\s*(python|platform|variant|made by|inputs|unverified|torch-backend):\s*(.+?)\s*$")
+_HEADER = re.compile(r"#\s*(python|platform|variant|made by|inputs|unverified|torch-backend|exclude):\s*(.+?)\s*$")
 _HASH = re.compile(r"\s--hash[= ](\S+)")
 _TAIL_COMMENT = re.compile(r"(^|\s)#.*$")
 

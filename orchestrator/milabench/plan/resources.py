@@ -90,4 +90,4 @@ def memory_shortages(
 
 
 def _gib(mib: int) -> str:
-    return f"{mib / 1024:.3g} GiB"
+    return f"{mib / 1024:.3g} GiB" if mib < 1000 * 1024 else f"{mib / 1024:,.0f} GiB"

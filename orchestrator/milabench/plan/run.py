@@ -68,7 +68,7 @@ def _why_skipped(bench: ResolvedBenchmark, context: PlanContext) -> str | None:
     if (why := why_not_placed(bench.config, context.facts)) is not None:
         return why
     if (missing := _missing_program(bench.config, context)) is not None:
-        return f"requires the program {missing}, which is not on the PATH"
+        return f"requires the program {missing}, which is not on its PATH"
     if not bench.config.requires_capabilities:
         return None
     return unmet_requirement(benchmark_on(context.facts.main, bench, context))
@@ -76,9 +76,9 @@ def _why_skipped(bench: ResolvedBenchmark, context: PlanContext) -> str | None:
 
 def _missing_program(config: BenchmarkConfig, context: PlanContext) -> str | None:
     # A container has programs of its own, which nobody asks.
-    if not config.requires_programs or container_of(config, context.system) is not None:
+    if config.name not in context.missing_programs or container_of(config, context.system) is not None:
         return None
-    return next((name for name in config.requires_programs if name in context.missing_programs), None)
+    return context.missing_programs.get(config.name)
 
 
 def unmet_requirement(bench: NodeBenchmark) -> str | None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from milabench.config.schema import BenchmarkConfig
+from milabench.config.serving import FREE_PORT
 from milabench.errors import ConfigError, Problem
-from milabench.facts.model import Device
+from milabench.facts.model import Device, Node
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.environ import placed_environment, program_environment
-from milabench.plan.launchers import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
+from milabench.plan.launchers import launcher_of, launcher_words, network_environment, rank_environment
 from milabench.plan.method import RANKS, Placement, is_client_server, method_of, placements
 from milabench.plan.model import Step
 from milabench.plan.placeholders import names_for
@@ -26,13 +27,20 @@ from milabench.redaction import secret_names
 _MEASURED = ("warmup_steps", "warmup_s", "window_steps", "window_s")
 
 Role = Literal["", "server", "client"]
+_ARGUMENTS: Final[Mapping[Role, tuple[str, ...]]] = {
+    "": ("argv",),
+    "server": ("server.argv", "argv"),
+    "client": ("client.argv", "argv"),
+}
+_SWEEP = ("-m", "benchmate.serving")
+_RESTARTING = ("-m", "benchmate.serving.restarting", "--")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProcess:
     """One process of a replicate: the benchmark on its node, and whether it is the server or the client of a pair.
 
-    `repeat` is the number of the replicate, None where there is one only.
+    `repeat` is the number of the replicate, None where there is one only. `server_host` is where a client finds its server.
     """
 
     bench: NodeBenchmark
@@ -40,6 +48,7 @@ class PlannedProcess:
     role: Role = ""
     group: str
     repeat: int | None = None
+    server_host: str = ""
 
     @property
     def tag(self) -> str:
@@ -71,9 +80,11 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
     nodes = {placement.node.name: placement.node for placement in placed}
     on_node = {name: benchmark_on(node, bench, context) for name, node in nodes.items()}
 
-    def process(placement: Placement, role: Role = "") -> PlannedProcess:
+    def process(placement: Placement, role: Role = "", host: str = "") -> PlannedProcess:
         node_bench = on_node[placement.node.name]
-        return PlannedProcess(bench=node_bench, placement=placement, role=role, group=group, repeat=repeat)
+        return PlannedProcess(
+            bench=node_bench, placement=placement, role=role, group=group, repeat=repeat, server_host=host
+        )
 
     if not is_client_server(config):
         return tuple(map(process, placed))
@@ -81,7 +92,16 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
     last = [placement for placement in placed if placement.node_rank == config.num_machines - 1]
     # Nodes may have different numbers of devices: a half without a partner is not started.
     pairs = zip(first, last, strict=False)
-    return tuple(half for server, client in pairs for half in (process(server, "server"), process(client, "client")))
+    return tuple(
+        half
+        for server, client in pairs
+        for half in (process(server, "server"), process(client, "client", _host_of(server.node, client.node)))
+    )
+
+
+def _host_of(server: Node, client: Node) -> str:
+    """Return where a client reaches a server: on one node by the loopback, where servers listen that nobody else may use."""
+    return "127.0.0.1" if server.name == client.name else server.ip
 
 
 def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Step | None) -> Step:
@@ -121,7 +141,13 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         prerun=("/bin/sh", "-c", rendered.prerun) if rendered.prerun else (),
         keep_step_dir=config.keep_step_dir,
     )
-    return containerized(step, bench, _visible_devices(config, placement))
+    if process.role == "client" and config.server is not None and config.server.command:
+        return step  # the image is that of the server's program
+    step = containerized(step, bench, _visible_devices(config, placement))
+    if is_server and config.serve is not None and config.serve.on_server_exit == "restart":
+        # Outside of the container, whose image needs no Python.
+        return replace(step, argv=(bench.python, *_RESTARTING, *step.argv))
+    return step
 
 
 def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
@@ -129,11 +155,18 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
     return render_benchmark(
         bench.config,
         names_for(bench),
-        # A server and a client have arguments of their own, then those that both share.
-        argument_keys=(f"{role}.argv", "argv") if role else ("argv",),
+        # A server and a client have arguments of their own, then those that both share; the client of a sweep is no program of
+        # the suite's, and has its own alone.
+        argument_keys=_ARGUMENTS[role] if role != "client" or bench.config.serve is None else ("client.argv",),
+        command_key="server.command" if _has_own_command(bench.config, role) else "command",
         flags=frozenset(bench.declared.flags),
         has_launcher=role != "client" and launcher_of(bench.config) not in ("none", RANKS),
     )
+
+
+def _has_own_command(config: BenchmarkConfig, role: Role) -> bool:
+    """Return whether a process is a server that is another program than its client."""
+    return role == "server" and config.server is not None and bool(config.server.command)
 
 
 def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int) -> dict[str, str]:
@@ -144,8 +177,18 @@ def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, thread
         **placed_environment(placement, arch=bench.context.facts.arch, threads=threads, visible=visible),
         **rank_environment(bench, placement),
         **network_environment(bench, placement),
+        **_proxies(process),
         **rendered.env,
     }
+
+
+def _proxies(process: PlannedProcess) -> dict[str, str]:
+    """Return the variables that keep the client of a sweep from asking a proxy for its server: some clients heed them."""
+    if process.role != "client" or process.bench.config.serve is None:
+        return {}
+    return dict.fromkeys(
+        ("NO_PROXY", "no_proxy"), ",".join(dict.fromkeys((process.server_host, "127.0.0.1", "localhost")))
+    )
 
 
 def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[Device]:
@@ -157,11 +200,16 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
     """Return interpreter, launcher, our runner and the program; or launcher and command. The own arguments follow."""
     bench = process.bench
     config, declared = bench.config, bench.declared
+    if process.role == "client" and config.serve is not None:
+        host = f"[{process.server_host}]" if ":" in process.server_host else process.server_host
+        port = rendered.ready if rendered.ready.isdecimal() else FREE_PORT
+        return (bench.python, *_SWEEP, "--url", f"http://{host}:{port}")
     before, after = _launcher_words(process, rendered, env)
-    if config.command:
+    if rendered.command:
         words = rendered.command
         # Arguments follow the shell's own name, as the parameters of its line.
-        return (*before, *(("/bin/sh", "-c", " ".join(words), config.name) if config.shell else words))
+        is_line = config.shell and bool(config.command)
+        return (*before, *(("/bin/sh", "-c", " ".join(words), config.name) if is_line else words))
     program = _program(bench)
     if declared.voirfile is not None and process.role != "server":
         paths = ("--path", bench.source) if declared.module is not None and declared.source is not None else ()
@@ -206,7 +254,7 @@ def _job(process: PlannedProcess, name: str, server: Step | None) -> str:
     return f"{process.group}@{process.placement.node.name}" if launcher_of(config) == RANKS else ""
 
 
-def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, Any]:
+def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str, Any]:
     """Return what the process finds in the file at MILABENCH_BENCH_CONFIG."""
     config, profile = bench.config, bench.context.profile
     return {
@@ -216,7 +264,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
         **({"precision": config.precision} if config.precision else {}),
         "tags": list(config.tags),
         "weight": config.weight,
-        "argv": list(arguments),
+        "argv": list(rendered.arguments),
         **({"timed": True} if config.timed else {}),
         "options": {**bench.declared.options, **config.options},
         "voir": dict(config.voir),
@@ -226,6 +274,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
             "n": config.plan.n,
             **({"ranks": True} if launcher_of(config) == RANKS else {}),
         },
+        **({"serve": dict(rendered.serve)} if rendered.serve else {}),
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
         "measure": {"profile": profile.name, **{name: getattr(profile, name) for name in _MEASURED}},
     }
@@ -239,7 +288,7 @@ def _step_config(
     A server and its client have what they need to find each other; `ready` is the port or pattern for which the client waits.
     """
     bench, config = process.bench, process.bench.config
-    described = bench_config(bench, rendered.arguments)
+    described = bench_config(bench, rendered)
     described["measure"] |= barrier(config, instances, bench.context.system.options)
     if len(rendered.batch_sizes) == 1:
         # The one that the sizer may choose: what was observed is kept for this size.
@@ -268,6 +317,9 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
     timeout_s = _ready_s(config)
     if not ready:
         return {"timeout_s": timeout_s}
+    path = config.server.ready.path if config.server is not None else ""
+    if path and ready != FREE_PORT and not ready.isdecimal():
+        raise config.error("server.ready", f"the path {path} needs a port", "write port: '@port' beside it")
     if ready != FREE_PORT and not ready.isdecimal():
         try:
             re.compile(ready)
@@ -277,7 +329,8 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
     if ready != FREE_PORT and not 0 < int(ready) < 65_536:
         raise config.error("server.ready", f"no such port: {ready}", "put a pattern of digits in parentheses")
     ip = placement.node.ip
-    return {"port": ready, "hosts": list(dict.fromkeys(["127.0.0.1", *([ip] if ip else [])])), "timeout_s": timeout_s}
+    hosts = list(dict.fromkeys(["127.0.0.1", *([ip] if ip else [])]))
+    return {"port": ready, **({"path": path} if path else {}), "hosts": hosts, "timeout_s": timeout_s}
 
 
 BARRIER_S = 600.0

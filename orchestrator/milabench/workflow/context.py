@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -164,7 +165,6 @@ def read_context(
         current_python=sys.executable if options.use_current_env else None,
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
-        missing_programs=missing_programs(selected) if facts.main.local else frozenset(),
     )
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
     if warn:
@@ -181,6 +181,8 @@ def read_context(
         allocation=allocation,
     )
     known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
+    if facts.main.local:
+        known = replace(known, missing_programs=missing_programs(benches, known))
     return replace(context, plan_context=known)
 
 
@@ -194,10 +196,18 @@ def _profile_of(suite: Suite, extent: Extent) -> Profile:
     return PROFILES[name]
 
 
-def missing_programs(benches: Iterable[BenchmarkConfig]) -> frozenset[str]:
-    """Return which of the programs that benchmarks require are not on the PATH here."""
-    required = {name for bench in benches for name in bench.requires_programs}
-    return frozenset(name for name in required if shutil.which(name) is None)
+def missing_programs(benches: Iterable[ResolvedBenchmark], context: PlanContext) -> dict[str, str]:
+    """Return, by benchmark, the first program that it requires and its PATH on this machine, the main node, lacks."""
+    from milabench.plan.context import benchmark_on
+    from milabench.plan.environ import search_path
+
+    missing: dict[str, str] = {}
+    for bench in benches:
+        if required := bench.config.requires_programs:
+            path = search_path(benchmark_on(context.facts.main, bench, context), os.environ.get("PATH", os.defpath))
+            if lacking := next((name for name in required if shutil.which(name, path=path) is None), None):
+                missing[bench.config.name] = lacking
+    return missing
 
 
 def on_this_machine(context: CommandContext) -> CommandContext:
@@ -252,17 +262,25 @@ def read_whole_suite(
 
     # The command line wins over the system file.
     arch = () if options.arch is None else (f"system.arch={options.arch}",)
-    size = () if options.size is None else (f"size={options.size}",)
     return read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
-        overrides=(*options.overrides, *arch, *size),
+        overrides=(*options.overrides, *arch),
         env=options.environ,
         detected_arch=detected_arch,
         declared=declared_options,
         max_benchmarks=options.max_benchmarks or MAX_BENCHMARKS,
-        settings={**(settings or {}), **slurm_overrides(options)},
+        settings={**(settings or {}), **slurm_overrides(options), **_size_override(options)},
     )
+
+
+def _size_override(options: SuiteOptions) -> dict[str, str]:
+    """Return the override that --size stands for, by what chose it."""
+    if options.size is None:
+        return {}
+    variable = "MILABENCH_SIZE"
+    by = options.size_by or (variable if options.environ.get(variable) == options.size else "--size")
+    return {by: f"size={options.size}"}
 
 
 def on_every_node(bench: BenchmarkConfig) -> BenchmarkConfig:
@@ -290,7 +308,7 @@ def declared_options(folder: Path) -> frozenset[str] | None:
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """Return a selected benchmark with what its folder declares. Raises ConfigError."""
-    from milabench.bench.load import BENCHFILE, OptionError, load_benchfile, with_options
+    from milabench.bench.load import BENCHFILE, OptionError, load_benchfile, shared_modules, with_options
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if bench.definition is None and not bench.command:
@@ -305,4 +323,7 @@ def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
             declared = with_options(declared, bench.options)
         except OptionError as error:
             raise bench.error(error.name, str(error), f"it stands in braces in {folder}/{BENCHFILE}") from None
-    return ResolvedBenchmark(config=bench, folder=str(folder), declared=declared)
+    modules = shared_modules(declared, folder) if declared is not None else None
+    return ResolvedBenchmark(
+        config=bench, folder=str(folder), declared=declared, modules=str(modules) if modules is not None else ""
+    )

@@ -15,7 +15,7 @@ from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark,
 from milabench.analysis.replicates import PILOT, Pilot, Replicates, replicates, within
 from milabench.errors import UsageError
 from milabench.events.rundir import Run, open_run, recent_runs
-from milabench.execute.sizes import size_text
+from milabench.execute.sizes import disk_text
 from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES, Profile
 from milabench.plan.resources import memory_shortages, sum_of_data
@@ -70,10 +70,7 @@ def stated_seconds(bench: BenchmarkConfig | None, profile: Profile) -> float | N
 def data_line(request: Request) -> str:
     """Return how much disk and download the prepared data of a request take; empty where nobody states any."""
     data = sum_of_data(configs_of(request).values())
-    if not data.disk and not data.download:
-        return ""
-    downloaded = f", of which {size_text(data.download)} are downloaded" if data.download else ""
-    return f"data: {size_text(data.disk)} on disk{downloaded}"
+    return f"data: {disk_text(data.disk, data.download)}" if data.disk or data.download else ""
 
 
 def warn_of_memory(planned: PlannedRequest) -> None:

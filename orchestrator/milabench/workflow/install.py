@@ -31,7 +31,7 @@ from milabench.execute.inventory import (
 from milabench.execute.locks import hold_base
 from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.sizes import size_text
+from milabench.execute.sizes import disk_text
 from milabench.execute.sources import fetch_sources, find_release
 from milabench.execute.venv import install_venvs, link_to
 from milabench.execute.venv_build import benchmate_requirements
@@ -272,7 +272,7 @@ def environments_of(
 def resources_text(needs: ResourceSum, venvs: Iterable[VenvSpec]) -> str:
     """Return what environments take in one line, of which nobody states it, and for which variant it is stated."""
     others = sorted({venv.variant for venv in venvs} - {"cpu", "unpinned"})
-    known = f"about {size_text(needs.disk)} on disk, {size_text(needs.download)} to download"
+    known = f"about {disk_text(needs.disk, needs.download)}"
     if others:
         known += f" (stated for the variant cpu: {', '.join(others)} may take several times that)"
     if not needs.unknown:

@@ -25,7 +25,8 @@ class SuiteOptions:
     suite and system file may use. `engine` and `slurm_args` (`key=value`) replace `system.engine` and keys of `system.slurm`;
     `distribute`: a benchmark of one node runs on every node. Under Slurm, `allocate` asks for nodes where we are in no
     allocation, instead of planning for nodes as they are stated; `bound_nodes` are pairs of each stated node and the one of
-    our allocation that stands for it, empty where none does. `size`: which of their sizes the benchmarks have.
+    our allocation that stands for it, empty where none does. `size`: which of their sizes the benchmarks have; `size_by` says
+    what chose it, where that was neither --size nor its variable.
     """
 
     config_file: Path | None = None
@@ -34,6 +35,7 @@ class SuiteOptions:
     overrides: tuple[str, ...] = ()
     max_benchmarks: int | None = None
     size: str | None = None
+    size_by: str = ""
     arch: str | None = None
     select: str | None = None
     exclude: str | None = None

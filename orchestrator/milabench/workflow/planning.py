@@ -77,7 +77,7 @@ def expand_requests(
     # Everything is read before anything is measured: a mistake in the last run must not be found after hours.
     requests = [] if suite.multirun else [whole]
     for name, values in runs(suite.multirun, {"time": stamp, "run_name": extent.run_name}):
-        if "size" in values and options.size is not None:
+        if "size" in values and options.size is not None and not options.size_by:
             raise UsageError(
                 f"the multirun of the system file chooses the size ({values['size']}); leave out --size {options.size}"
             )

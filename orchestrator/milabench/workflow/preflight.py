@@ -221,8 +221,9 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
         script = Path(bench.folder, bench.declared.prepare)
         if not script.is_file():
             raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
-        # All of its folder: prepare.py may import its neighbours.
-        files = {path.name: read_regular(path) for path in script.parent.glob("*.py")}
+        # All of its folder: prepare.py may import its neighbours, and those of the folder that it shares with others.
+        folders = {"": script.parent, **({"modules/": Path(bench.modules)} if bench.modules else {})}
+        files = {f"{of}{path.name}": read_regular(path) for of, at in folders.items() for path in at.glob("*.py")}
         storages: set[str] = set()
         for rank, node in nodes_of(bench.config, context.plan_context.facts):
             if node.storage in storages:  # one node of each file system prepares
@@ -254,5 +255,7 @@ def _preparation(
     marker = PurePath(node_bench.context.dirs.data, marker_name(bench.config.name, digest))
     dirs = asdict(node_bench.dirs)
     places = {node_bench.folder: "@benchmark", **{folder: f"@{name}" for name, folder in dirs.items()}}
+    if node_bench.modules:
+        places[node_bench.modules] = "@modules"
     portable = prepare_digest(anywhere, files, venv=venv, source=source, places=places)
     return Preparation(step=step, marker=str(marker), portable=portable)

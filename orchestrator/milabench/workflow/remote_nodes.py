@@ -12,7 +12,7 @@ from milabench.execute.inventory import COMPLETE
 from milabench.execute.remote_host import RemoteHost
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
-from milabench.plan.context import dirs_at, folder_on
+from milabench.plan.context import dirs_at, folder_on, modules_on
 from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
 from milabench.workflow.node_query import node_addresses
@@ -108,15 +108,21 @@ def remote_paths_exist(
 
 
 async def upload_definitions(context: CommandContext, node: Node, files: RemoteFiles) -> None:
-    """Send a node the folders of the selected benchmarks. Raises Unreachable, ConfigError for two of one remote name."""
+    """Send a node the folders of the selected benchmarks, and of modules that they share.
+
+    Raises Unreachable, ConfigError for two of one remote name.
+    """
     folders: dict[str, str] = {}
     for bench in context.benches:
-        remote = folder_on(node, bench, context.plan_context)
-        if remote == bench.folder or not isinstance(bench.config.definition, Path):
+        if not isinstance(bench.config.definition, Path):
             continue
-        if folders.setdefault(remote, bench.folder) != bench.folder:
-            what = f"{bench.folder} and {folders[remote]} would be one folder on {node.name}"
-            raise ConfigError(f"{bench.config.name}: {what}: {remote}; rename one of them")
+        for folder, on_node in ((bench.folder, folder_on), (bench.modules, modules_on)):
+            remote = on_node(node, bench, context.plan_context)
+            if remote == folder:
+                continue
+            if folders.setdefault(remote, folder) != folder:
+                what = f"{folder} and {folders[remote]} would be one folder on {node.name}"
+                raise ConfigError(f"{bench.config.name}: {what}: {remote}; rename one of them")
     for remote, folder in folders.items():
         await files.send(Path(folder), remote)
 

@@ -37,8 +37,8 @@ def save_options(context: CommandContext) -> dict[str, Any]:
     # JSON has no tuples: what is read back must equal what was written.
     for name in _LISTS:
         saved[name] = [mask_argument(word) for word in getattr(options, name)]
-    # Each process binds the stated nodes to those that it has.
-    del saved["bound_nodes"]
+    # Each process binds the stated nodes to those that it has; what chose the size matters to who asks, now.
+    del saved["bound_nodes"], saved["size_by"]
     return {
         "options": {
             **saved,

@@ -155,8 +155,11 @@ def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
     system = options.system_file if suite.system is None else Path(suite.system)
     # Else a plan that follows a run of one size would be of another.
     size = next((known for known in SIZES if f"size={known}" in suite.overrides), None)
-    size = None if options.size is not None else size
-    given = replace(options, config_file=suite.path, system_file=system, size=options.size or size)
+    given = replace(options, config_file=suite.path, system_file=system)
+    if options.size is None and size is not None:
+        given = replace(given, size=size, size_by=f"the last use of the suite in {where}")
+    else:
+        size = None
     if is_default and size is None:
         return given, ""
     at = "" if size is None else f" at size {size}"

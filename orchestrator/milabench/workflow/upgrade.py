@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.config.sizes import SIZES_KEY, missing
 from milabench.errors import (
     DONE,
     INTERRUPTED,
     STEPS_FAILED,
-    ConfigError,
     MilabenchError,
     NothingSelected,
     UsageError,
@@ -185,22 +183,8 @@ def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandC
     context = read_context(options, session)
     if options.size or not any(bench.config.size for bench in context.benches):
         return context, options
-    lacking: list[str] = []
-    while True:
-        disabled = (f'"{name}".enabled=false' for name in lacking)
-        smallest = replace(options, size=SIZE, overrides=(*options.overrides, *disabled))
-        try:
-            read_suite_only(smallest)
-            break
-        except ConfigError as error:  # of those that share their sizes, it names one
-            names = [
-                problem.path.removesuffix(f".{SIZES_KEY}")
-                for problem in error.problems
-                if problem.what == missing(SIZE)
-            ]
-            if not names or len(names) < len(error.problems) or {*names} & {*lacking}:
-                raise
-            lacking += names
+    smallest = replace(options, size=SIZE)
+    lacking = read_suite_only(smallest).lacking
     selected = [bench.config.name for bench in context.benches]
     if untried := [name for name in selected if name in lacking]:
         session.info(f"pin: not tried, with sizes and none that is {SIZE}: {', '.join(untried)}")

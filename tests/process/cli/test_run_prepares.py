@@ -52,6 +52,24 @@ def test_a_run_prepares_what_is_missing_once_and_says_so(
     assert phases(environ) == ["prepare", "run", "run"]
 
 
+def test_a_changed_module_that_several_benchmarks_share_prepares_again(
+    milabench: Milabench, mine: tuple[str, ...], tmp_path: Path
+) -> None:
+    shared = tmp_path / "_environments" / "shared"
+    shared.mkdir(parents=True)
+    (shared / "requirements.in").write_text("")
+    benchfile = tmp_path / "mine" / "benchfile.py"
+    benchfile.write_text(
+        benchfile.read_text().replace("Benchmark(", "Benchmark(requirements='../_environments/shared',", 1)
+    )
+    script = tmp_path / "mine" / "prepare.py"
+    script.write_text(f"import making\n{script.read_text()}")
+    for text, times in (("", 1), ("", 1), ("# otherwise\n", 2)):
+        (shared / "making.py").write_text(text)
+        said = milabench("prepare", *mine)
+        assert (said.code, count(tmp_path)) == (0, times), said.err
+
+
 def test_without_preparing_the_command_is_said_and_nothing_is_recorded(
     milabench: Milabench, environ: dict[str, str], mine: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -63,3 +63,38 @@ def test_what_a_number_of_devices_cannot_hold_or_divide_is_skipped(
 ) -> None:
     plans = {count: planned(f"launch,{name}", size, count) for count in (2, 3, 4, 8, 16)}
     assert {count for count, plan in plans.items() if any(step["bench"] == name for step in plan["steps"])} == fits
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "program"),
+    [
+        ("nccl-tests", ["-np", "16"], "all_reduce_perf -b 8M -e 8G -f 2 -g 1"),
+        ("osu-bandwidth", ["--np", "2", "--map-by", "node"], "osu_bw -m 4194304:4194304"),
+        ("osu-latency", ["--np", "2", "--map-by", "node"], "osu_latency -m 8:8"),
+    ],
+)
+def test_the_sites_programs_of_mpi_span_the_nodes_of_a_cluster(
+    milabench: Milabench, name: str, ranks: list[str], program: str
+) -> None:
+    system = str(ROOT / "config" / "systems" / "two_nodes_of_8.yaml")
+    where = ("--config", str(ROOT / "config" / "standard.yaml"), "--system", system, "--select", name, "--json")
+    plans = {size: milabench("plan", "run", *where, "--size", size, "--repeat", "1") for size in ("node", "cluster")}
+    assert [said.code for said in plans.values()] == [0, 0]
+    steps = {size: json.loads(said.out)["steps"] for size, said in plans.items()}
+    assert [step["node"] for step in steps["node"]] == ["node0", "node1"]
+    assert not any("--host" in step["argv"] for step in steps["node"])
+    (step,) = steps["cluster"]
+    assert (step["node"], step["argv"][-len(program.split()) :]) == ("node0", program.split())
+    line = step["argv"]
+    assert line[0] == "mpirun" and line[line.index("--host") + 1] == "192.0.2.10:8,192.0.2.11:8"
+    at = line.index(ranks[0])
+    assert line[at : at + len(ranks)] == ranks
+    assert sum(word in ("-np", "--np") for word in line) == 1
+
+
+def test_two_nodes_are_needed_for_what_is_measured_between_them(planned: Callable[..., dict[str, Any]]) -> None:
+    plan = planned("launch,osu-latency,nccl-tests", "cluster")
+    assert {step["bench"] for step in plan["steps"]} == {"launch", "nccl-tests"}
+    assert [(each["bench"], each["why"]) for each in plan["skipped"]] == [
+        ("osu-latency", "needs 2 machines, the system has 1")
+    ]

@@ -178,6 +178,11 @@ def test_the_default_keeps_its_size_and_says_it(milabench: Callable[..., Said], 
         assert {step["config"]["size"] for step in json.loads(said.out)["steps"]} == {size}, said.err
         at = "" if words else " at size tiny"
         assert said.err.startswith(f"suite: sized.yaml{at}, the last used in base; --config chooses another\n")
+    said = milabench("config", "explain", "a.size", cwd=pair.folder)
+    assert said.out.splitlines()[1] == "  the size tiny is chosen by the last use of the suite in base"
+    # An override says more than what is remembered.
+    said = milabench("config", "explain", "a.size", "--override", "size=device", cwd=pair.folder)
+    assert said.out.splitlines()[1] == "  the size device is chosen by --override 'size=device'"
 
 
 def test_a_record_of_a_newer_version_is_left_as_it_is(milabench: Callable[..., Said], pair: Pair) -> None:

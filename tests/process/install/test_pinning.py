@@ -11,7 +11,7 @@ from milabench.execute.pinning import Pinned, pin_locks
 from milabench.execute.venv_build import benchmate_requirements
 from milabench.plan.pin import PinInput, inputs_digest, pin_specs
 from milabench.plan.requirements import RequirementFile, parse_requirements
-from tests.process.install.places import Place
+from tests.process.install.places import Place, wheel
 
 
 def pin(place: Place, folder: Path, wanted: dict[str, str], constraints: str = "") -> tuple[Pinned, ...]:
@@ -72,6 +72,16 @@ def test_a_lock_that_was_made_installs(place: Place, tmp_path: Path) -> None:
     pin(place, tmp_path, {"a": "tool\n"})
     (outcome,) = place.install(place.spec((tmp_path / "a.cpu.txt").read_text()))
     assert outcome == Installed(name="g", is_new=True)
+
+
+def test_a_package_that_is_left_out_is_in_no_lock_of_the_group_and_need_not_exist(place: Place, tmp_path: Path) -> None:
+    wheel(place.wheels, "model", "1", needs=("tool", "codec"))
+    pin(place, tmp_path, {"a": "# exclude: codec other\nmodel\n", "b": "model\n"})
+    locks = {name: parse_requirements((tmp_path / f"{name}.cpu.txt").read_text()) for name in "ab"}
+    assert {name: [each.line for each in lock.pins] for name, lock in locks.items()} == {
+        name: ["model==1", "tool==2", "voir==1"] for name in "ab"
+    }
+    assert all(lock.is_hashed for lock in locks.values())
 
 
 def test_what_cannot_be_resolved_is_named_and_the_old_lock_stays(place: Place, tmp_path: Path) -> None:

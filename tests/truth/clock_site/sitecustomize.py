@@ -3,6 +3,10 @@
 Of one function, named by INDEPENDENT_CALL (`package.module.Class.method`), every end is stamped with `time.perf_counter_ns`,
 and its items are counted by INDEPENDENT_ITEMS, an expression over `args`, `kwargs` and `result`. INDEPENDENT_CALL `optimizer`
 stands for the hook that torch calls after each step of any optimizer. Each process writes a line `items since until` for each.
+
+With INDEPENDENT_COMPILED the function is one that JAX traces into a compiled program, which comes back to Python at its end only.
+What it returns then passes through a call of the host, at every execution: `value` is an array of it, over all that it is mapped
+over.
 """
 
 import contextlib
@@ -17,6 +21,7 @@ import time
 CALL = os.environ.get("INDEPENDENT_CALL", "")
 ITEMS = os.environ.get("INDEPENDENT_ITEMS", "1")
 FOLDER = os.environ.get("INDEPENDENT_STAMPS", "")
+IS_COMPILED = bool(os.environ.get("INDEPENDENT_COMPILED"))
 
 
 class Stamps:
@@ -44,11 +49,28 @@ def stamped(function):
     @functools.wraps(function)
     def call(*args, **kwargs):
         result = function(*args, **kwargs)
-        STAMPS.write(eval(COUNT, {}, {"args": args, "kwargs": kwargs, "result": result}))
+        names = {"args": args, "kwargs": kwargs, "result": result}
+        if IS_COMPILED:
+            return through_the_host(result, names)
+        STAMPS.write(eval(COUNT, {}, names))
         return result
 
     call.is_stamped = True
     return call
+
+
+def through_the_host(result, names):
+    """Return the same, of which one array comes from the host: the program cannot go on before that was stamped."""
+    import jax
+
+    def stamp(value):
+        STAMPS.write(eval(COUNT, {}, {**names, "value": value}))
+        return value
+
+    # Behind the barrier all of the result is there, not only what is sent to the host.
+    (first, *others), tree = jax.tree.flatten(jax.lax.optimization_barrier(result))
+    first = jax.pure_callback(stamp, jax.ShapeDtypeStruct(first.shape, first.dtype), first, vmap_method="broadcast_all")
+    return jax.tree.unflatten(tree, [first, *others])
 
 
 def attach(module):

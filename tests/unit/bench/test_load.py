@@ -75,6 +75,17 @@ def test_a_missing_or_foreign_benchmark_says_what_to_write(tmp_path: Path) -> No
             "benchmark.module: {trainer} is none of its options; known: model",
         ),
         ("script='{}.py'", "benchmark.script: {} is none of its options; known: none"),
+        (
+            "module='a.{trainer', options={'trainer': 'sft'}",
+            "benchfile.py: benchmark.module: a { without its partner in 'a.{trainer'; an option stands in it as {NAME}; known: ",
+        ),
+        ("script='trainer}.py'", "benchmark.script: a } without its partner in 'trainer}.py'"),
+        ("script='a.py', voirfile='{{a}.py', options={'a': 'b'}", "benchmark.voirfile: a { without its partner"),
+        (
+            "script='a.py', requirements='../locks'",
+            "benchfile.py: benchmark.requirements: no such folder: ../locks; make it, with a requirements.in, or name one that",
+        ),
+        ("script='a.py', requirements='benchfile.py'", "benchmark.requirements: no such folder: benchfile.py"),
         ("script='a.py', requirements='../../locks'", "beside it (../NAME), got '../../locks'"),
         ("script='a.py', requirements='/locks'", "beside it (../NAME), got '/locks'"),
         ("script='a.py', requirements='..'", "benchmark.requirements: expected a folder inside this one or beside it"),

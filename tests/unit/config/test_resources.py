@@ -42,6 +42,20 @@ def test_operations_of_an_item_are_a_number_or_arithmetic(tmp_path: Path, writte
     [
         ("resources: {memry: 4 GiB}", "a.resources: unknown key 'memry'; did you mean 'memory'?"),
         ("resources: {memory: much}", "a.resources.memory: expected an amount of memory such as 80 GiB, got 'much'"),
+        (
+            "resources: {memory: -4 GiB}",
+            "a.resources.memory: expected an amount of memory such as 80 GiB, got '-4 GiB'",
+        ),
+        ("resources: {memory: .nan}", "a.resources.memory: expected an amount of memory such as 80 GiB, got nan"),
+        ("resources: {memory: 1e27 TiB}", "a.resources.memory: expected an amount of memory such as 80 GiB, got"),
+        (
+            f"resources: {{environment: {{disk: 1{27 * '0'} TiB}}}}",
+            "a.resources.environment.disk: expected an amount of memory such as 80 GiB, at most 1 EiB, got '1000",
+        ),
+        ("resources: {data: 1025 PiB}", "a.resources.data: expected an amount of memory such as 80 GiB, at most 1 EiB"),
+        ("resources: {minutes: 1e300}", "a.resources.minutes: expected a number that is at most 525600, got 1e300"),
+        ("resources: {minutes: .inf}", "a.resources.minutes: expected a number that is at most 525600, got inf"),
+        ("resources: {minutes: .nan}", "a.resources.minutes: expected a number, got nan"),
         ("resources: {minutes: -1}", "a.resources.minutes: expected a number that is at least 0, got -1"),
         ("flops_per_item: 6 * parameters", "a.flops_per_item: in the expression '6 * parameters'"),
         ("flops_per_item: 0", "a.flops_per_item: expected a number above 0 and up to 1e30, or arithmetic"),
@@ -59,6 +73,8 @@ def test_operations_of_an_item_are_a_number_or_arithmetic(tmp_path: Path, writte
             f"gated: {{repository: a/b, accept: 'javascript:alert(1)', revision: {COMMIT}}}",
             "a.gated.accept: expected an address that begins with https://",
         ),
+        ("requires_programs: ['']", "a.requires_programs.0: expected the name of a program, got ''"),
+        ("requires_programs: ' '", "a.requires_programs.0: expected the name of a program, got ' '"),
         ("precision: bf8", "a.precision: expected one of fp64, fp32, tf32, bf16, fp16, fp8, int8, got 'bf8'"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from milabench.cli import run
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
+from milabench.config.select import select
 from milabench.config.show import explain, to_yaml
 from milabench.config.sizes import SIZES
 from milabench.errors import ConfigError
@@ -50,6 +51,11 @@ class Read:
     def error(self, text: str, *overrides: str, **more: Any) -> str:
         with pytest.raises(ConfigError) as caught:
             self.suite(text, *overrides, **more)
+        return str(caught.value).replace(f"{self.folder}/", "")
+
+    def unusable(self, text: str, *overrides: str, **selection: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            select(self.suite(text, *overrides), **selection)
         return str(caught.value).replace(f"{self.folder}/", "")
 
 
@@ -128,10 +134,7 @@ dpo:
 def test_an_inherited_size_that_is_deleted_is_gone(read: Read) -> None:
     text = "_t: {definition: x, sizes: {tiny: {weight: 2}, device: {weight: 3}}}\ndpo: {inherits: _t, sizes: {tiny: !delete }}\n"
     assert read.bench(text).weight == 3
-    assert "dpo.sizes: the size 'tiny' is missing; it has device;" in read.error(text, "size=tiny")
-    assert not read.bench(
-        f"{text}  enabled: false\n".replace("}}\n  en", "}, en").replace("false\n", "false}"), "size=tiny"
-    ).enabled
+    assert "dpo.sizes: the size 'tiny' is missing; it has device;" in read.unusable(text, "size=tiny")
 
 
 def test_the_variants_of_a_matrix_have_its_sizes(read: Read) -> None:
@@ -148,17 +151,38 @@ m:
     }
 
 
+LACKING = """\
+dpo: {definition: x, sizes: {tiny: {}, device: {}}}
+_t: {definition: x, tags: small, sizes: {tiny: {}}}
+sft: {inherits: _t}
+kto 2: {inherits: _t}
+plain: {definition: x}
+"""
+
+
 def test_a_size_that_is_missing_is_told_with_the_way_out(read: Read) -> None:
-    said = read.error("dpo: {definition: x, sizes: {tiny: {}, device: {}}}", "size=node")
-    assert said == (
-        "suite.yaml:1:29: dpo.sizes: the size 'node' is missing; it has tiny, device; add `node: {}` where nothing changes, "
-        "or leave the benchmark out with enabled: false"
+    assert read.unusable(LACKING, "size=node", select="dpo") == (
+        "suite.yaml:1:29: dpo.sizes: the size 'node' is missing; it has tiny, device; add it, as `{}` where nothing changes, "
+        "or leave the benchmark out with --exclude dpo"
     )
+    # Of those that share their sizes, one is named; what leaves all of them out is said.
+    assert read.unusable(LACKING, "size=device").splitlines() == [
+        "suite.yaml:2:41: sft.sizes: the size 'device' is missing; it has tiny",
+        "error: the size 'device' is missing in 2 benchmarks; add it, as `{}` where nothing changes, or leave them out with "
+        "--exclude 'sft,\"kto 2\"'",
+    ]
 
 
-def test_what_is_disabled_may_lack_a_size(read: Read) -> None:
-    text = "dpo: {definition: x, enabled: false, sizes: {device: {weight: 4}}}"
-    assert not read.bench(text, "size=tiny").enabled
+def test_what_is_not_selected_may_lack_a_size(read: Read) -> None:
+    suite = read.suite(LACKING, "size=device")
+    for words in ({"exclude": "sft,'kto 2'"}, {"exclude": "small"}, {"select": "dpo, plain"}):
+        assert [bench.name for bench in select(suite, **words)] == ["dpo", "plain"]
+
+
+def test_what_is_disabled_may_lack_a_size_but_not_be_selected_by_its_name(read: Read) -> None:
+    text = "plain: {definition: x}\ndpo: {definition: x, enabled: false, sizes: {device: {weight: 4}}}"
+    assert [bench.name for bench in select(read.suite(text, "size=tiny"))] == ["plain"]
+    assert "dpo.sizes: the size 'tiny' is missing" in read.unusable(text, "size=tiny", select="dpo")
     assert read.bench(text).weight == 4
 
 
@@ -205,6 +229,27 @@ def test_explain_says_which_size_gave_a_value(read: Read) -> None:
     assert lines[2].endswith("suite.yaml:4:28")
 
 
+def test_explain_says_what_stands_in_a_size_that_is_not_chosen(read: Read) -> None:
+    lines = explain(read.suite(SUITE), "dpo.sizes.tiny.argv")
+    assert [line.replace(f"{read.folder}/", "") for line in lines] == [
+        "dpo.sizes.tiny.argv = {--batch: 2}",
+        "  set at suite.yaml:11:18",
+    ]
+    assert not any("sizes" in line for line in explain(read.suite(SUITE), "dpo"))
+
+
+def test_explain_says_that_a_size_is_missing_or_that_there_are_none(read: Read) -> None:
+    suite = read.suite(LACKING, "size=device")
+    assert explain(suite, "sft.size") == (
+        'sft.size = ""',
+        "  the size device is chosen by --override 'size=device'",
+        "  the size 'device' is missing; it has tiny",
+    )
+    for key, value in (("size", '""'), ("sizes", "{}")):
+        lines = (f"plain.{key} = {value}", "  it has no sizes: it is the same at each")
+        assert explain(suite, f"plain.{key}") == lines
+
+
 @pytest.mark.parametrize("size", ["", "tiny", "cluster"])
 def test_what_is_shown_reads_back_at_the_same_size(read: Read, size: str) -> None:
     suite = read.suite(SUITE, *([f"size={size}"] if size else []))
@@ -243,6 +288,45 @@ def test_the_option_and_its_variable_choose_the_size_and_the_plan_says_it(
     monkeypatch.setenv("MILABENCH_SIZE", "node")
     assert sizes() == {"node"}
     assert sizes("--size", "tiny") == {"tiny"}
+
+
+def test_explain_says_what_chose_the_size(
+    planned: Callable[..., Any], tmp_path: Path, milabench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explained(*words: str, key: str = "size") -> list[str]:
+        said = milabench("config", "explain", "--config", "suite.yaml", f"dpo.{key}", *words)
+        assert said.code == 0, said.err
+        lines: list[str] = said.out.splitlines()
+        return lines
+
+    device = "  device changes argv, weight, at suite.yaml:12:13"
+    assert explained() == [
+        "dpo.size = device",
+        "  the size device is the default: no file, --size or MILABENCH_SIZE chooses one",
+        device,
+    ]
+    (tmp_path / "suite.yaml").write_text(f"{SUITE}size: cluster\n")
+    by_file = "the size cluster is chosen by suite.yaml:15:7"
+    others = [device, "  node changes plan, at suite.yaml:13:11", "  cluster changes plan, at suite.yaml:14:14"]
+    assert explained() == ["dpo.size = cluster", f"  {by_file}", *others]
+    assert explained(key="sizes")[1:] == [f"  {by_file}", *others]
+    monkeypatch.setenv("MILABENCH_SIZE", "device")
+    replaced = "  replaces cluster, set at suite.yaml:15:7"
+    assert explained() == ["dpo.size = device", "  the size device is chosen by MILABENCH_SIZE", replaced, device]
+    assert explained("--size", "node")[1:3] == ["  the size node is chosen by --size", replaced]
+
+
+def test_a_benchmark_without_the_size_keeps_no_other_from_running(
+    planned: Callable[..., Any], tmp_path: Path, milabench: Callable[..., Any]
+) -> None:
+    (tmp_path / "suite.yaml").write_text(f"{SUITE}lone: {{definition: x, sizes: {{tiny: {{}}}}}}\n")
+    assert {step["config"]["name"] for step in planned("--size", "node", "--exclude", "lone")["steps"]} == {"dpo"}
+    here = ("--config", "suite.yaml", "--size", "node")
+    for verb in (("list",), ("plan", "run"), ("config", "check"), ("config", "show"), ("config", "show", "lone")):
+        said = milabench(*verb, *here)
+        assert said.code == 2
+        assert "lone.sizes: the size 'node' is missing; it has tiny; " in said.err
+        assert said.err.rstrip().splitlines()[0].endswith("--exclude lone")
 
 
 def test_the_option_has_the_words_of_the_language() -> None:

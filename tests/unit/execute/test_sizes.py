@@ -20,7 +20,9 @@ from milabench.execute.sizes import size_text
         (999.6e6, "1.0 GB"),
         (12.63e9, "12.6 GB"),
         (2.5e12, "2.5 TB"),
-        (4e15, "4000.0 TB"),
+        (4e15, "4.0 PB"),
+        (2**60, "1.2 EB"),
+        (12.3e21, "12,300.0 EB"),
     ],
 )
 def test_a_size_has_the_unit_that_keeps_it_short(size: float, text: str) -> None:

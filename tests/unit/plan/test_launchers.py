@@ -143,6 +143,12 @@ def test_mpirun_is_one_command_on_the_first_node_that_hands_the_environment_on(t
     assert (step.env["MASTER_ADDR"], step.env["MASTER_PORT"]) == ("10.0.0.1", "@port")
 
 
+def test_an_option_of_the_suite_takes_the_place_of_what_mpirun_would_get(tmp_path: Path) -> None:
+    (step,) = steps(tmp_path, "method: multinode, launcher: mpirun, np: 2, map-by: node")
+    assert step.argv[:3] == ("mpirun", "--host", "10.0.0.1:2,10.0.0.2:2")
+    assert "-np" not in step.argv and step.argv[step.argv.index("--np") + 1] == "2"
+
+
 def test_mpirun_on_one_node_needs_no_hosts(tmp_path: Path) -> None:
     (step,) = steps(tmp_path, "method: multigpu, launcher: mpirun", more="num_machines: 1")
     assert step.argv[:4] == ("mpirun", "-np", "2", "/bin/sh")

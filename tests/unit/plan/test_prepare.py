@@ -48,6 +48,18 @@ def test_prepare_runs_in_the_environment_with_the_arguments_of_the_run(made: Ste
     assert (made.env["A"], made.timeout_s) == ("1", 60)
 
 
+def test_modules_that_it_shares_are_found_by_prepare_also_in_a_container(bench: NodeBenchmark, tmp_path: Path) -> None:
+    sharing = replace(bench, modules="/suite/_environments/torch")
+    step = prepare_step(sharing)
+    assert step is not None and step.env["PYTHONPATH"] == "/suite/_environments/torch"
+    (tmp_path / "system.yaml").write_text("system: {container: {engine: docker, image: i}}")
+    system = read_suite([tmp_path / "suite.yaml", tmp_path / "system.yaml"], env={}).system
+    inside = prepare_step(replace(sharing, context=replace(bench.context, system=system)))
+    assert inside is not None and any(
+        word.startswith("--volume=/suite/_environments/torch:") for word in inside.argv
+    ), inside.argv
+
+
 def test_on_one_of_several_nodes_it_is_named_after_the_node(bench: NodeBenchmark) -> None:
     step = prepare_step(bench, rank=1)
     assert step is not None and (step.id, step.stem) == ("digits.node1", "digits.node1")

@@ -469,9 +469,9 @@ def test_a_missing_program_skips_what_requires_it_unless_a_container_may_have_it
     inside: {command: [fio], requires_programs: [fio], docker_image: image}
     fine: {command: [sh], requires_programs: [sh]}
     """
-    plan = World(tmp_path, suite, missing_programs=frozenset({"fio", "xhpl"})).plan()
+    plan = World(tmp_path, suite, missing_programs={"b": "fio", "inside": "fio"}).plan()
     assert [(skip.bench, skip.why) for skip in plan.skipped] == [
-        ("b", "requires the program fio, which is not on the PATH")
+        ("b", "requires the program fio, which is not on its PATH")
     ]
     assert {step.bench for step in plan.steps} == {"inside", "fine"}
 

@@ -48,6 +48,30 @@ def test_one_suite_is_one_request_with_its_replicates(expand: Expand) -> None:
     assert planned.bundles == planned.plan.groups()
 
 
+def test_programs_are_looked_for_on_the_path_of_the_benchmark(
+    context_of: ReadContext, suite_file: Callable[..., Path], options: SuiteOptions, tmp_path: Path
+) -> None:
+    for name in ("own/hpl", "base/venv/e/bin/bundled"):
+        program = tmp_path / name
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    (tmp_path / "x").mkdir()
+    line = "from milabench import Benchmark\nbenchmark = Benchmark(script='main.py', voirfile=None, prepare=None)\n"
+    (tmp_path / "x" / "benchfile.py").write_text(line)
+    own, alone = {"PATH": f"{tmp_path}/own:@path"}, {"PATH": "{milabench_base}/../own"}
+    benches = {
+        "found": {"env": own, "requires_programs": ["sh", "hpl"]},
+        "elsewhere": {"requires_programs": "hpl"},
+        "alone": {"env": alone, "requires_programs": ["hpl", "sh"]},
+        "bundled": {"definition": "x", "install_group": "e", "requires_programs": "bundled"},
+    }
+    path = suite_file("programs.yaml", **{name: {"inherits": "_line", **keys} for name, keys in benches.items()})
+    path.write_text(path.read_text().replace('"install_group": "lines", ', ""))
+    context = context_of(replace(options, config_file=path, use_current_env=False, select=",".join(benches)))
+    assert context.plan_context.missing_programs == {"elsewhere": "hpl", "alone": "sh"}
+
+
 def test_a_precision_starts_with_a_pilot(expand: Expand) -> None:
     [request] = expand(precision=0.02, budget_s=60.0)
     assert request.target == PrecisionTarget(precision=0.02, budget_s=60.0)

@@ -93,6 +93,29 @@ def test_memory_that_lacks_is_told_once(benches: dict[str, BenchmarkConfig], mac
     assert list(memory_shortages(benches, steps, [machine])) == lines
 
 
+def test_sums_stay_readable_where_much_is_stated_or_more_is_downloaded_than_kept(
+    planned: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "suite.yaml"
+    large = path.read_text().replace("data: 1 GiB, download: 1 GiB", "download: 5 GiB")
+    large = large.replace("minutes: 3", "minutes: 525600").replace("disk: 3 GiB", "disk: 1024 PiB")
+    path.write_text(large)
+    said = planned("run", "--repeat", "1")
+    assert "data: 2.1 GB on disk, 5.4 GB to download\n" in said.out
+    assert "8760 h 0 min" in said.out
+    assert "environments: about 1.2 EB on disk, 537 MB to download, and other," in planned("install").out
+    path.write_text(large.replace("data: 2 GiB, ", "").replace("disk: 1 GiB, ", "").replace("{disk: 1024 PiB}", "{}"))
+    assert "data: 5.4 GB to download\n" in planned("run").out
+    assert "environments: about 537 MB to download, and other," in planned("install").out
+
+
+def test_more_than_a_thousand_gib_are_written_out(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(SUITE.replace("64 GiB", "1.5 TiB"))
+    benches = read_suite([tmp_path / "suite.yaml"]).benchmarks
+    lines = memory_shortages(benches, [step("b")], [node(1024)])
+    assert list(lines) == ["b: needs 1,536 GiB of memory; the node n has 1,024 GiB"]
+
+
 def test_sizes_for_accelerators_are_told_where_there_is_none(benches: dict[str, BenchmarkConfig]) -> None:
     line = without_accelerators(benches.values(), [node(64)])
     assert line.startswith("1 of the benchmarks are of a size for accelerators") and "--size tiny" in line
@@ -164,7 +187,7 @@ def test_plan_run_sums_minutes_and_data_and_warns_of_memory(planned: Callable[..
     said = planned("run", "--profile", "default", "--repeat", "2")
     assert "estimate: 6 min 0 s, 0.1 device-hours, by the suite; unknown: " in said.out
     assert "  a: 2 x 180 s (as the suite states)" in said.out
-    assert "data: 3.2 GB on disk, of which 1.1 GB are downloaded" in said.out
+    assert "data: 3.2 GB on disk, 1.1 GB to download\n" in said.out
     assert "a: needs 40 GiB of memory; a device of" in said.err
     plan = json.loads(planned("run", "--json", "--select", "a").out)
     assert plan["data"] == {"disk": 2 * GIB, "download": 0, "unknown": []}

@@ -18,6 +18,7 @@ LOCK = "# python: 3.11\n# variant: cpu\ntool==1 --hash=sha256:" + 64 * "1" + "\n
 
 def definition(folder: Path, requirements: str) -> Path:
     folder.mkdir(parents=True)
+    (folder / requirements).mkdir(parents=True, exist_ok=True)
     line = f"benchmark = Benchmark(script='main.py', voirfile=None, prepare=None, requirements={requirements!r})"
     (folder / "benchfile.py").write_text(f"from milabench import Benchmark\n{line}\n")
     (folder / "main.py").write_text("")
@@ -61,6 +62,15 @@ def test_a_folder_without_a_lock_is_named(milabench: Milabench, suite: Path) -> 
     said = milabench("plan", "install", "--arch", "cpu", "--config", str(suite))
     assert said.code == 2
     assert "_environments/both: a: has no requirements.cpu.txt; write it with `milabench pin`" in said.err
+
+
+def test_a_folder_that_is_not_there_is_named_with_the_benchfile(milabench: Milabench, suite: Path) -> None:
+    (suite.parent / "_environments").rename(suite.parent / "_elsewhere")
+    for verb in (("plan", "install"), ("plan", "run", "--use-current-env"), ("pin",)):
+        said = milabench(*verb, "--config", str(suite))
+        assert said.code == 2
+        told = f"{suite.parent}/a/benchfile.py: benchmark.requirements: no such folder: ../_environments/both; make it, with a"
+        assert told in said.err
 
 
 def test_a_capsule_keeps_each_benchmark_beside_its_locks(tmp_path: Path) -> None:

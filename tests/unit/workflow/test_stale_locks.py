@@ -27,8 +27,9 @@ def test_what_a_lock_is_made_from_is_told_from_its_comments_and_order() -> None:
         ("numpy\nscipy>=1\n", "torch==2.12.0\n"),
         ("numpy\n", "scipy>=1\n"),
         ("", ""),
+        ("# exclude: pillow\nnumpy\nscipy>=1\n", "torch==2.13.0\n"),
     ]
-    assert len({digest, *(inputs_digest(*other) for other in others)}) == 5
+    assert len({digest, *(inputs_digest(*other) for other in others)}) == 6
 
 
 def test_the_locks_of_the_template_are_current(milabench: Milabench, folder: Path) -> None:

@@ -1,0 +1,107 @@
+"""What a client is asked to send, and what it saw: frozen values between the driver of a sweep and its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Endpoint = Literal["completions", "chat"]
+PATHS: Mapping[Endpoint, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The server, and how every request to it looks.
+
+    `url` has no path; `model` is the name that requests give, `tokenizer` a folder with tokenizer.json (or `words`, one token
+    per word, as the simulated server counts). `options` are further keys of each request's body, `ignore_eos` among them.
+    `arguments` are those that the suite has for the client's own program.
+    """
+
+    url: str
+    model: str
+    tokenizer: str = "words"
+    endpoint: Endpoint = "completions"
+    options: Mapping[str, object] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadPoint:
+    """One load: so many requests in flight, or so many arrivals a second, or a scenario of loadgen; one of the three.
+
+    `seed` is of this point alone: it makes its arrivals, and whatever else a client draws.
+    """
+
+    name: str
+    concurrency: int | None = None
+    rate: float | None = None
+    scenario: str = ""
+    arrivals: Literal["poisson", "constant"] = "poisson"
+    seed: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRequest:
+    """One request to send: its text, the tokens of that by the tokenizer, the tokens to ask for.
+
+    Of a session's later turns `text` is what the user adds; `delay_s` is how long after the answer before it is sent.
+    """
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """The sessions of a point in the order in which they begin; one without turns is a session of one request."""
+
+    sessions: tuple[tuple[PlannedRequest, ...], ...]
+
+    @property
+    def requests(self) -> tuple[PlannedRequest, ...]:
+        """Every request, by sessions."""
+        return tuple(request for session in self.sessions for request in session)
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether a session has more than one request."""
+        return any(len(session) > 1 for session in self.sessions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestResult:
+    """What a client saw of one request.
+
+    `at` is when it was sent, unix seconds; `due` when it should have been, in an open loop where that is known. `first` and
+    `end` are seconds after `at`: of the first and of the last arrival. `gaps_us` are the times between consecutive arrivals, in
+    microseconds; `tokens` how many tokens each arrival brought, the first included, empty where each brought one.
+    A request with an `error` has what came before it.
+    """
+
+    index: int
+    at: float
+    due: float | None = None
+    first: float | None = None
+    end: float | None = None
+    gaps_us: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
+    output_tokens: int = 0
+    input_tokens: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointResult:
+    """What a client measured of a point: its requests, its own figures by METRICS' names, notes for the reader.
+
+    `client` holds only figures that mean what the metric means; the driver compares those in milliseconds with what it
+    computes from `requests`.
+    """
+
+    requests: tuple[RequestResult, ...]
+    client: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,46 @@
+"""An event loop of asyncio whose timers are good to tens of microseconds: epoll's own are whole milliseconds, rounded up."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import selectors
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+if sys.platform == "linux":
+
+    class _PreciseSelector(selectors.EpollSelector):
+        """Waits in select(2), whose limit has microseconds, for the one descriptor of epoll."""
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if timeout is not None and timeout > 0:
+                select.select([self.fileno()], [], [], timeout)
+                timeout = 0
+            return super().select(timeout)
+
+else:
+    _PreciseSelector = selectors.DefaultSelector
+
+
+def run_precisely(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Return what a coroutine returns, run in a loop of its own; what it has left running is cancelled."""
+    loop = asyncio.SelectorEventLoop(_PreciseSelector())
+    try:
+        return loop.run_until_complete(_alone(coroutine))
+    finally:
+        loop.close()
+
+
+async def _alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    try:
+        return await coroutine
+    finally:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_asyncgens()

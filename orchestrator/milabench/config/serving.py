@@ -1,0 +1,137 @@
+"""What a suite says of a sweep over a server: its points, and the requests that each consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from milabench.config.kinds import INVALID, Key, Kind, ListOf, Number, Record, Text, ValueParser, Whole, key, path_at
+from milabench.config.source_map import Located
+
+FREE_PORT: Final = "@port"
+"""A port that is free on the server's node when its step starts."""
+_TIMES: Final = tuple(f"{what}_p{share}_ms" for what in ("ttft", "tpot", "itl", "e2e") for share in (50, 90, 99))
+_ABOVE_ZERO: Final = Number(above=0)
+POINTS: Final = ("concurrency", "rate", "scenario")
+
+Limits: TypeAlias = Annotated[
+    Mapping[str, float],
+    Record(
+        {
+            **{name: Key(name, name, _ABOVE_ZERO, "At most so many milliseconds.", None) for name in _TIMES},
+            "error_rate": Key("error_rate", "error_rate", Number(at_least=0, at_most=1), "At most this share.", None),
+        },
+        None,
+    ),
+]
+
+
+class Lengths(Kind):
+    """Lengths in tokens: a number, `{mean, stddev}` of a normal distribution, or `{least, most}` of an even one."""
+
+    expected = "a number of tokens, {mean, stddev} or {least, most}"
+    _TOKENS: Final = Whole(at_least=1, at_most=10_000_000)
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        if type(node.value) is not dict:
+            return parser.parse(self._TOKENS, node, path)
+        if set(node.value) not in ({"mean", "stddev"}, {"least", "most"}):
+            return parser.expected(self.expected, node, path, f"it has {', '.join(node.value) or 'no key'}")
+        given = {
+            name: parser.parse(_ABOVE_ZERO if name in ("mean", "stddev") else self._TOKENS, child, f"{path}.{name}")
+            for name, child in node.value.items()
+        }
+        if any(value is INVALID for value in given.values()):
+            return INVALID
+        if "least" in given and given["least"] > given["most"]:
+            return parser.reject(node, path, f"least, {given['least']}, is above most, {given['most']}")
+        return given
+
+    def json_schema(self) -> dict[str, Any]:
+        number, tokens = _ABOVE_ZERO.json_schema(), self._TOKENS.json_schema()
+        pairs = [
+            {
+                "type": "object",
+                "properties": dict.fromkeys(names, kind),
+                "required": list(names),
+                "additionalProperties": False,
+            }
+            for names, kind in ((("mean", "stddev"), number), (("least", "most"), tokens))
+        ]
+        return {"anyOf": [tokens, *pairs]}
+
+
+class TraceFile(Text):
+    """A path, relative to the file in which it is written, unless it begins with a placeholder."""
+
+    expected = "a file of JSON lines"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        text = Text.parse(self, node, path, parser)
+        return text if text is INVALID or text.startswith("{") else str(path_at(node))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """A sweep over a server: the load of each point, and the requests that it consists of."""
+
+    client: Literal["vllm", "aiperf", "loadgen", "plain"] = key(
+        "What sends the requests and measures: vLLM's own client, AIPerf, MLPerf's LoadGen, or `plain`, a client of ours.",
+        default="vllm",
+    )
+    model: str = key("The model that requests name, such as a folder; a sweep has to have one.", default="")
+    served_model: str = key("What the server calls the model, where that is another name.", default="")
+    tokenizer: str = key(
+        "Folder or name of the tokenizer that prompts are made with; the model by default.", default=""
+    )
+    endpoint: Literal["completions", "chat"] = key(
+        "Which of the two interfaces for text requests go to.", default="completions"
+    )
+    concurrency: Annotated[
+        tuple[int, ...], ListOf(item=Whole(at_least=1, at_most=1_000_000), lone=True, distinct=True)
+    ] = key("Points with so many requests in flight (closed loop).", default=())
+    rate: Annotated[tuple[float, ...], ListOf(item=_ABOVE_ZERO, lone=True, distinct=True)] = key(
+        "Points with so many arrivals a second (open loop).", default=()
+    )
+    scenario: tuple[Literal["offline", "single_stream"], ...] = key(
+        "Points that are a scenario of LoadGen; its scenario Server is `rate`.", default=()
+    )
+    arrivals: Literal["poisson", "constant"] = key("How arrivals of a `rate` follow one another.", default="poisson")
+    requests: Annotated[int, Whole(at_least=1)] = key(
+        "Requests of a point; more where `rounds` or `seconds` ask for more.", default=32
+    )
+    rounds: Annotated[int, Whole(at_least=0)] = key(
+        "A point of a concurrency has at least so many requests for each in flight.", default=4
+    )
+    seconds: Annotated[float, Number(at_least=0)] = key(
+        "A point of a rate has at least the requests that arrive in so many seconds.", default=0.0
+    )
+    warmup: Annotated[int, Whole(at_least=0)] = key(
+        "Requests before each point that do not count; at least its concurrency, unless 0.", default=2
+    )
+    input_tokens: Annotated[Any, Lengths()] = key("Length of the prompts.", default=128)
+    output_tokens: Annotated[Any, Lengths()] = key("Tokens that each request asks for.", default=128)
+    prefix_tokens: Annotated[int, Whole(at_least=0)] = key(
+        "Of the prompt, the tokens at its beginning that all requests share.", default=0
+    )
+    trace: Annotated[str, TraceFile()] = key(
+        "File of conversations that are replayed, instead of prompts of some length; relative to this file.", default=""
+    )
+    slo: Limits = key("Limits of what a user sees; a point that breaks one does not count.", default={})
+    on_server_exit: Literal["stop", "restart"] = key(
+        "What to do when the server ends in the middle: skip the other points, or start it again.", default="stop"
+    )
+    seed: Annotated[int, Whole(at_least=0)] = key("Decides prompts, lengths and arrivals.", default=1)
+    request_options: Mapping[str, Any] = key("More keys of the body of each request.", default={})
+
+    @property
+    def points(self) -> int:
+        """How many points it has."""
+        return len(self.concurrency) + len(self.rate) + len(self.scenario)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every key with its value, as the suite has it, tuples as lists; a name that is not given is the model's."""
+        values = {declared.name: getattr(self, declared.name) for declared in fields(self)}
+        values.update({name: list(values[name]) for name in POINTS})
+        return {**values, **{name: values[name] or self.model for name in ("served_model", "tokenizer")}}
