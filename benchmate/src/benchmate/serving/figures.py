@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from benchmate.ops.statistics import quantile
 from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult
 
 QUANTILES = (50, 90, 99)
@@ -53,14 +54,6 @@ def token_gaps(request: RequestResult) -> list[float]:
         return [gap_us / 1e6 for gap_us in request.gaps_us]
     pairs = zip(request.gaps_us, request.tokens[1:], strict=True)
     return [gap_us / 1e6 / count for gap_us, count in pairs for _ in range(count)]
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of sorted numbers by linear interpolation (R7)."""
-    position = share * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def point_notes(

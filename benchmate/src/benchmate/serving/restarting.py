@@ -1,6 +1,6 @@
 """Runs a server and starts it again whenever it ends: `python -m benchmate.serving.restarting -- COMMAND ...`.
 
-Ends with it when it is told to: TERM and Ctrl-C go to the server, and what that leaves behind is killed.
+TERM and Ctrl-C go to the server, with which this ends; what it leaves behind is killed.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from benchmate.errors import BenchmateError
+from benchmate.recording import Recording
 from benchmate.records import encode
 from benchmate.serving.clients import Client, ClientFailed, load_client, plain
 from benchmate.serving.figures import point_notes
@@ -32,16 +33,6 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, signal_name: str, number: int) -> None:
         super().__init__(f"interrupted by {signal_name}")
         self.number = number
-
-
-class Recorder(Protocol):
-    """Where records go; benchmate's session is one."""
-
-    def record(self, event: str, data: Mapping[str, object]) -> None:
-        """Send one record."""
-
-    def message(self, text: str) -> None:
-        """Send one line for the reader of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +119,7 @@ def _points(serve: Mapping[str, Any], seed: int) -> Iterator[LoadPoint]:
 class Sweep:
     """Carries out a plan."""
 
-    def __init__(self, plan: SweepPlan, recorder: Recorder) -> None:
+    def __init__(self, plan: SweepPlan, recorder: Recording) -> None:
         self._plan, self._recorder = plan, recorder
         self._client: Client = load_client(plan.client)
 
