@@ -294,6 +294,7 @@ def comparison_exit_code(comparison: Comparison) -> int:
     Raises NothingSelected when the systems have nothing in common.
     """
     contrasts = [contrast for row in comparison.rows for contrast in row.contrasts if contrast is not None]
+    contrasts += [ratio.contrast for curves in comparison.curves for ratio in curves.ratios]
     if not contrasts:
         raise NothingSelected(
             "the runs have no benchmark in common that passed, is not invalid, and has the same units and arguments "
