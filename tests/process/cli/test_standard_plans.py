@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,24 @@ def test_no_request_of_a_sweep_is_longer_than_its_server_takes(
         )
         assert each + 16 * (told["turns"] if told else 1) <= int(line[line.index("--max-model-len") + 1])
         assert len(sweep["concurrency"]) + len(sweep["rate"]) >= (5 if size == "tiny" else 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "batches"),
+    [
+        ("clip", "--train-data", 9),
+        ("timm-train", "--data-dir", 4),
+        ("resnet50-input", "--data", 4),
+    ],
+)
+def test_each_of_128_ranks_finds_batches_in_one_pass_over_the_images(
+    planned: Callable[..., dict[str, Any]], name: str, data: str, batches: int
+) -> None:
+    for machines in (2, 16):
+        lines = list(words(planned(name, "cluster", machines=machines)))
+        assert len(lines) % machines == 0
+        for line in lines:
+            # The name of the images is their recipe: classes, images of each, pixels, how often each is there.
+            classes, each, _, times = map(int, re.findall(r"\d+", Path(line[line.index(data) + 1]).stem))
+            at_once = machines * 8 * int(line[line.index("--batch-size") + 1])
+            assert classes * each * times // at_once >= batches
