@@ -8,39 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Literal
+from dataclasses import replace
 
-from milabench.analysis.comparison_model import (
-    Comparison,
-    ComparisonRow,
-    Contrast,
-    Index,
-    Per,
-    System,
-    SystemResult,
-    logs,
-)
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, Per, System, SystemResult
 from milabench.analysis.comparison_words import excluded_benches, sentence_on, warnings_on
-from milabench.analysis.intervals import Interval
+from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.job_mix import JobMix, JobTask, job_mix
-from milabench.analysis.replicates import LEAST, MOST, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
+from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.sides import noise_of, sides_of
 from milabench.analysis.system_diff import difference_line
-from milabench.analysis.two_samples import (
-    MARGIN,
-    Estimate,
-    Judgement,
-    difference,
-    fieller,
-    hodges_lehmann,
-    judge_family,
-    least_p,
-    mann_whitney_p,
-    welch,
-)
+from milabench.analysis.two_samples import MARGIN, judge_family
 
 
 def compare_systems(
@@ -49,22 +28,23 @@ def compare_systems(
     margin: float = MARGIN,
     per: Per = "system",
     weights: Mapping[str, float] | None = None,
+    weights_of: str = "",
     work: Mapping[str, float] | None = None,
     across: bool = False,
 ) -> Comparison:
     """Compare systems with the first of them; ValueError below two.
 
     `margin` is the relative difference below which nothing is called faster or slower. `weights` replaces the suites': what it
-    does not name weighs nothing; without it, suites of unlike weights give an index each. `work` declares the items of each
-    benchmark in the job mix. `across` compares also what does other work.
+    does not name weighs nothing, and `weights_of` is their name; without it, suites of unlike weights give an index each. `work`
+    declares the items of each benchmark in the job mix. `across` compares also what does other work.
     """
     if len(systems) < 2:
         raise ValueError("one system cannot be compared")
     names = sorted({bench.bench for system in systems for _, bench in system.benches})
-    rows = _with_verdicts(
+    rows = with_verdicts(
         [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights) for name in names]
     )
-    indices = _indices(systems, rows, margin, weights is not None)
+    indices = _indices(systems, rows, margin, None if weights is None else weights_of)
     comparison = Comparison(
         systems=tuple(systems),
         rows=tuple(rows),
@@ -76,6 +56,7 @@ def compare_systems(
         margin=margin,
         per=per,
         has_work=work is not None,
+        curves=compare_curves(systems, margin=margin, across=across),
     )
     return replace(comparison, sentence=sentence_on(comparison))
 
@@ -98,119 +79,8 @@ def _row(
         weight=weight if weights is None else weights.get(name, 0.0),
         margin=max(margin, *(noise_of(system, name) for system in systems)),
         sides=tuple(sides),
-        contrasts=tuple(_contrast(first, side) for side in sides[1:]),
+        contrasts=tuple(contrast_of(first, side) for side in sides[1:]),
     )
-
-
-def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
-    """Return the ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
-    if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
-        return None
-    assert first.value is not None and other.value is not None
-    ratio = math.exp(*logs([other.value / first.value], first.direction))
-    has_other_devices = first.devices and other.devices and first.devices != other.devices
-    contrast = Contrast(
-        system=other.system,
-        ratio=ratio,
-        is_suspect="suspect" in (first.validity, other.validity),
-        efficiency=ratio * first.devices / other.devices if has_other_devices else None,
-    )
-    fewest = min(len(first.values), len(other.values))
-    if fewest < LEAST:
-        note = f"{fewest} on a side; there is no interval below {LEAST} launches on each"
-        return replace(contrast, note=note, needed=LEAST)
-    a, b = (logs(side.replicates, first.direction) for side in (first, other))
-    # Welch, never Student: with three to five launches nobody can tell that two spreads are equal.
-    estimate, is_constant = _estimate(first, other), len({*a}) == len({*b}) == 1
-    return replace(
-        contrast,
-        ci95=estimate.ratio_interval(0.95),
-        ci90=estimate.ratio_interval(0.90),
-        ci95_devices=_for_other_devices(first, other, estimate.d),
-        freedom=estimate.freedom,
-        # On the numbers themselves: a method that shares no assumption with the logarithms and should agree.
-        cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
-        shift=math.exp(hodges_lehmann(a, b)),
-        rank_p=mann_whitney_p(a, b),
-        least_rank_p=least_p(len(a), len(b)),
-        note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",
-    )
-
-
-def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> Interval | None:
-    """Return the interval when the devices are a sample of their kind: as wide as Welch's on the devices' means."""
-    if min(len(first.by_device), len(other.by_device)) < LEAST:
-        return None
-    estimate = welch(logs(first.by_device, first.direction), logs(other.by_device, first.direction))
-    low, high = estimate.interval()
-    return math.exp(d + low - estimate.d), math.exp(d + high - estimate.d)
-
-
-def _estimate(first: SystemResult, other: SystemResult) -> Estimate:
-    """Return the logarithm of the ratio of two sides of three launches each or more."""
-    assert first.log_mean is not None and other.log_mean is not None
-    return difference(first.log_mean, other.log_mean)
-
-
-def _with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Return the rows with verdicts, all contrasts of all systems being one family."""
-    estimates = [
-        None if contrast is None or contrast.ci95 is None else _estimate(row.sides[0], side)
-        for row in rows
-        for contrast, side in zip(row.contrasts, row.sides[1:], strict=True)
-    ]
-    family = sum(estimate is not None for estimate in estimates)
-    judgements = iter(judge_family(estimates, [row.margin for row in rows for _ in row.contrasts]))
-    return [
-        replace(
-            row,
-            contrasts=tuple(
-                _judged(contrast, next(judgements), row, column, family)
-                for column, contrast in enumerate(row.contrasts)
-            ),
-        )
-        for row in rows
-    ]
-
-
-def _judged(
-    contrast: Contrast | None, judgement: Judgement | None, row: ComparisonRow, column: int, family: int
-) -> Contrast | None:
-    if contrast is None or judgement is None:
-        return contrast
-    contrast = replace(contrast, **asdict(judgement))
-    if judgement.verdict == "INCONCLUSIVE":
-        return _undecided(contrast, row, column, family)
-    interval = contrast.ci95_devices
-    if judgement.verdict in ("FASTER", "SLOWER") and interval is not None and interval[0] <= 1 <= interval[1]:
-        # The devices that happened to be measured may be what makes the difference.
-        bounds = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
-        note = f"true of these devices; for others of their kinds the 95 % interval is {bounds}"
-        return replace(contrast, note=note)
-    return contrast
-
-
-def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int) -> Contrast:
-    """Add the number of launches, or sessions, a side that would decide, if difference and spread stayed as they are.
-
-    For the family's strictest test; half of such repetitions would still fall short, so it is an estimate.
-    """
-    sides = row.sides[0], row.sides[column + 1]
-    if (len(sides[0].sessions) > 1) != (len(sides[1].sessions) > 1):
-        return contrast  # sessions of one side, launches of the other
-    levels, counts = [side.log_mean for side in sides], [len(side.replicates) for side in sides]
-    spread = math.sqrt(
-        sum(level.variance * n for level, n in zip(levels, counts, strict=True) if level is not None) / 2
-    )
-    gap = abs(math.log(contrast.ratio)) - math.log1p(row.margin)
-    # Two-sided at 5 % for a difference; two one-sided tests at 5 % for equivalence are an interval of 90 %.
-    level = 1 - (0.05 if gap > 0 else 0.10) / family
-    needed = processes_for_ratio(spread, math.expm1(abs(gap)), level=level) if gap and spread else MOST
-    needed = max(needed, min(counts) + 1)
-    unit: Literal["launches", "sessions"] = "sessions" if len(sides[0].sessions) > 1 else "launches"
-    if needed >= MOST:
-        return replace(contrast, note=f"the difference is so near to the margin that no number of {unit} would decide")
-    return replace(contrast, needed=needed, needed_unit=unit)
 
 
 def _entry(row: ComparisonRow, column: int, weight: float | None) -> ScoreEntry:
@@ -223,14 +93,15 @@ def _entry(row: ComparisonRow, column: int, weight: float | None) -> ScoreEntry:
     )
 
 
-def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: float, is_given: bool) -> list[Index]:
+def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: float, given: str | None) -> list[Index]:
     """Return the index of each system over the first one; several are one family of claims.
 
-    Where two suites' weights differ and none are given, one by each: neither side's are the right ones.
+    Where two suites' weights differ and none are given, one by each: neither side's are the right ones. `given` names those
+    that are.
     """
     indices, estimates = [], []
     for column, system in enumerate(systems[1:]):
-        for weights_of, weights in _weights(systems[0].name, system.name, rows, column, is_given):
+        for weights_of, weights in _weights(systems[0].name, system.name, rows, column, given):
             entries = [_entry(row, column, weight) for row, weight in zip(rows, weights, strict=True)]
             row_of = {id(entry): row for entry, row in zip(entries, rows, strict=True)}
             counted = [(row_of[id(entry)], entry.value or 1.0, weight) for entry, weight in counted_entries(entries)[0]]
@@ -245,15 +116,15 @@ def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: f
 
 
 def _weights(
-    first: str, other: str, rows: Sequence[ComparisonRow], column: int, is_given: bool
+    first: str, other: str, rows: Sequence[ComparisonRow], column: int, given: str | None
 ) -> list[tuple[str, list[float | None]]]:
     """Return the weights of the rows, for an index; for two, by name, where those of the two suites are not in proportion."""
     pairs = [(row.sides[0].weight, row.sides[column + 1].weight) for row in rows]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
     total_a, total_b = math.fsum(a for a, _ in known), math.fsum(b for _, b in known)
     are_alike = bool(total_a) == bool(total_b) and all(math.isclose(a * total_b, b * total_a) for a, b in known)
-    if is_given or are_alike:
-        return [("", [row.weight for row in rows])]
+    if given is not None or are_alike:
+        return [(given or "", [row.weight for row in rows])]
     # A benchmark that one of them lacks has the other's weight.
     of_first = [
         row.weight if a is None and b is None else b if a is None else a

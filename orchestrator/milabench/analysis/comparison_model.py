@@ -14,6 +14,7 @@ from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import Costs, JobMix
 from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import MARGIN, LogMean, Verdict, log_mean_of
@@ -216,8 +217,8 @@ class Index:
     weights, each for itself, under which the system stays on its side of 1: 0.5 is "for all weights within 50 %"; 1 is
     "whatever the weights". `holds` says in words how the ranking depends on weights. `margin` is the relative difference below
     which it is not called faster or slower: the weighted mean of its benchmarks' margins. `suspects` of its numbers are suspect.
-    `weights_of` is the system whose suite's weights these are, where the suites' weights differ. `detectable` is the relative
-    difference that would be found in half of cases with such data.
+    `weights_of` is the weight profile that was given, or the system whose suite's weights these are where the suites' differ.
+    `detectable` is the relative difference that would be found in half of cases with such data.
     """
 
     system: str
@@ -236,13 +237,54 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurveRatio:
+    """A number of one point of a sweep, on one system over the first one; without a `point`, of the curve: its area.
+
+    `metric` is a name of METRICS, or `area`. `first` and `value` are in `units`, `launches` and `sessions` how many are behind
+    each of the two. The intervals of the contrast hold together, for all points of one metric of one curve.
+    """
+
+    system: str
+    point: str
+    metric: str
+    units: str
+    first: float
+    value: float
+    launches: tuple[int, int]
+    sessions: tuple[int, int]
+    contrast: Contrast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemCurve:
+    """A curve under the name of its system, and of its run where there are several sessions."""
+
+    name: str
+    curve: ServingCurve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveComparison:
+    """The curves of one benchmark; `ratios` by metric, then by point in the order of the sweep, then by system.
+
+    `apart` says what has no ratio, and why: a point, the area, or a system.
+    """
+
+    bench: str
+    margin: float
+    curves: tuple[SystemCurve, ...]
+    ratios: tuple[CurveRatio, ...]
+    apart: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Everything that a comparison says; reports only write it down.
 
     `excluded` are benchmarks that are in no index: name and why. `warnings` are what a reader must know before the first
     number (different suites, versions or profiles; a run still going), and `differs` names in one line what is not the same.
     `has_work`: the work of the job mix was declared, not what the first system does in an hour for each unit of weight.
-    `sentence` is the summary in one sentence that may be quoted.
+    `sentence` is the summary in one sentence that may be quoted. `curves` are of the benchmarks that sweep over a server.
     """
 
     systems: tuple[System, ...]
@@ -256,6 +298,7 @@ class Comparison:
     per: Per = "system"
     has_work: bool = False
     sentence: str = ""
+    curves: tuple[CurveComparison, ...] = ()
 
     def column(self, index: Index) -> int:
         """Return which of the contrasts of a row an index is made of."""

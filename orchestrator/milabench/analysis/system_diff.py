@@ -61,7 +61,12 @@ _FIRST_NAMED = tuple(
         ),
     )
 )
-_WORK = ("argv", "command", "server", "client")
+_WORK = ("argv", "command", "server", "client", "serve")
+# Of a sweep: where and for how long it measures, and what it is judged by; not what a request is.
+_SWEEP = frozenset(
+    f"serve.{name}"
+    for name in ("concurrency", "rate", "scenario", "slo", "requests", "rounds", "seconds", "warmup", "on_server_exit")
+)
 _NAMED = 8  # differences that the line names
 _NAMED_BENCHES = 3
 _NAMED_VALUE = 32  # characters of a value in the line
@@ -120,9 +125,28 @@ def differing_work(systems: Sequence[System], bench: str) -> str:
         return f"size {_in_words(size or None for size in sizes)}"
     # A size against a run that recorded none, of a suite without sizes: what it has in place of arguments counts too.
     parts = (*_WORK, "options", "plan") if len(set(sizes)) > 1 else _WORK
-    tables = [_of_sessions(system, partial(_work, bench=bench, parts=parts)) for system in systems]
-    unequal = _unequal(tables) if all(knows_work(system, bench) for system in systems) else ()
+    unequal = _unequal_work(systems, bench, parts)
     return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
+
+
+def differing_requests(systems: Sequence[System], bench: str) -> str:
+    """Name what differs in what clients ask of the servers of a benchmark, as `differing_work` does.
+
+    The servers are what is compared, and a point that both sweeps have is the same point whatever else they hold.
+    """
+    sizes = [size_of_bench(system, bench) for system in systems]
+    if len(set("/".join(filter(None, sizes)).split("/"))) > 1:
+        return f"size {_in_words(size or None for size in sizes)}"
+    unequal = _unequal_work(systems, bench, ("serve", "client"))
+    differing = [(name, values) for name, values in unequal if not name.startswith(tuple(_SWEEP))]
+    return ", ".join(f"{name} {_in_words(values)}" for name, values in differing)
+
+
+def _unequal_work(
+    systems: Sequence[System], bench: str, parts: Sequence[str]
+) -> Sequence[tuple[str, tuple[str | None, ...]]]:
+    tables = [_of_sessions(system, partial(_work, bench=bench, parts=parts)) for system in systems]
+    return list(_unequal(tables)) if all(knows_work(system, bench) for system in systems) else []
 
 
 def size_of_bench(system: System, bench: str) -> str:
@@ -206,6 +230,8 @@ def _work(system: System, bench: str, parts: Sequence[str]) -> dict[str, str]:
     suite = _suite(system, bench)
     declared = {part: value for part in parts if (value := suite.get(part))}
     flat = {name: _without_folder(value, bench) for name, value in _flat(declared).items()}
+    if endpoint := as_mapping(declared.get("serve")).get("endpoint"):  # a kind of request, and no address
+        flat["serve.endpoint"] = str(endpoint)
     return _neutral(system, bench, flat, "auto_batch(")
 
 

@@ -42,8 +42,8 @@ margin_option = click.option(
 
 @click.command(
     "compare",
-    epilog="Exit codes: 0 compared; 1 a benchmark or the index is SLOWER, or failed where it passed on the first system; "
-    "2 usage; 3 nothing in common; 6 records unreadable.",
+    epilog="Exit codes: 0 compared; 1 a benchmark, the index or a point of a curve is SLOWER, or a benchmark failed where it "
+    "passed on the first system; 2 usage; 3 nothing in common; 6 records unreadable.",
 )
 @runs_argument(required=True)
 @base_option
