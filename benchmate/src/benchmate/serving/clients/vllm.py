@@ -163,14 +163,17 @@ def _dues(point: LoadPoint, number: int) -> list[float] | None:
 
 
 def own_figures(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the client's own figures by METRICS' names; its throughputs are over the time from its start to its end."""
+    """Return the client's own figures by METRICS' names; its throughputs are over the time from its start to its end.
+
+    Where there is nothing to compute one from, such as the gaps of answers of one token, the client has 0.
+    """
     names = {
         f"{ours}_p{q}_ms": f"p{q}_{theirs}_ms" if q != 50 else f"median_{theirs}_ms"
         for ours, theirs in _LATENCIES.items()
         for q in (50, 90, 99)
     }
     figures = {ours: result.get(theirs) for ours, theirs in {**names, **_THROUGHPUTS}.items()}
-    return {name: float(value) for name, value in figures.items() if value is not None and math.isfinite(value)}
+    return {name: float(value) for name, value in figures.items() if value is not None and 0 < value < math.inf}
 
 
 def _notes(result: Mapping[str, Any], requests: Sequence[RequestResult]) -> tuple[str, ...]:
