@@ -28,14 +28,15 @@ def compare_systems(
     margin: float = MARGIN,
     per: Per = "system",
     weights: Mapping[str, float] | None = None,
+    weights_of: str = "",
     work: Mapping[str, float] | None = None,
     across: bool = False,
 ) -> Comparison:
     """Compare systems with the first of them; ValueError below two.
 
     `margin` is the relative difference below which nothing is called faster or slower. `weights` replaces the suites': what it
-    does not name weighs nothing; without it, suites of unlike weights give an index each. `work` declares the items of each
-    benchmark in the job mix. `across` compares also what does other work.
+    does not name weighs nothing, and `weights_of` is their name; without it, suites of unlike weights give an index each. `work`
+    declares the items of each benchmark in the job mix. `across` compares also what does other work.
     """
     if len(systems) < 2:
         raise ValueError("one system cannot be compared")
@@ -43,7 +44,7 @@ def compare_systems(
     rows = with_verdicts(
         [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights) for name in names]
     )
-    indices = _indices(systems, rows, margin, weights is not None)
+    indices = _indices(systems, rows, margin, None if weights is None else weights_of)
     comparison = Comparison(
         systems=tuple(systems),
         rows=tuple(rows),
@@ -92,14 +93,15 @@ def _entry(row: ComparisonRow, column: int, weight: float | None) -> ScoreEntry:
     )
 
 
-def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: float, is_given: bool) -> list[Index]:
+def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: float, given: str | None) -> list[Index]:
     """Return the index of each system over the first one; several are one family of claims.
 
-    Where two suites' weights differ and none are given, one by each: neither side's are the right ones.
+    Where two suites' weights differ and none are given, one by each: neither side's are the right ones. `given` names those
+    that are.
     """
     indices, estimates = [], []
     for column, system in enumerate(systems[1:]):
-        for weights_of, weights in _weights(systems[0].name, system.name, rows, column, is_given):
+        for weights_of, weights in _weights(systems[0].name, system.name, rows, column, given):
             entries = [_entry(row, column, weight) for row, weight in zip(rows, weights, strict=True)]
             row_of = {id(entry): row for entry, row in zip(entries, rows, strict=True)}
             counted = [(row_of[id(entry)], entry.value or 1.0, weight) for entry, weight in counted_entries(entries)[0]]
@@ -114,15 +116,15 @@ def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: f
 
 
 def _weights(
-    first: str, other: str, rows: Sequence[ComparisonRow], column: int, is_given: bool
+    first: str, other: str, rows: Sequence[ComparisonRow], column: int, given: str | None
 ) -> list[tuple[str, list[float | None]]]:
     """Return the weights of the rows, for an index; for two, by name, where those of the two suites are not in proportion."""
     pairs = [(row.sides[0].weight, row.sides[column + 1].weight) for row in rows]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
     total_a, total_b = math.fsum(a for a, _ in known), math.fsum(b for _, b in known)
     are_alike = bool(total_a) == bool(total_b) and all(math.isclose(a * total_b, b * total_a) for a, b in known)
-    if is_given or are_alike:
-        return [("", [row.weight for row in rows])]
+    if given is not None or are_alike:
+        return [(given or "", [row.weight for row in rows])]
     # A benchmark that one of them lacks has the other's weight.
     of_first = [
         row.weight if a is None and b is None else b if a is None else a

@@ -217,8 +217,8 @@ class Index:
     weights, each for itself, under which the system stays on its side of 1: 0.5 is "for all weights within 50 %"; 1 is
     "whatever the weights". `holds` says in words how the ranking depends on weights. `margin` is the relative difference below
     which it is not called faster or slower: the weighted mean of its benchmarks' margins. `suspects` of its numbers are suspect.
-    `weights_of` is the system whose suite's weights these are, where the suites' weights differ. `detectable` is the relative
-    difference that would be found in half of cases with such data.
+    `weights_of` is the weight profile that was given, or the system whose suite's weights these are where the suites' differ.
+    `detectable` is the relative difference that would be found in half of cases with such data.
     """
 
     system: str

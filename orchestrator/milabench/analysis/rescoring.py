@@ -19,10 +19,10 @@ from milabench.analysis.system_diff import knows_work
 from milabench.events.values import as_mapping, finite_number
 
 
-def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:
-    """Return the summary with these weights, zero for what they do not name, and the score that follows."""
+def reweighted(summary: Summary, weights: Mapping[str, float], weights_of: str) -> Summary:
+    """Return the summary with these weights, else zero, and the score that follows; `weights_of` is their name."""
     benches = tuple(replace(bench, weight=weights.get(bench.bench, 0.0)) for bench in summary.benchmarks)
-    return replace(summary, benchmarks=benches, score=scored(benches))
+    return replace(summary, benchmarks=benches, score=replace(scored(benches), weights_of=weights_of))
 
 
 def relative_to(run: System, reference: System, *, is_strict: bool = False) -> Summary:
@@ -50,6 +50,7 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
         is_weighted=index.is_weighted,
         reference=reference_name(reference.summary),
         suspects=index.suspects,
+        weights_of=run.summary.score.weights_of,
     )
     return replace(summary, benchmarks=benches, score=score)
 
@@ -130,5 +131,6 @@ def milabench13_summary(summary: Summary) -> Summary:
             is_weighted=wanted > 0,
             is_compat=True,
             suspects=suspects,
+            weights_of=summary.score.weights_of,
         ),
     )

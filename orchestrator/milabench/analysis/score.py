@@ -36,7 +36,7 @@ class Score:
 
     `reference` is the name and version of the run that the rates are relative to; without one there is no value but that of
     `is_compat`. `is_compat`: the score of milabench 1.3, see `compat_score`.
-    `suspects` of the benchmarks that count are suspect.
+    `suspects` of the benchmarks that count are suspect. `weights_of` is the weight profile; empty: the suite's own weights.
     """
 
     value: float | None = None
@@ -46,6 +46,7 @@ class Score:
     is_weighted: bool = field(default=False, metadata={"json": JsonKey("weighted")})
     is_compat: bool = field(default=False, metadata={"json": JsonKey("compat")})
     suspects: int = 0
+    weights_of: str = ""
 
 
 def score(entries: Sequence[ScoreEntry]) -> Score:

@@ -450,11 +450,24 @@ class Engine:
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
 
     def _end_rest_of_job(self, step: Step) -> None:
-        """End the other ranks of a job, or a server's client: without the one that is gone they would wait for ever."""
+        """End the other ranks of a job, or a server's client: without the one that is gone they would wait for ever.
+
+        The client of a sweep notices it, and records which points it could not measure: it has the grace period to end.
+        """
         for other in self._plan.steps:
             if step.job and other.job == step.job and other.id != step.id:
                 self._to_end.add(other.id)  # it may be about to start
-                self._end(other.id)
+                if other.config.get("serve"):
+                    asyncio.get_running_loop().call_later(
+                        self._settings.grace_s, self._end_attempt, other.id, self._attempts[other.id]
+                    )
+                else:
+                    self._end(other.id)
+
+    def _end_attempt(self, step: str, attempt: int) -> None:
+        """End a step, unless it is being tried again by now."""
+        if self._attempts[step] == attempt:
+            self._end(step)
 
     def _emit_of(self, step: Step) -> Emit:
         def emit(event: Progress) -> None:
@@ -498,6 +511,8 @@ class Engine:
     def _conclude(self, step: Step, outcome: Outcome) -> None:
         """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
         outcome = self._as_recorded(step, outcome)
+        if outcome.why == "out-of-memory" and step.sizing:
+            outcome = replace(outcome, detail=f"with {step.sizing}: {outcome.detail}")
         has_passed = outcome.name == "passed"
         detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None
         self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=reasons)

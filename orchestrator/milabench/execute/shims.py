@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import pkgutil
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from milabench.events.shims import TORCHVISION
 from milabench.execute.inventory import COMPLETE
 
-TORCHVISION = "torchvision"
 # Its extension wants the libraries of CUDA, so that beside a cpu build of torch it is not loaded and defines nothing.
 _NO_OPERATORS = re.compile(r"\boperator torchvision::nms does not exist\b")
-NOTES: Mapping[str, str] = {
-    TORCHVISION: "the operators of torchvision (nms, roi_align and others) raise an error in this environment: its wheel "
-    "does not fit the cpu build of torch; models, transforms and data sets work"
-}
-"""What each shim means, for a person."""
 
 
 def shim_for(why: str) -> str | None:

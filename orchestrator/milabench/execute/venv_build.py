@@ -19,6 +19,7 @@ from typing import TextIO
 
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
+from milabench.events.shims import TORCHVISION, note_of
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
 from milabench.execute.index_probe import refusal
 from milabench.execute.install_session import InstallSession, hold_lock, make_folder
@@ -30,7 +31,7 @@ from milabench.execute.inventory import (
 )
 from milabench.execute.needs import Need, files_of, uncached
 from milabench.execute.package_indexes import indexes, pip_env, uv_env, uv_options
-from milabench.execute.shims import NOTES, TORCHVISION, add_shim, shim_for
+from milabench.execute.shims import add_shim, shim_for
 from milabench.execute.sizes import size_text
 from milabench.plan.requirements import applies, render_requirements
 from milabench.plan.venvs import VenvSpec
@@ -254,7 +255,7 @@ class VenvBuild:
             self._say(f"adding a shim: {shim}")
             add_shim(self._folder, shim)
             self._shims.append(shim)
-        return [NOTES[shim] for shim in sorted(wanted)]
+        return [note_of(shim) for shim in sorted(wanted)]
 
     def _interpreter(self) -> tuple[str, tuple[str, ...]]:
         """Return the interpreter that the locks were made for, else the running one with a note."""

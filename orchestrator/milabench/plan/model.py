@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal, cast
@@ -17,6 +18,9 @@ STEP_DIR: Final = "@{step_dir}"
 STEP_DIRS: Final = "steps"
 """The folder of a run directory that the folders of its launches are in."""
 # What names a step, follows from the rest of it, or watches it does not decide what it does.
+# `--batch-size 8`, `--per_device_train_batch_size=8`, `data.batch=8`; not `--batches 8`.
+_BATCH = r"[\w.-]*batch(?:[_-]?size[\w-]*)?"
+_SIZING = re.compile(rf"(?<![^\s'\"])(?:-{_BATCH}[ =]|{_BATCH}=)\d+(?!\w)")
 _NOT_HASHED = ("id", "stem", "monitor", "job", "one_job", "keep_step_dir")
 
 
@@ -61,6 +65,13 @@ class Step:
     end_argv: tuple[str, ...] = ()
     prerun: tuple[str, ...] = ()
     keep_step_dir: str = "failed"
+
+    @property
+    def sizing(self) -> str:
+        """The arguments that say how many items it takes at a time, else the batch size of the sizer; empty if unknown."""
+        arguments = ", ".join(dict.fromkeys(_SIZING.findall(" ".join(self.argv))))
+        size = self.config.get("batch_size")
+        return arguments or (f"batch size {size}" if size else "")
 
     @property
     def hash(self) -> str:

@@ -70,8 +70,9 @@ def _score(summary: Summary) -> tuple[str, ...]:
         return (f"score: {model.score_line(summary)}",)
     interval = "" if score.ci95 is None else f" [{score.ci95[0]:.2f}, {score.ci95[1]:.2f}]"
     weighted = "weighted" if score.is_weighted else "unweighted"  # geometric, as every mean of ratios here
+    weights = f" by the weights of {score.weights_of}" if score.weights_of else ""
     return (
-        f"score: {value:.2f}{interval} x reference, {weighted} mean over {model.coverage(summary)}",
+        f"score: {value:.2f}{interval} x reference, {weighted} mean{weights} over {model.coverage(summary)}",
         f"reference: {score.reference}",
     )
 

@@ -208,7 +208,7 @@ def power_lines(comparison: Comparison) -> list[str]:
 
 
 def index_name(index: Index) -> str:
-    """Return the system of an index, and whose weights it has where suites differ in them."""
+    """Return the system of an index, and whose weights it has where they were given or suites differ in them."""
     return index.system + (f" (weights of {index.weights_of})" if index.weights_of else "")
 
 

@@ -25,6 +25,7 @@ from milabench.analysis.summary_model import (
     validity_words,
 )
 from milabench.analysis.throughput import Throughput
+from milabench.events.shims import note_of
 from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text
 from milabench.shown import suite_word
@@ -203,9 +204,7 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if versions:
         lines.append(("software", versions))
     if shims:
-        lines.append(
-            ("shims", f"{shims}: its operators raise an error, for its wheel does not fit this torch; all else works")
-        )
+        lines.append(("shims", "; ".join(f"{shim}: {note_of(shim)}" for shim in shims.split(", "))))
     return lines + _overhead_lines(summary.overhead)
 
 
@@ -493,15 +492,18 @@ def score_line(summary: Summary) -> str:
     if summary.ab is not None:
         return "none (A and B are compared in pairs, below)"
     covers = coverage(summary)
+    weights = f"by the weights of {score.weights_of}" if score.weights_of else ""
     if score.reference is None and not score.is_compat:
-        return "none without a reference: `milabench report --reference RUN`"
+        line = "none without a reference: `milabench report --reference RUN`"
+        return f"{line} ({weights}; {covers})" if weights else line
     if score.value is None:
-        return f"none (relative to {score.reference}; {covers})"
+        return f"none ({', '.join(filter(None, (weights, f'relative to {score.reference}')))}; {covers})"
     if score.is_compat:
         caveat = "compat: the score of milabench 1.3, which depends on units and hides failures"
-        return f"{format_number(score.value)} ({caveat}; {covers})"
+        return f"{format_number(score.value)} ({'; '.join(filter(None, (caveat, weights, covers)))})"
     interval = "" if score.ci95 is None else f" [{format_number(score.ci95[0])}, {format_number(score.ci95[1])}]"
     mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"
+    mean = f"{mean} {weights}".rstrip()
     return f"{format_number(score.value)}{interval} ({mean}, relative to {score.reference}; {covers})"
 
 

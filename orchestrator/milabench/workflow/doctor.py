@@ -12,8 +12,9 @@ from typing import Any
 
 from milabench.config.schema import SystemConfig
 from milabench.errors import Unreachable, UsageError
+from milabench.events.shims import note_of
 from milabench.execute.remote_host import connect_all, link_speeds
-from milabench.execute.shims import NOTES, shims_of
+from milabench.execute.shims import shims_of
 from milabench.execute.slurm.commands import Commands
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
@@ -126,7 +127,7 @@ def check_suite(context: CommandContext) -> Iterator[NodeFinding]:
     yield _completeness("environments", environments, "milabench install makes them")
     for group, folder in environment_folders(context).items():
         for shim in shims_of(str(Path(context.dirs.venv, folder))):
-            yield NodeFinding(what=f"environment {group}", state="note", says=NOTES.get(shim, shim))
+            yield NodeFinding(what=f"environment {group}", state="note", says=note_of(shim))
     if not environments:
         yield _completeness("data", missing_preparations(context, plan), "milabench prepare makes it")
 

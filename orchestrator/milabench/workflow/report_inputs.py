@@ -11,7 +11,7 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.devices.regular_file import open_regular
-from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
+from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.shapes import MANIFEST, require_shape
 from milabench.events.values import as_mapping, finite_number, positive
@@ -22,6 +22,7 @@ from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Tracing
+    from milabench.workflow.options import Session
 
 NO_REFERENCE = "none"  # instead of the name of a reference
 SHIPPED = "reference:"  # before the name of a shipped one, where a run is expected
@@ -35,9 +36,11 @@ class WeightProfile:
     """A weight profile: weights by benchmark or by tag, and, where declared, the items of each benchmark that a job mix does.
 
     None: not given. A benchmark with one of the `tags` has its own weight times the largest of their numbers; the number alone
-    where the suite gives none of those that have one a weight.
+    where the suite gives none of those that have one a weight. `name` is what reports call it; `is_shipped`: it fits any suite.
     """
 
+    name: str = ""
+    is_shipped: bool = False
     weights: Mapping[str, float] | None = None
     work: Mapping[str, float] | None = None
     tags: Mapping[str, float] | None = None
@@ -55,17 +58,36 @@ class WeightProfile:
         # All zero would be no weights at all, and what the profile leaves out would count.
         return {**(weights if any(weights.values()) else numbers), **(self.weights or {})}
 
-    def require_known(self, summaries: Sequence[Summary]) -> None:
-        """Raise UsageError when it names no benchmark of the runs at all: it is for another suite."""
+    def require_known(self, summaries: Sequence[Summary], session: Session) -> None:
+        """Raise UsageError when it names a benchmark, or only tags, that the runs do not have; warn of other such tags.
+
+        Else a benchmark whose name is misspelt would weigh nothing, and the score would not say so. A tag may well be of
+        benchmarks that were not selected.
+        """
         benches = {bench.bench for summary in summaries for bench in summary.benchmarks}
         tags = {tag for summary in summaries for bench in summary.benchmarks for tag in bench.tags}
         if self.tags is not None and not self.tags.keys() & tags:
             raise UsageError(f"--weights: none of the benchmarks here has a tag {' or '.join(self.tags)}")
+        for tag in [] if self.is_shipped else [tag for tag in self.tags or {} if tag not in tags]:
+            session.warn(f"--weights: none of the benchmarks here has the tag {tag!r}; {_way_out(tag, tags)}")
         for what, values in (("weights", self.weights), ("work", self.work)):
-            if values and not values.keys() & benches:
+            unknown = [name for name in values or {} if name not in benches]
+            if unknown and len(unknown) == len(values or {}):
                 raise UsageError(
                     f"--weights: its {what} name none of the benchmarks here: {', '.join(sorted(benches)[:8])}"
                 )
+            if unknown:
+                lines = (
+                    f"--weights: its {what} name {name!r}, which is no benchmark here; {_way_out(name, benches)}"
+                    for name in unknown[:MAX_PROBLEMS]
+                )
+                raise UsageError("\nerror: ".join(lines))
+
+
+def _way_out(name: str, known: Iterable[str]) -> str:
+    from milabench.config.problems import did_you_mean
+
+    return did_you_mean(name, known) or "correct it, or leave it out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +113,8 @@ def read_profile(path: Path | None) -> WeightProfile:
     """
     if path is None:
         return WeightProfile()
-    path = _profile_file(path)
+    is_shipped = (path := _profile_file(path)).parent == WEIGHTS
+    name = f"the profile {path.stem}" if is_shipped else path.name
     values = _mapping(path)
     tags = None
     if values.keys() <= {"weights", "work", "tags"} and all(isinstance(value, dict) for value in values.values()):
@@ -102,7 +125,7 @@ def read_profile(path: Path | None) -> WeightProfile:
         weights, work = _numbers(path, values, ""), None
     if (weights is not None or tags is not None) and not any((*(weights or {}).values(), *(tags or {}).values())):
         raise ConfigError(f"{path}: no weight is above zero; give at least one benchmark a weight")
-    return WeightProfile(weights=weights, work=work, tags=tags)
+    return WeightProfile(name=name, is_shipped=is_shipped, weights=weights, work=work, tags=tags)
 
 
 def shipped_profiles() -> list[str]:

@@ -68,9 +68,11 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
         runs = [with_ends(run, session.warn) for run in runs]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
-    profile.require_known(summaries)
+    profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
-    summaries = [summary if weights is None else reweighted(summary, weights) for summary, weights in by_summary]
+    summaries = [
+        summary if weights is None else reweighted(summary, weights, profile.name) for summary, weights in by_summary
+    ]
     if request.score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
@@ -229,7 +231,9 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     sides = [session_names(folder, name) if isinstance(name, str) else list(name) for name in names]
     if len(sides) < 2 or not all(sides):
         raise UsageError(f"one run, '{names[0]}', cannot be compared; name two or more, the baseline first")
-    profile = WeightProfile(weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
+    profile = (
+        WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
+    )
     tracing = tracing_for(format_name, compared=sum(map(len, sides)))
     sources = tuple(
         tuple(find_report_source(folder, name, request.validations, tracing) for name in side) for side in sides
@@ -241,12 +245,13 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
         _system(name, side, costs_of(costs_by_name.get(name, side[0].manifest.get("costs") or {})))
         for name, side in zip(system_names, sources, strict=True)
     ]
-    profile.require_known([source.summary for side in sources for source in side])
+    profile.require_known([source.summary for side in sources for source in side], session)
     comparison = compare_systems(
         systems,
         margin=request.margin,
         per=request.per,
         weights=profile.weights_of([source.summary for side in sources for source in side]),
+        weights_of=profile.name,
         work=profile.work,
         across=request.across,
     )

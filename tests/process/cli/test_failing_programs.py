@@ -16,8 +16,8 @@ CPU = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to a
 MODEL = "module 'torch.nn' has no attribute 'FlexibleAttention'"
 DEVICE = "Expected one of cpu, cuda, xpu device type at start of device string: warp"
 FAILING = {
-    "batch": (f"raise RuntimeError({CUDA!r})", "out-of-memory", "Tried to allocate 37.25 GiB"),
-    "batch-cpu": (f"raise RuntimeError({CPU!r})", "out-of-memory", "tried to allocate 400000000000 bytes"),
+    "batch": (f"raise RuntimeError({CUDA!r})", "out-of-memory", f"with --batch-size 4096: RuntimeError: {CUDA}"),
+    "batch-cpu": (f"raise RuntimeError({CPU!r})", "out-of-memory", "with batch size 512: RuntimeError: "),
     "model": (f"raise AttributeError({MODEL!r})", "exit", "AttributeError: module 'torch.nn' has no attribute"),
     "device": (f"raise RuntimeError({DEVICE!r})", "exit", "device string: warp"),
 }
@@ -41,7 +41,9 @@ def test_each_failure_is_one_line_with_its_reason_and_the_others_go_on(
     for name, (program, _) in PREPARE.items():
         (tmp_path / name / "prepare.py").write_text(program + "\n")
     suite = tmp_path / "suite.yaml"
-    suite.write_text("".join(f"{name}: {{definition: {name}}}\n" for name in ("good", *FAILING, *PREPARE)))
+    sized = {"batch": ", argv: {--batch-size: 4096}", "batch-cpu": ", argv: {-b: auto_batch(512)}"}
+    names = ("good", *FAILING, *PREPARE)
+    suite.write_text("".join(f"{name}: {{definition: {name}{sized.get(name, '')}}}\n" for name in names))
     here = ("--use-current-env", "--config", str(suite))
 
     said = milabench("prepare", *here)

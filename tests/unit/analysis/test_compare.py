@@ -375,14 +375,14 @@ def test_a_score_is_relative_to_a_named_and_dated_reference() -> None:
 def test_a_weight_profile_scores_an_old_run_anew() -> None:
     reference, run = system("old", bench("x"), bench("y")), system("new", bench("x", 400.0), bench("y", 200.0))
     assert relative_to(run, reference).score.value == pytest.approx(math.sqrt(8.0))
-    found = relative_to(replace(run, summary=reweighted(run.summary, {"y": 2.0})), reference)
+    found = relative_to(replace(run, summary=reweighted(run.summary, {"y": 2.0}, "mine.yaml")), reference)
     assert found.score.value == pytest.approx(2.0)
 
 
 def test_a_run_has_no_score_by_itself(tmp_path: Path) -> None:
     summary = summarise(record(tmp_path, Recorded(events=rates(100.0)), Recorded(bench="y", events=rates(4.0))))
     assert (summary.score.value, summary.score.ci95, summary.score.complete) == (None, None, (2, 2))
-    assert reweighted(summary, {"y": 2.0}).score.value is None
+    assert reweighted(summary, {"y": 2.0}, "mine.yaml").score.value is None
 
 
 def with_work(name: str, argv: Mapping[str, Any] | None, level: float = 100.0, **more: Any) -> System:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.errors import ConfigError
+from milabench.plan.model import Step
 from milabench.plan.sizing import (
     Observation,
     Sizer,
@@ -216,3 +217,23 @@ def test_the_search_finds_the_limit_and_tries_nothing_twice(limit: int, start: i
     assert answer == (min(limit, most) if limit >= least else None)
     assert len(tried) == len(set(tried))
     assert all(least <= size <= most for size in tried)
+
+
+@pytest.mark.parametrize(
+    ("argv", "config", "said"),
+    [
+        (("python", "main.py", "--batch-size", "64"), {}, "--batch-size 64"),
+        (
+            ("python", "--per_device_train_batch_size=8", "data.batch=4"),
+            {},
+            "--per_device_train_batch_size=8, data.batch=4",
+        ),
+        (("/bin/sh", "-c", "train '--batch-size-per-gpu 2'; batch 9", "a"), {}, "--batch-size-per-gpu 2"),
+        (("main.py", "--batches", "8", "--batch-dir=3d", "--batch", "auto"), {}, ""),
+        (("main.py", "-b", "16"), {"batch_size": 16}, "batch size 16"),
+    ],
+)
+def test_a_step_says_how_many_items_it_takes_at_a_time(
+    argv: tuple[str, ...], config: dict[str, int], said: str
+) -> None:
+    assert Step(id="a", bench="a", phase="run", argv=argv, config=config).sizing == said

@@ -88,6 +88,54 @@ def test_a_comparison_has_the_weights_of_the_profile(milabench: Milabench, run: 
     assert index["complete"] == [1, 1]
 
 
+def test_the_score_and_the_index_say_whose_weights_they_have(milabench: Milabench, run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("{sft: 2, mace: 1}")
+    page = tmp_path / "page.html"
+    for words, name in (("training", "the profile training"), (str(file), "mine.yaml")):
+        given = (str(run), "--reference", str(run), "--weights", words)
+        assert f"mean by the weights of {name} over " in milabench("report", *given).out
+        full = milabench("report", "--full", *given).out
+        assert f"(weighted geometric mean by the weights of {name}, relative to {run.name}" in full
+        assert json.loads(milabench("report", "--json", *given).out)["score"]["weights_of"] == name
+        assert milabench("report", *given, "-o", str(page)).code == 0
+        assert f"by the weights of {name}" in page.read_text()
+        alone = milabench("report", str(run), "--reference", "none", "--weights", words).out
+        assert (
+            f"score: none without a reference: `milabench report --reference RUN` (by the weights of {name}; " in alone
+        )
+        beside = (str(run), str(run), "--weights", words)
+        (index,) = json.loads(milabench("compare", *beside, "--json").out)["comparison"]["indices"]
+        assert index["weights_of"] == name
+        assert f"benchmarks by the weights of {name}" in " ".join(milabench("compare", *beside).out.split())
+        assert milabench("compare", *beside, "-o", str(page)).code == 0
+        assert f"by the weights of {name}" in page.read_text()
+    assert json.loads(milabench("report", "--json", str(run)).out)["score"]["weights_of"] == ""
+
+
+@pytest.mark.parametrize("verb", ["report", "compare"])
+def test_a_name_that_is_no_benchmark_is_refused_and_a_tag_that_is_none_is_told(
+    milabench: Milabench, run: Path, tmp_path: Path, verb: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    here = (verb, *[str(run)] * (2 if verb == "compare" else 1), "--weights", str(file))
+    file.write_text("weights: {sft: 2, resnt: 1}\nwork: {sft: 1, xyz: 2}\n")
+    said = milabench(*here)
+    assert said.code == 2
+    assert said.err.splitlines()[-1] == (
+        "error: --weights: its weights name 'resnt', which is no benchmark here; did you mean 'resnet'?"
+    )
+    file.write_text("weights: {sft: 2}\nwork: {sft: 1, xyz: 2}\n")
+    told = "--weights: its work name 'xyz', which is no benchmark here; correct it, or leave it out"
+    assert milabench(*here).err.rstrip().endswith(told)
+    file.write_text("tags: {training: 2, sience: 1}\n")
+    said = milabench(*here)
+    assert said.code == 0
+    assert "warning: --weights: none of the benchmarks here has the tag 'sience'; did you mean 'science'?" in said.err
+    # A shipped profile is for every suite, whichever of its tags that has.
+    assert "has the tag" not in milabench(*here[:-1], "science").err
+
+
 def test_an_unknown_profile_is_told_with_those_that_there_are(milabench: Milabench, run: Path) -> None:
     said = milabench("report", str(run), "--weights", "trainings")
     assert said.code == 2

@@ -70,20 +70,31 @@ def _tiles(summary: Summary) -> list[Markup]:
     failed = sum(model.not_passed(bench) for bench in summary.benchmarks)
     doubtful = sum(bench.validity in ("suspect", "invalid") for bench in summary.benchmarks)
     shown = model.shown_score(summary)
-    score, interval = model.format_number(shown) or "none", summary.score.ci95 if shown is not None else None
-    reach = f"95 % from {' to '.join(map(model.format_number, interval))}" if interval else "no interval"
-    what = f"{reach}; relative to {summary.score.reference}" if summary.score.reference else "none without a reference"
     covered = "benchmarks" if counted == planned else "INCOMPLETE"
     marked = "shown, marked, never hidden" if doubtful else "none"
     ending = "run ended" if summary.is_ended else "CUT OFF or still going"
     is_good = summary.verdict == "passed" and summary.is_ended
     return [
-        tile("score", score, what, kind="good" if is_complete and not doubtful else "doubt"),
+        tile(
+            "score",
+            model.format_number(shown) or "none",
+            _reach(summary),
+            kind="good" if is_complete and not doubtful else "doubt",
+        ),
         tile("counted in the score", f"{counted} of {planned}", covered, kind="good" if is_complete else "bad"),
         tile("steps that did not pass", failed, "see below" if failed else "none", kind="bad" if failed else "good"),
         tile("suspect or invalid", doubtful, marked, kind="doubt" if doubtful else "good"),
         tile("verdict", summary.verdict, ending, kind="bad" if not is_good else "doubt" if doubtful else "good"),
     ]
+
+
+def _reach(summary: Summary) -> str:
+    """Return how far the score reaches: its interval, what it is relative to, and whose weights it has where not the suite's."""
+    score = summary.score
+    interval = score.ci95 if model.shown_score(summary) is not None else None
+    reach = f"95 % from {' to '.join(map(model.format_number, interval))}" if interval else "no interval"
+    what = f"{reach}; relative to {score.reference}" if score.reference else "none without a reference"
+    return what + (f"; weights of {score.weights_of}" if score.weights_of else "")
 
 
 def _alerts(summary: Summary) -> list[Child]:
