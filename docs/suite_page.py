@@ -82,6 +82,11 @@ _INSTEAD = (
         "Trainer and generate of transformers, timm, driven by our programs",
     ),
     (
+        "vLLM for ROCm and XPU",
+        "no wheel on PyPI",
+        "`serve-llama` and its like require a CPU or CUDA; their clients measure any server (`server.command`)",
+    ),
+    (
         "fbgemm for ROCm and XPU",
         "no wheel on PyPI",
         "`dlrm` requires a CPU or CUDA",
@@ -295,6 +300,7 @@ INFERENCE: Mapping[str, str] = {
     "pointpainting": "since v5.0: detection in point clouds",
 }
 _PREFILL_DECODE = ("generate-prefill", "generate-decode")
+_SERVED = ("serve-llama", "serve-rate", "vllm-decode")
 # What corresponds besides what the suite says itself, as far as the suite has it.
 NEAREST: Mapping[str, Sequence[str]] = {
     **{f"convnext_large-{precision}": (f"convnext-{precision}",) for precision in ("fp32", "fp16", "tf32")},
@@ -312,7 +318,7 @@ NEAREST: Mapping[str, Sequence[str]] = {
     "reformer": ("bert-bf16", "t5"),
     "focalnet": ("davit", "vit"),
     "whisper-transcribe-single": ("whisper",),
-    "llm-chat-completion": _PREFILL_DECODE,
+    "llm-chat-completion": ("serve-turns", *_PREFILL_DECODE),
     "llama": _PREFILL_DECODE,
     "fp8": ("flops",),
     **dict.fromkeys(("opt-1_3b-gpus", "opt-1_3b-nodes", "opt-6_7b-gpus", "opt-6_7b-nodes"), ("litgpt", "torchtitan")),
@@ -336,19 +342,18 @@ NEAREST_TRAINING: Mapping[str, Sequence[str]] = {
     "retinanet": ("yolo-detect",),
 }
 NEAREST_INFERENCE: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(("llama2_70b", "llama31_8b"), _PREFILL_DECODE),
+    **dict.fromkeys(("llama2_70b", "llama31_405b"), _SERVED),
+    **dict.fromkeys(("deepseek_r1", "gpt_oss_120b", "mixtral_8x7b"), ("serve-moe",)),
     "whisper": ("whisper",),
     "resnet50": ("resnet50-inference",),
     "bert": ("embed-inference",),
 }
 # Where nothing corresponds: the reason. A name that is in none of these is said to have no counterpart yet.
-_SERVER = "servers are measured by `server` and `client` of a benchmark, with an engine and weights that the site has"
 _GENERATED = (
     "images and videos are not generated here; the networks that do it are trained (`dit`, `stable-diffusion`, `video`)"
 )
 WHY_NOT: Mapping[str, str] = {
-    **dict.fromkeys(("vllm-dense-physics-gpus", "vllm-moe-code-gpus"), _SERVER),
-    **dict.fromkeys(("deepseek_r1", "gpt_oss_120b", "llama31_405b", "mixtral_8x7b", "qwen3_vl"), _SERVER),
+    "qwen3_vl": "what is served here are texts; vision and language are trained (`llava`)",
     **dict.fromkeys(("txt-to-image-single", "wan22_t2v", "stable_diffusion_xl"), _GENERATED),
     **dict.fromkeys(("dlrm_v3", "dlrm_v2"), "recommendation is trained here (`dlrm`, `sasrec`), not served"),
     **dict.fromkeys(

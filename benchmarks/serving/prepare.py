@@ -16,14 +16,16 @@ SEED = 20260101
 
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--model", type=Path)
     args, _ = parser.parse_known_args()
     sys.path.append(str(SHARED))
     import models
 
-    models.prepare(args.model, benchmate.option("model"))
+    sweep = benchmate.config()["serve"]
+    # A server that is not vLLM may have another name for its model, or none; its clients need a tokenizer.
+    models.prepare(args.model or Path(sweep["tokenizer"]), benchmate.option("model"))
     if wanted := benchmate.option("conversations"):
-        trace = Path(benchmate.config()["serve"]["trace"])
+        trace = Path(sweep["trace"])
         recipe = {"seed": SEED, **wanted}
         benchmate.prepare_file(trace, recipe, lambda file: write(file, models.SYLLABLES, **wanted))
 

@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +187,19 @@ def test_what_the_instruments_say_of_every_process_is_no_measurement(agent: Any)
     line = '{"event":"data","data":{"metric": "host_memory_peak", "value": 1},"pipe":"data"}'
     said = agent.run_program("sink.py", "say", line, needs_data=True)
     assert verdict(said) == ended("failed", "no-data", "it ended well but made no observation")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [("", ended("passed")), ("refused", ended("failed", "no-data", "it ended well but made no observation"))],
+)
+def test_of_a_sweep_the_requests_that_were_answered_are_the_observations(
+    agent: Any, error: str, outcome: Mapping[str, Any]
+) -> None:
+    data = [{"point": {"name": "rate=2", "rate": 2}}, {"request": {"point": "rate=2", "index": 0, "error": error}}]
+    lines = [json.dumps({"event": "data", "data": one, "pipe": "data"}) for one in data]
+    said = agent.run_program("sink.py", *(word for line in lines for word in ("say", line)), needs_data=True)
+    assert verdict(said) == outcome
 
 
 @pytest.mark.parametrize("data", [{"rate": 1.0, "units": "items/s"}, {"metric": "tflops", "value": 1.0}])

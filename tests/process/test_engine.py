@@ -106,6 +106,33 @@ def test_steps_are_carried_out_and_recorded(control: Callable[..., Control]) -> 
     assert overhead["wall_s"] > 0
 
 
+def sweep(flag: Path, rest: str) -> list[dict[str, Any]]:
+    """A server that ends when its client has made a file, and what the client does from then on."""
+    ready = {"pattern": "up", "timeout_s": 30}
+    both = {"group": "sweep", "job": "server"}
+    server = step("server", "sh", "-c", f"echo up; until [ -e {flag} ]; do sleep 0.05; done", **both)
+    client = step("client", "sh", "-c", f"touch {flag}; {rest}", **both)
+    server["config"] = {"role": "server", "serve": {"rate": [1]}, "server": {"ready": ready}}
+    client["config"] = {"role": "client", "serve": {"rate": [1]}, "server": {"step": "server", "ready": ready}}
+    return [server, client]
+
+
+def test_when_its_server_ends_the_client_of_a_sweep_has_time_to_say_what_it_could_not_measure(
+    control: Callable[..., Control], tmp_path: Path
+) -> None:
+    run = control(*sweep(tmp_path / "flag", "sleep 0.7; echo three points are skipped; exit 1"), grace_s=60)
+    assert run.outcomes() == {"server": ("failed", "exit"), "client": ("failed", "exit")}
+    assert (run.path / "client.stdout").read_text() == "three points are skipped\n"
+
+
+def test_a_client_that_does_not_notice_the_end_of_its_server_is_ended_after_the_grace_period(
+    control: Callable[..., Control], tmp_path: Path
+) -> None:
+    run = control(*sweep(tmp_path / "flag", "trap 'echo told; exit 1' TERM; while :; do sleep 0.05; done"), grace_s=0.5)
+    assert run.outcomes() == {"server": ("failed", "exit"), "client": ("cancelled", "-")}
+    assert (run.path / "client.stdout").read_text() == "told\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_the_running_steps_and_cancels_the_rest(
     control: Callable[..., Control], number: int, gone: Callable[[int], bool]

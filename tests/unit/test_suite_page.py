@@ -37,6 +37,16 @@ def test_every_benchmark_is_in_the_table_once() -> None:
         assert page.count(f"\n| `{name}` |") >= 1, name
 
 
+def test_each_benchmark_has_a_sentence_of_its_own() -> None:
+    page = (ROOT / "docs" / "suite.md").read_text().partition("## Programs and licences")[0]
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    names: dict[str, list[str]] = {}
+    for name, what, *_ in rows:
+        names.setdefault(what, []).append(name)
+    assert len(rows) == len(PAGE["suite"]("device"))
+    assert {what: several for what, several in names.items() if len(several) > 1} == {}
+
+
 def test_each_of_the_54_names_has_a_counterpart_or_a_reason() -> None:
     assert len(set(PAGE["UPSTREAM"])) == 54
     page = PAGE["names_page"]()

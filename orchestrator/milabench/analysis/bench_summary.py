@@ -14,9 +14,13 @@ from typing import Any
 
 from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import log_t_interval
+from milabench.analysis.job_mix import Costs
 from milabench.analysis.measure import Measurement, Metric
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
-from milabench.analysis.step_results import PlannedStep, StepResult, overlap, validation_json
+from milabench.analysis.serving_curve import curve_messages
+from milabench.analysis.serving_launches import at_best_point, curves_by_step, over_launches
+from milabench.analysis.serving_model import ServingCurve
+from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult, overlap, validation_json
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
@@ -30,27 +34,27 @@ from milabench.events.values import SMALLEST, one_line
 _WORST_FIRST: tuple[OutcomeName, ...] = ("failed", "cancelled", "missing", "passed", "skipped")
 _MAX_MESSAGES = 20
 
-SharedClocks = Mapping[str, tuple[str, float]]
-"""Of each step that was released together with steps on other nodes: its group, and the seconds its node's clock is ahead."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConditions:
     """What holds for all benchmarks of a run.
 
     `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was resumed
-    although suite, system or environments had changed.
+    although suite, system or environments had changed. `costs` are those of the system, as far as they are declared.
     """
 
     is_short: bool = False
     is_mixed: bool = False
     has_accelerators: bool = True
     clocks: SharedClocks = field(default_factory=dict)
+    costs: Costs = field(default_factory=Costs)
 
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
-    processes = tuple(_processes(results))
+    curves = curves_by_step(results, conditions.costs, conditions.clocks)
+    serving = over_launches(results, curves)
+    processes = at_best_point(tuple(_processes(results)), curves, serving)
     passed = [result for result in results if result.outcome == "passed"]
     outcomes = {result.outcome for result in results}
     metrics = (*map(rate_to_json, processes), *_metrics_json(passed))
@@ -66,13 +70,14 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         energy_j=_total([result.measured.energy_j for result in passed]),
         first_step_s=_median(result.measured.first_step_s for result in passed),
         overlap=_overlap(results, conditions.clocks),
+        serving=serving,
         weight=next(iter(_known(result.step.weight for result in results)), None),
         tags=next((result.step.tags for result in results if result.step.tags), ()),
         failures=tuple(_failures(results)),
         skipped=tuple(Skip(step=r.step.id, detail=r.detail) for r in results if r.outcome == "skipped"),
         flaky=tuple(Flaky(step=r.step.id, attempt=r.attempt, others=r.others) for r in results if r.is_flaky),
         validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
-        messages=_messages(results),
+        messages=_messages(results, serving),
         metrics=metrics,
     )
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
@@ -317,9 +322,9 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
     return encoded
 
 
-def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
-    """Return the messages of the steps and of the checks, each once."""
-    texts: dict[str, None] = {}  # a set that keeps its order
+def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tuple[str, ...]:
+    """Return the messages of a server's curve, of the steps and of the checks, each once."""
+    texts = dict.fromkeys(() if serving is None else curve_messages(serving))  # a set that keeps its order
     for result in results:
         measured = result.measured
         if result.outcome == "passed" and measured.task and measured.throughput is None:

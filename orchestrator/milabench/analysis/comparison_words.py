@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, System, SystemResult
 from milabench.analysis.replicates import LEAST
 from milabench.analysis.summary_model import Summary, some_names
+from milabench.analysis.two_samples import Verdict
 
 
 def excluded_benches(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:
@@ -74,16 +75,35 @@ def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[
 def sentence_on(comparison: Comparison) -> str:
     """Return the sentence to quote: with the interval, what was not decided, and what is missing."""
     first = comparison.systems[0].name
-    return "; ".join(_claim(index, first, comparison) for index in comparison.indices) + "."
+    claims = [_claim(index, first, comparison) for index in comparison.indices]
+    return "; ".join([*claims, *_curve_claims(comparison)]) + "."
+
+
+def _curve_claims(comparison: Comparison) -> Iterable[str]:
+    """Yield how many of the ratios of each curve came to which verdict, on each system."""
+    for curves in comparison.curves:
+        for system in dict.fromkeys(ratio.system for ratio in curves.ratios):
+            verdicts = [ratio.contrast.verdict for ratio in curves.ratios if ratio.system == system]
+            yield f"the curve of {curves.bench} on {system}, {len(verdicts)} ratios: {_tally(verdicts)}"
+
+
+def _tally(verdicts: Sequence[Verdict]) -> str:
+    words = (
+        ("FASTER", "faster"),
+        ("SLOWER", "slower"),
+        ("EQUIVALENT", "equivalent"),
+        ("DIFFERENT-BUT-SMALL", "different but by little"),
+        ("INCONCLUSIVE", "not decided"),
+    )
+    return ", ".join(f"{verdicts.count(verdict)} {word}" for verdict, word in words if verdict in verdicts)
 
 
 def _claim(index: Index, first: str, comparison: Comparison) -> str:
     column = comparison.column(index)
     counted, wanted = index.complete
     if index.value is None:
-        return (
-            f"{index.system} and {first} have no benchmark in common that counts, so nothing can be said of their speed"
-        )
+        nothing = "" if comparison.curves else ", so nothing can be said of their speed"
+        return f"{index.system} and {first} have no benchmark in common that counts{nothing}"
     over = (
         f"over {counted} of {wanted} benchmarks"
         if counted < wanted
@@ -114,17 +134,7 @@ def _claim(index: Index, first: str, comparison: Comparison) -> str:
     }[index.verdict]
     counts = [row.contrasts[column] for row in comparison.rows]
     verdicts = [contrast.verdict for contrast in counts if contrast is not None]
-    tally = ", ".join(
-        f"{verdicts.count(verdict)} {word}"
-        for verdict, word in (
-            ("FASTER", "faster"),
-            ("SLOWER", "slower"),
-            ("EQUIVALENT", "equivalent"),
-            ("DIFFERENT-BUT-SMALL", "different but by little"),
-            ("INCONCLUSIVE", "not decided"),
-        )
-        if verdict in verdicts
-    )
+    tally = _tally(verdicts)
     failed = [
         row.bench for row in comparison.rows if row.sides[column + 1].outcome in ("failed", "cancelled", "missing")
     ]

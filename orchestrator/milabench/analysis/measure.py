@@ -15,6 +15,8 @@ from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
 from milabench.analysis.series import Growing, Series
+from milabench.analysis.serving import SERVER_METRICS, ServingFold, serving_throughput
+from milabench.analysis.serving_model import METRICS, LaunchCurve
 from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput
 from milabench.analysis.windows import Window
@@ -73,8 +75,9 @@ class Losses:
 class Measurement:
     """What one step measured; `throughput` is None when there is no number to give.
 
-    `unusable` counts the observations of all its tasks that were not numbers. `is_stopped`: it had all that it wanted and was
-    ended early.
+    `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers. `is_stopped`: it had
+    all that it wanted and was ended early. `serving` is the curve of a step that swept a server. `readings` are those of the
+    devices of a step of such a benchmark, None of any other: they may be many.
     """
 
     step: str
@@ -91,6 +94,8 @@ class Measurement:
     verdicts: tuple[Verdict, ...] = ()
     messages: tuple[str, ...] = ()
     logs: tuple[LogSeries, ...] = ()
+    serving: LaunchCurve | None = None
+    readings: Readings | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -98,6 +103,11 @@ class Measurement:
     def metric(self, name: str) -> float | None:
         """Return the largest value reported under this name, None when it was not."""
         return max((metric.value for metric in self.metrics if metric.name == name), default=None)
+
+    @property
+    def has_number(self) -> bool:
+        """Whether there is a rate, or a point of a sweep, which has no rate where no point meets its SLO."""
+        return self.throughput is not None or (self.serving is not None and self.serving.is_measured)
 
     @property
     def first_step_s(self) -> float | None:
@@ -216,6 +226,15 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
     )
 
 
+def _metrics_of(curve: LaunchCurve) -> Iterable[Metric]:
+    """Return the numbers of all points of a sweep as metrics, but for those that the records hold as such."""
+    for point in curve.points:
+        for name, value in point.values.items():
+            about = METRICS[name]
+            if name not in SERVER_METRICS:
+                yield Metric(name=name, value=value, units=about.units, direction=about.direction, case=point.name)
+
+
 def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why a process doubts its number; `converged: false` is from programs older than `reasons`."""
     given = data.get("reasons")
@@ -271,6 +290,7 @@ class MeasurementFold:
         self.meta: dict[str, Any] = {}
         self.start: Mapping[str, Any] = {}
         self.log: LogFold | LogChild | None = None
+        self.serving = ServingFold()
         self.cost_s = 0.0
         self.dropped = 0.0
 
@@ -315,6 +335,7 @@ class MeasurementFold:
             self._loss(finite_number(data["loss"]))
         if "metric" in data:
             self._metric(data)
+        self.serving.take(data)
         if isinstance(data.get("overhead"), Mapping):
             cost = data["overhead"]  # of one process; ranks have one each
             self.cost_s = max(self.cost_s, finite_number(cost.get("host_s")) or 0.0)
@@ -395,11 +416,11 @@ class MeasurementFold:
         if 0 <= start_ns < stop_ns:
             self.pauses.append(Pause(one_line(str(data.get("name", "")))[:_REASON], start_ns, stop_ns))
 
-    def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
+    def _doubts(self, series: Sequence[Series], unusable: int) -> Iterable[str]:
         """Yield reasons for doubt: no numbers, lost records, instruments that took too large a share of what they observed."""
-        if any(growing.unusable for growing in self.growing.values()):
+        if unusable:
             yield "nonfinite"
-        if self.dropped:
+        if self.dropped or self.serving.has_lost:
             yield "dropped"
         by_rank: dict[int, list[float]] = {}
         for ranked in series:
@@ -437,6 +458,15 @@ class MeasurementFold:
             yield from self._energy()
         yield from self._waiting(task)
 
+    def _curve(self) -> LaunchCurve | None:
+        """Return the curve of a sweep; the figures of the server itself are metrics whose case is a point."""
+        of_the_server = {
+            (metric.name, metric.case): metric.value
+            for metric in self.metrics.values()
+            if metric.name in SERVER_METRICS
+        }
+        return self.serving.curve(as_mapping(self.config.get("serve")), of_the_server)
+
     def result(self, step: str) -> Measurement:
         """Return what was measured."""
         series = self.series()
@@ -455,11 +485,18 @@ class MeasurementFold:
         else:
             throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(self.config, self.end)
         unusable = sum(growing.unusable for growing in self.growing.values())
+        usable = sum(len(one.lasted) for one in series)
+        curve = self._curve()
+        if curve is not None:
+            metrics += _metrics_of(curve)
+            throughput = serving_throughput(curve)
+            unusable += self.serving.unusable(curve)
+            usable += sum(point.requests for point in curve.points)
         if unusable:
-            share = unusable / (unusable + sum(len(one.lasted) for one in series))
+            share = unusable / (unusable + usable)
             metrics.append(Metric(name="nonfinite", value=share, direction="lower"))
         if throughput is not None:
-            throughput = replace(throughput, doubts=(*throughput.doubts, *self._doubts(series)))
+            throughput = replace(throughput, doubts=(*throughput.doubts, *self._doubts(series, unusable)))
         return Measurement(
             step=step,
             task=task,
@@ -475,6 +512,8 @@ class MeasurementFold:
             verdicts=tuple(self.verdicts),
             messages=tuple(self.messages),
             logs=logs,
+            serving=curve,
+            readings=None if "serve" not in self.config else self.readings,
             config=self.config,
             meta=self.meta,
             start=self.start,

@@ -1,7 +1,7 @@
 """What a sweep over a server came to, as frozen values: a curve of points, in a launch and over launches.
 
-Words: TTFT is the time from sending a request to its first token, ITL the time between two arrivals of tokens, TPOT the time
-from the first token to the last over the tokens after the first, of one request.
+Words: TTFT is the time from sending a request to its first token, ITL the time between two tokens (that between two arrivals
+over the tokens of the second), TPOT the time from the first token to the last over the tokens after the first, of one request.
 """
 
 from __future__ import annotations
@@ -83,6 +83,11 @@ class LaunchCurve:
     slo: Mapping[str, float] = field(default_factory=dict)
     points: tuple[LaunchPoint, ...] = ()
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether one of its points was."""
+        return any(point.state == "measured" for point in self.points)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointValue:
@@ -118,9 +123,10 @@ class ServingCurve:
     """The throughput of a server against what a user sees of it, and which point is the best within the SLO.
 
     `area` is the area under the step function of `output_tps` over `user_tps` (its points without interpolation), in
-    (tokens/s)^2: what the curve dominates. `best` is the name of the point with the most output tokens/s of those that meet the
-    SLO, of all points where there is none; empty where no point meets it. `slo_concurrency` and `slo_rate` are the largest
-    that meet it, None where none does.
+    (tokens/s)^2: what the curve dominates, of the launches that measured every point that any did. `best` is the name of the
+    point with the most output tokens/s of those that every launch measured and that meet the SLO, of all those where there is
+    none; empty where there is no such point. `slo_concurrency` and `slo_rate` are the largest load of such points, None without
+    an SLO and where no point meets it.
     """
 
     client: str = ""

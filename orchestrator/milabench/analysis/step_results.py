@@ -21,6 +21,9 @@ _ONE_JOB = ("multigpu", "multinode")
 _TAKEN_AWAY: Final[frozenset[str]] = frozenset(("preempted", "node-failed", "job-cancelled", "job-lost"))
 _CODES_OF_A_STOP = (-15, 1)
 
+SharedClocks = Mapping[str, tuple[str, float]]
+"""Of each step that was released together with steps on other nodes: its group, and the seconds its node's clock is ahead."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededAttempt:
@@ -176,7 +179,7 @@ def step_result(
         planned = _with_config(planned, measured.config)
     outcome, why, detail, reasons = _ending(run, entry, measured)
     # The agent says so; agents of earlier versions did not.
-    if outcome == "passed" and measured.unusable and measured.throughput is None:
+    if outcome == "passed" and measured.unusable and not measured.has_number:
         outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
     has_records = bool(measured.start or measured.end)
     verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
 from milabench.analysis.compute_use import with_compute_use
+from milabench.analysis.job_mix import costs_of
 from milabench.analysis.measure import Measurement
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
@@ -38,6 +39,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         is_mixed=any(entry.get("run") == "mixed" for entry in run.journal),
         has_accelerators=as_mapping(run.manifest.get("system")).get("arch") != "cpu",
         clocks=_shared_clocks(run.journal),
+        costs=costs_of(as_mapping(run.manifest.get("costs"))),
     )
     system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]

@@ -15,7 +15,7 @@ from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.serving_check import is_whole_sweep
+from milabench.config.serving_check import Traces, is_whole_sweep
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
@@ -46,6 +46,7 @@ def parse_suite(
     arch: str,
     env: Mapping[str, str],
     tasks: Tasks,
+    traces: Traces,
     declared: Declared | None = None,
     warnings: tuple[Problem, ...] = (),
     files: tuple[Path, ...] = (),
@@ -63,7 +64,7 @@ def parse_suite(
     system = parse_system(interpolator.system, parser, arch_is_given=arch_node is not None)
     system_warnings = Problems()
     _warn_of_node_keys(interpolator.system, system_warnings)
-    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks, env)
+    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks, traces, env)
     parsed = {
         name: benchmark_parser.parse(name, node, folded.sizes.get(name)) for name, node in folded.benchmarks.items()
     }
@@ -106,6 +107,7 @@ class _BenchmarkParser:
     arch: str
     declared: Declared | None
     tasks: Tasks
+    traces: Traces
     env: Mapping[str, str]
     warnings: Problems = field(default_factory=Problems)
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
@@ -121,11 +123,11 @@ class _BenchmarkParser:
         values = self._values(name, node)
         if values is None or not (self._matrix_has_job(name, node, values) and self._metrics_have_patterns(name, node)):
             return None
-        if "definition" not in values and "command" not in values:
+        if "definition" not in values and "command" not in values and not {"serve", "server"} <= values.keys():
             what = "it has neither a definition nor a command, and is left out"
             self.warnings.note(node.mark, name, what, "is its name right?")
             return None
-        if not is_whole_sweep(name, node, values, self.parser):
+        if not is_whole_sweep(name, node, values, self.parser, self.traces):
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)

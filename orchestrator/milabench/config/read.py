@@ -15,6 +15,7 @@ from milabench.config.matrix import MAX_BENCHMARKS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
 from milabench.config.schema import Suite
+from milabench.config.serving_check import MAX_TRACE, check_trace
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode_text, parse_document
 from milabench.devices.regular_file import MIB, open_regular, read_regular
@@ -72,6 +73,7 @@ def read_suite(
         env=env or {},
         declared=declared,
         tasks=functools.cache(read_tasks),
+        traces=functools.cache(check_trace_file),
         warnings=(*loader.warnings, *(warning for override in parsed for warning in override.warnings)),
         files=tuple(loader.files),
     )
@@ -81,12 +83,20 @@ def read_tasks(file: Path) -> TaskFile:
     """Return the task file of a driver. Raises ConfigError where it cannot be read."""
     from milabench.config.tasks import parse_tasks
 
+    return parse_tasks(decode_text(_content(file, MAX_TASK_FILE), str(file)), str(file))
+
+
+def check_trace_file(file: Path) -> None:
+    """Read the trace of a sweep. Raises ConfigError where it cannot be read or is none."""
+    check_trace(_content(file, MAX_TRACE), str(file))
+
+
+def _content(file: Path, most: int) -> bytes:
     try:
-        content = read_regular(file, MAX_TASK_FILE)
+        return read_regular(file, most)
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
         raise ConfigError(Problem(str(file), "", what, "is the path right?")) from None
-    return parse_tasks(decode_text(content, str(file)), str(file))
 
 
 def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Located]:

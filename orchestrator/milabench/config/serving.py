@@ -12,6 +12,8 @@ from milabench.config.source_map import Located
 FREE_PORT: Final = "@port"
 """A port that is free on the server's node when its step starts."""
 _TIMES: Final = tuple(f"{what}_p{share}_ms" for what in ("ttft", "tpot", "itl", "e2e") for share in (50, 90, 99))
+SLO_NAMES: Final = (*_TIMES, "error_rate")
+"""What an SLO may limit: numbers of a point, by their names in reports."""
 _ABOVE_ZERO: Final = Number(above=0)
 POINTS: Final = ("concurrency", "rate", "scenario")
 

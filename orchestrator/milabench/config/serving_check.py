@@ -1,61 +1,95 @@
-"""Whether a benchmark has all that its sweep over a server needs, and nothing that does not go with it."""
+"""Whether a benchmark has all that its sweep over a server needs, and nothing that does not go with it; and whether a file
+is a trace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from milabench.config.kinds import ValueParser
 from milabench.config.schema import ServerConfig
 from milabench.config.serving import FREE_PORT, POINTS, ServeConfig
 from milabench.config.source_map import Located
+from milabench.errors import ConfigError, Problem
 
-_OF_PROMPTS: Final = ("input_tokens", "output_tokens", "prefix_tokens")
+Traces: TypeAlias = Callable[[Path], None]
+"""Raise ConfigError where a file is no trace, with the line that is wrong."""
+
+MAX_TRACE: Final = 256 * 2**20
+_OF_PROMPTS: Final = ("input_tokens", "prefix_tokens")
 
 
-def is_whole_sweep(name: str, node: Located, values: Mapping[str, Any], parser: ValueParser) -> bool:
-    """Return whether a benchmark has all that its sweep needs, and nothing that does not go with it; problems are noted.
+def is_whole_sweep(name: str, node: Located, values: Mapping[str, Any], parser: ValueParser, traces: Traces) -> bool:
+    """Return whether a benchmark has all that its sweep needs, and nothing that does not go with it; a problem is noted.
 
     `node` is the benchmark, `values` are its keys, each of which is of its kind.
     """
     serve: ServeConfig | None = values.get("serve")
     if serve is None:
         return True
-    located: Located = node.value["serve"]
-    given = {key for key, child in located.value.items() if child.value is not None}
+    given = {key for key, child in node.value["serve"].value.items() if child.value is not None}
+    wrong = next(chain(_wrong_benchmark(values), _wrong_sweep(serve, given, traces)), None)
+    if wrong is not None:
+        key, what, hint = wrong
+        located = node
+        for part in key.split("."):
+            located = located.value.get(part, located)
+        parser.reject(located, f"{name}.{key}", what, hint)
+    return wrong is None
+
+
+def _wrong_benchmark(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield what else of the benchmark does not go with its sweep: the key, what is wrong, a hint."""
+    serve: ServeConfig = values["serve"]
     server: ServerConfig | None = values.get("server")
-
-    def wrong(what: str, hint: str, key: str = "", *, of_serve: bool = True) -> bool:
-        parent, path = (located, f"{name}.serve") if of_serve else (node, name)
-        parser.reject(parent.value.get(key, parent), f"{path}.{key}" if key else path, what, hint)
-        return False
-
     if server is None:
-        return wrong("a sweep needs a server", "write server: {command: [...], argv: {...}, ready: {port: '@port'}}")
-    if "definition" not in values:
-        return wrong("the client needs an environment", "write definition: FOLDER, whose requirements hold the client")
+        yield "serve", "a sweep needs a server", "write server: {command: [...], argv: {...}, ready: {port: '@port'}}"
+        return
     if "command" in values:
-        return wrong("a command stands for server and client", "write it as server.command", "command", of_serve=False)
-    if not serve.model:
-        return wrong("the key 'model' is missing", "name the model that requests ask for")
-    if not serve.points:
-        return wrong("a sweep needs at least one point", f"give {', '.join(POINTS[:-1])} or {POINTS[-1]}")
-    if serve.scenario and serve.client != "loadgen":
-        return wrong(f"{serve.client} has no scenarios", "write client: loadgen, or concurrency or rate", "scenario")
-    if "trace" in given and (key := next((key for key in _OF_PROMPTS if key in given), None)) is not None:
-        return wrong("a trace has prompts and lengths of its own", f"leave out {key} or trace", key)
+        yield "command", "with a sweep it would be server and client", "write it as server.command"
+    if "definition" not in values:
+        yield "serve", "its client needs an environment", "write definition: FOLDER, whose requirements have the client"
     if not _has_port(server):
-        what = "the client has no port to go to: server.ready has none, and no argument is @port"
-        return wrong(
-            what, "write ready: {port: '@port'}, and give the server's program '@port'", "server", of_serve=False
-        )
-    return True
+        what = "the client does not know its port: ready has none, and no argument is @port"
+        yield "server", what, "write ready: {port: '@port'}, and give '@port' to its program"
+    if serve.on_server_exit == "restart" and not _is_port(server.ready.condition):
+        yield "serve.on_server_exit", "nobody would know when the server is back", "write server.ready: {port: '@port'}"
+
+
+def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> Iterator[tuple[str, str, str]]:
+    if not serve.model:
+        yield "serve", "the key 'model' is missing", "name the model that requests ask for"
+    if not serve.points:
+        yield "serve", "a sweep needs at least one point", f"give {', '.join(POINTS[:-1])} or {POINTS[-1]}"
+    if serve.scenario and serve.client != "loadgen":
+        yield "serve.scenario", f"{serve.client} has no scenarios", "write client: loadgen, or give concurrency or rate"
+    if not serve.trace:
+        return
+    for key in _OF_PROMPTS:
+        if key in given:
+            yield f"serve.{key}", "a trace has prompts of its own", f"leave out {key} or trace"
+    # What begins with a placeholder is made by prepare, and looked at by the client.
+    if not serve.trace.startswith("{"):
+        try:
+            traces(Path(serve.trace))
+        except ConfigError as error:
+            (problem,) = error.problems
+            yield "serve.trace", f"{problem.where}: {problem.what}", problem.hint
 
 
 def _has_port(server: ServerConfig) -> bool:
     words = [*server.command, *(word for argument in server.argv for word in _words(argument))]
     condition = server.ready.condition
-    return condition == FREE_PORT or condition.isdecimal() or any(word.endswith(FREE_PORT) for word in words)
+    return _is_port(condition) or any(word.endswith(FREE_PORT) for word in words)
+
+
+def _is_port(condition: str) -> bool:
+    # What a placeholder becomes is known when it is planned.
+    return condition == FREE_PORT or condition.isdecimal() or condition.startswith("{")
 
 
 def _words(argument: Any) -> tuple[str, ...]:
@@ -63,3 +97,47 @@ def _words(argument: Any) -> tuple[str, ...]:
         return (argument,)
     value = argument[1]
     return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
+
+
+def check_trace(content: bytes, name: str) -> None:
+    """Return when the lines are conversations. Raises ConfigError with the first that is none.
+
+    A line is `{"session": NAME, "turns": [{"input": TEXT, "output_tokens": N, "delay_ms": MS}, ...]}`, of which `session`,
+    `output_tokens` and `delay_ms` may be absent.
+    """
+    count = 0
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        count += 1
+        if what := _wrong_session(line):
+            raise ConfigError(Problem(f"{name}:{number}", "", what, _TRACE_HINT))
+    if not count:
+        raise ConfigError(Problem(name, "", "it has no line", _TRACE_HINT))
+
+
+_TRACE_HINT: Final = (
+    'a line is {"session": NAME, "turns": [{"input": TEXT, "output_tokens": NUMBER, "delay_ms": NUMBER}, ...]}'
+)
+
+
+def _wrong_session(line: bytes) -> str:
+    try:
+        session = json.loads(line)
+    except (ValueError, RecursionError):
+        return "not JSON"
+    turns = session.get("turns") if isinstance(session, dict) else None
+    if not isinstance(turns, list) or not turns:
+        return "no list of turns"
+    return next((what for number, turn in enumerate(turns, 1) if (what := _wrong_turn(number, turn))), "")
+
+
+def _wrong_turn(number: int, turn: Any) -> str:
+    if not isinstance(turn, dict) or not isinstance(turn.get("input"), str) or not turn["input"]:
+        return f"turn {number} has no input"
+    tokens, delay = turn.get("output_tokens", 1), turn.get("delay_ms", 0)
+    if type(tokens) is not int or tokens < 1:
+        return f"turn {number}: output_tokens is no whole number above 0"
+    if type(delay) not in (int, float) or not 0 <= delay < 1e12:
+        return f"turn {number}: delay_ms is no number of milliseconds"
+    return ""

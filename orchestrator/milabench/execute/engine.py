@@ -450,11 +450,24 @@ class Engine:
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
 
     def _end_rest_of_job(self, step: Step) -> None:
-        """End the other ranks of a job, or a server's client: without the one that is gone they would wait for ever."""
+        """End the other ranks of a job, or a server's client: without the one that is gone they would wait for ever.
+
+        The client of a sweep notices it, and records which points it could not measure: it has the grace period to end.
+        """
         for other in self._plan.steps:
             if step.job and other.job == step.job and other.id != step.id:
                 self._to_end.add(other.id)  # it may be about to start
-                self._end(other.id)
+                if other.config.get("serve"):
+                    asyncio.get_running_loop().call_later(
+                        self._settings.grace_s, self._end_attempt, other.id, self._attempts[other.id]
+                    )
+                else:
+                    self._end(other.id)
+
+    def _end_attempt(self, step: str, attempt: int) -> None:
+        """End a step, unless it is being tried again by now."""
+        if self._attempts[step] == attempt:
+            self._end(step)
 
     def _emit_of(self, step: Step) -> Emit:
         def emit(event: Progress) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, SystemResult
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveRatio, SystemResult
+from milabench.analysis.serving_model import METRICS
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
@@ -72,7 +73,10 @@ COMPARED = (
 
 
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
-    """Return a row for each benchmark and system but the first, then one for each index; differences are left out."""
+    """Return a row for each benchmark and system but the first, then one for each index; differences are left out.
+
+    Where there are curves, two more columns name the point and the metric of their ratios, which come last.
+    """
     excluded = dict(comparison.excluded)
     rows = [
         {**_compared(row, side, contrast), "excluded": excluded.get(row.bench, "")}
@@ -95,13 +99,39 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
                 "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
             }
         )
-    return _table(COMPARED, rows)
+    rows += [
+        _of_curve(curves.bench, comparison.systems[0].name, ratio)
+        for curves in comparison.curves
+        for ratio in curves.ratios
+    ]
+    return _table((*COMPARED, *(("point", "metric") if comparison.curves else ())), rows)
 
 
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return a row for each criterion, in the order of the criteria file."""
     checks = [check.to_json() for check in acceptance.checks]
     return _table(CRITERIA, ({name: check[name] for name in CRITERIA} for check in checks))
+
+
+def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, Any]:
+    low, high = ratio.contrast.ci95 or (None, None)
+    fieller = ratio.contrast.cross_check or (None, None)
+    return {
+        "bench": bench,
+        "first": first,
+        "first_value": ratio.first,
+        "first_n": ratio.launches[0],
+        "n": ratio.launches[1],
+        "first_sessions": ratio.sessions[0],
+        "sessions": ratio.sessions[1],
+        "ci95_low": low,
+        "ci95_high": high,
+        "fieller_low": fieller[0],
+        "fieller_high": fieller[1],
+        "direction": METRICS[ratio.metric].direction if ratio.metric in METRICS else "higher",
+        **{name: getattr(ratio, name) for name in ("system", "point", "metric", "units", "value")},
+        **{name: getattr(ratio.contrast, name) for name in _OF_CONTRAST},
+    }
 
 
 def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from milabench.report import comparison_text, document, model
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.comparison_model import Comparison
+    from milabench.analysis.comparison_model import Comparison, CurveComparison
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import RunTraces
@@ -100,12 +100,19 @@ def comparison_document(comparison: Comparison, differences: Differences) -> doc
         *document.section("suspect", comparison_text.suspects(comparison)),
         comparison_text.index_table(comparison),
         comparison_text.ratio_table(comparison),
+        *(block for curves in comparison.curves for block in _curve_blocks(curves, comparison.systems[0].name)),
         *comparison_text.job_tables(comparison),
         *document.notes(comparison_text.power_lines(comparison)),
         *document.notes(comparison_text.verdict_notes(comparison)),
         *differing,
         *document.notes(comparison_text.legend_lines(comparison)),
     )
+
+
+def _curve_blocks(curves: CurveComparison, first: str) -> document.Document:
+    ratios = (comparison_text.curve_ratio_table(curves, first),) if curves.ratios else ()
+    remarks = document.section(f"curves of {curves.bench}: remarks", comparison_text.curve_remarks(curves))
+    return (comparison_text.curves_table(curves), *ratios, *remarks)
 
 
 def acceptance_document(acceptance: Acceptance) -> document.Document:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, System
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.json_codec import schema_of_type, strict
 from milabench.analysis.summary_model import SCHEMA, Failure, Summary
@@ -50,6 +50,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
             "excluded": [{"bench": bench, "why": why} for bench, why in comparison.excluded],
             "indices": [asdict(index) for index in comparison.indices],
             "benchmarks": [asdict(row) for row in comparison.rows],
+            **({"curves": [asdict(curves) for curves in comparison.curves]} if comparison.curves else {}),
             "job_mix": {"declared": comparison.has_work, "systems": [asdict(mix) for mix in comparison.job_mix]},
             **({} if differences is None else {"differences": [asdict(difference) for difference in differences]}),
         },
@@ -83,6 +84,7 @@ def comparison_schema() -> dict[str, Any]:
     schema = _object(comparison)
     schema["properties"]["systems"]["items"] = _object(system)
     schema["properties"]["job_mix"] = _object({"declared": bool, "systems": tuple[JobMix, ...]})
+    schema["properties"]["curves"] = schema_of_type(tuple[CurveComparison, ...])
     schema["properties"]["differences"] = schema_of_type(tuple[Difference, ...])
     properties = {"schema": {"const": SCHEMA}, "comparison": schema}
     return {"type": "object", "properties": properties, "required": list(properties)}

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, SystemResult
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveComparison, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
@@ -36,6 +36,8 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
         suite = ET.Element("testsuite", name=visible(f"{name} compared with {comparison.systems[0].name}"))
         for row in comparison.rows:
             _row(suite, row, row.sides[position + 1], row.contrasts[position])
+        for curves in comparison.curves:
+            _curve(suite, curves, index.system)
         case = _case(suite, "index", index.system)
         text = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
         if index.verdict == "SLOWER":
@@ -87,6 +89,20 @@ def _row(suite: ET.Element, row: ComparisonRow, side: SystemResult, contrast: Co
     if contrast.verdict == "SLOWER":
         _add_result(case, "failure", "SLOWER", text)
     _add_output(case, [f"{text} {comparison_text.verdict_text(contrast)}", contrast.note])
+
+
+def _curve(suite: ET.Element, curves: CurveComparison, system: str) -> None:
+    case = _case(suite, f"{curves.bench} curve", system)
+    lines = [
+        f"{comparison_text.metric_label(r.metric)} {r.point}".rstrip()
+        + f": {comparison_text.ratio_text(r.contrast.ratio)} {comparison_text.interval_text(r.contrast.ci95)} "
+        + comparison_text.verdict_text(r.contrast)
+        for r in curves.ratios
+        if r.system == system
+    ]
+    if slower := [line for line in lines if line.endswith("SLOWER")]:
+        _add_result(case, "failure", "SLOWER", "\n".join(slower))
+    _add_output(case, lines)
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,85 @@ def test_two_nodes_are_needed_for_what_is_measured_between_them(planned: Callabl
     assert [(each["bench"], each["why"]) for each in plan["skipped"]] == [
         ("osu-latency", "needs 2 machines, the system has 1")
     ]
+
+
+SWEEPS = ("serve-llama", "serve-moe", "serve-prefix", "serve-rate", "serve-turns")
+
+
+def halves(plan: dict[str, Any], role: str) -> dict[str, list[dict[str, Any]]]:
+    """The servers or the clients of a plan's sweeps, by benchmark."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for step in plan["steps"]:
+        if step["config"].get("role") == role:
+            found.setdefault(step["bench"], []).append(step)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "machines", "pairs", "split"),
+    [
+        ("tiny", 8, 1, 8, None),
+        ("device", 8, 1, 8, None),
+        ("node", 8, 1, 1, "8"),
+        ("node", 4, 1, 1, "4"),
+        ("cluster", 8, 2, 1, "8"),
+    ],
+)
+def test_a_sweep_has_a_server_on_each_device_or_one_over_all_of_a_node(
+    planned: Callable[..., dict[str, Any]], size: str, count: int, machines: int, pairs: int, split: str | None
+) -> None:
+    plan = planned("serving", size, count, machines)
+    servers, clients = halves(plan, "server"), halves(plan, "client")
+    for name in SWEEPS:
+        assert len(servers[name]) == len(clients[name]) == pairs * 3, name
+        for server, client in zip(servers[name], clients[name], strict=True):
+            line = server["argv"]
+            assert "vllm.entrypoints.openai.api_server" in line
+            assert (line[line.index("--tensor-parallel-size") + 1] if split else None) == split
+            sweep = client["config"]["serve"]
+            assert sweep == server["config"]["serve"]
+            assert sweep["model"] == line[line.index("--model") + 1]
+            assert client["argv"][-4:-1] == ["-m", "benchmate.serving", "--url"]
+            # The client has a machine of its own where there are two.
+            assert (server["node"] == client["node"]) == (machines == 1)
+            assert ("10.0.0.1" if machines > 1 else "127.0.0.1") in client["argv"][-1]
+
+
+@pytest.mark.parametrize("size", ["tiny", "device", "node", "cluster"])
+def test_no_request_of_a_sweep_is_longer_than_its_server_takes(
+    planned: Callable[..., dict[str, Any]], size: str
+) -> None:
+    servers = halves(planned("serving", size, 8, 2 if size == "cluster" else 1), "server")
+    assert set(servers) >= set(SWEEPS)
+    for name in SWEEPS:
+        line, config = servers[name][0]["argv"], servers[name][0]["config"]
+        sweep, told = config["serve"], config["options"].get("conversations")
+        # Every turn of a conversation comes with all turns before it.
+        each = (
+            told["turns"] * (told["words"] + told["output_tokens"])
+            if told
+            else sweep["input_tokens"] + sweep["output_tokens"]
+        )
+        assert each + 16 * (told["turns"] if told else 1) <= int(line[line.index("--max-model-len") + 1])
+        assert len(sweep["concurrency"]) + len(sweep["rate"]) >= (5 if size == "tiny" else 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "batches"),
+    [
+        ("clip", "--train-data", 9),
+        ("timm-train", "--data-dir", 4),
+        ("resnet50-input", "--data", 4),
+    ],
+)
+def test_each_of_128_ranks_finds_batches_in_one_pass_over_the_images(
+    planned: Callable[..., dict[str, Any]], name: str, data: str, batches: int
+) -> None:
+    for machines in (2, 16):
+        lines = list(words(planned(name, "cluster", machines=machines)))
+        assert len(lines) % machines == 0
+        for line in lines:
+            # The name of the images is their recipe: classes, images of each, pixels, how often each is there.
+            classes, each, _, times = map(int, re.findall(r"\d+", Path(line[line.index(data) + 1]).stem))
+            at_once = machines * 8 * int(line[line.index("--batch-size") + 1])
+            assert classes * each * times // at_once >= batches

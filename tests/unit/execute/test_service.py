@@ -1,15 +1,18 @@
-"""When a server is ready by what it prints, also where its pattern searches for too long."""
+"""When a server is ready: by what it prints, also where its pattern searches for too long, and by what it answers to HTTP."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from milabench.execute.agent.event_loop import EventLoop, NamedTimers
-from milabench.execute.agent.service import HEARD_CHARACTERS, PIECE_CHARACTERS, Service
+from milabench.execute.agent.service import HEARD_CHARACTERS, KNOCK_S, PIECE_CHARACTERS, Service
 
 ENDLESS = 35 * b"a" + b"b\n"
 
@@ -21,7 +24,8 @@ class Heard:
         self.ready = 0
         self.failures: list[str] = []
         spec = {"timeout_s": 1.0, "pattern": pattern}
-        self.service = Service(spec, NamedTimers(EventLoop()), self.note_ready, self.failures.append)
+        loop = EventLoop()
+        self.service = Service(spec, loop, NamedTimers(loop), self.note_ready, self.failures.append)
         self.service.prepare(lambda text: text)
 
     def note_ready(self) -> None:
@@ -77,3 +81,82 @@ def test_searches_of_some_time_each_have_a_limit_together(in_short: Callable[...
         heard.scan(18 * b"a" + b"b\n")
     (failure,) = heard.failures
     assert failure.startswith("the pattern '(a+)+$' took more than 0.2 s in all on the output up to line ")
+
+
+class Answers:
+    """A server that answers each connection with the next of its replies, in pieces; a service that asks it for /health."""
+
+    def __init__(self, *replies: tuple[bytes, ...]) -> None:
+        self._replies = replies
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.questions: list[bytes] = []
+        self.is_ready = False
+        self.loop = EventLoop()
+        spec = {"timeout_s": 1.0, "port": str(self.port), "path": "/health", "hosts": ["127.0.0.1"]}
+        self.service = Service(spec, self.loop, NamedTimers(self.loop), self.note_ready, lambda _: None)
+        self.service.prepare(lambda text: text)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._answer)
+        self._thread.start()
+
+    def note_ready(self) -> None:
+        self.is_ready = True
+
+    def _answer(self) -> None:
+        for pieces in self._replies:
+            connection, _ = self._listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self.questions.append(connection.recv(1000))
+                for piece in pieces:
+                    connection.sendall(piece)
+                    threading.Event().wait(0.02)
+
+    def turn_until(self, is_enough: Callable[[], bool]) -> None:
+        while not is_enough():
+            self.loop.turn()
+
+    def close(self) -> None:
+        self.service.close()
+        self._thread.join()
+        self._listener.close()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        (),
+        ((b"HTTP/1.1 503 Service Unavailable\r\n\r\nloading",),),
+        ((b"",), (b"no HTTP\n",), (b"HTTP/1.1 404 Not Found\r\n\r\n",)),
+    ],
+    ids=["at once", "loading", "odd"],
+)
+def test_a_server_with_a_path_is_ready_when_it_answers_200(before: tuple[tuple[bytes, ...], ...]) -> None:
+    server = Answers(*before, (b"HTTP/1.", b"1 200", b" OK\r\nContent-Length: 0\r\n\r\n"))
+    server.service.wait()
+    server.turn_until(lambda: server.is_ready)
+    server.close()
+    assert len(server.questions) == len(before) + 1
+    assert server.questions[0].startswith(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:")
+
+
+def test_a_server_that_does_not_answer_200_is_not_ready_and_what_it_answers_is_said() -> None:
+    server = Answers((b"HTTP/1.1 503 Service Unavailable\r\n\r\n",))
+    server.service.wait()
+    server.turn_until(lambda: "/health" in server.service.missing())
+    server.close()
+    assert server.service.missing() == f"port {server.port} answers /health with status 503, not 200"
+    assert not server.is_ready
+
+
+def test_a_server_that_ends_in_the_midst_of_an_answer_is_asked_no_more() -> None:
+    server = Answers((b"HTTP/1.",))
+    server.service.wait()
+    server.service.close()
+    rung: list[bool] = []
+    server.loop.after(2 * KNOCK_S, lambda: rung.append(True))
+    server.turn_until(lambda: bool(rung))
+    server.close()
+    assert (server.is_ready, len(server.questions)) == (False, 1)

@@ -6,7 +6,7 @@ import asyncio
 import select
 import selectors
 import sys
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -30,17 +30,15 @@ def run_precisely(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Return what a coroutine returns, run in a loop of its own; what it has left running is cancelled."""
     loop = asyncio.SelectorEventLoop(_PreciseSelector())
     try:
-        return loop.run_until_complete(_alone(coroutine))
+        return loop.run_until_complete(coroutine)
     finally:
+        # Also where a signal has ended the loop in the midst of it.
+        loop.run_until_complete(_cancel(asyncio.all_tasks(loop)))
         loop.close()
 
 
-async def _alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    try:
-        return await coroutine
-    finally:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.get_running_loop().shutdown_asyncgens()
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -9,9 +9,12 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from .event_loop import NamedTimers
+from .event_loop import EventLoop, NamedTimers
 
 KNOCK_S = 0.2  # between two attempts to reach a server
+REPLY_S = 5.0  # an answer to HTTP may take so long
+REPLY_BYTES = 1 << 12
+STATUS = re.compile(rb"HTTP/\d\S* (\d{3})\b")
 HEARD_CHARACTERS = 4096  # of the output that a pattern may span
 PIECE_CHARACTERS = 1 << 15  # searched at once, and what was heard before
 SEARCH_S = 1.0  # of CPU time, in one piece
@@ -21,19 +24,21 @@ SEARCHES_S = 10.0  # in all
 class Service:
     """A server's readiness: a pattern in its output, or a port that answers; with neither it is ready at once.
 
-    `spec` is the request's `ready`: {"timeout_s", "pattern" or "port", "hosts"}. `on_failure` is called with what is wrong
-    with the pattern.
+    `spec` is the request's `ready`: {"timeout_s", "pattern" or "port", "path", "hosts"}. With a `path`, the port has to answer
+    200 to it by HTTP. `on_failure` is called with what is wrong with the pattern.
     """
 
     def __init__(
         self,
         spec: Mapping[str, Any],
+        loop: EventLoop,
         timers: NamedTimers,
         on_ready: Callable[[], None],
         on_failure: Callable[[str], None],
     ) -> None:
         self.timeout_s = float(spec["timeout_s"])
         self._spec = spec
+        self._loop = loop
         self._timers = timers
         self._on_ready = on_ready
         self._on_failure = on_failure
@@ -42,6 +47,10 @@ class Service:
         self._ended: Dict[str, int] = {}  # lines
         self._used_s = 0.0
         self._port = 0
+        self._path = str(spec.get("path") or "")
+        self._connection: Optional[socket.socket] = None  # on which an answer is waited for
+        self._reply = b""
+        self._other_answer = ""  # the last that was not 200
         self._hosts: List[str] = list(spec.get("hosts") or ["127.0.0.1"])
 
     def prepare(self, fill: Callable[[str], str]) -> None:
@@ -89,28 +98,88 @@ class Service:
         self._used_s += time.thread_time() - begun_s
         return found
 
+    def close(self) -> None:
+        """Wait no longer: the server has ended."""
+        self._hang_up()
+        self._timers.cancel("knock")
+
     def missing(self) -> str:
         """Return what is still waited for, for a person."""
+        if self._other_answer:
+            return "port %d answers %s with %s, not 200" % (self._port, self._path, self._other_answer)
         if "port" in self._spec:
             return "nothing answers on port %d" % self._port
         return "its output does not match %r" % self._spec.get("pattern", "")
 
     def _knock(self) -> None:
-        if self._answers():
+        connection = self._connect()
+        if connection is not None and self._path:
+            self._ask(connection)
+        elif connection is not None:
+            connection.close()
             self._on_ready()
         else:
             self._timers.start("knock", KNOCK_S, self._knock)
 
     def _answers(self) -> bool:
+        connection = self._connect()
+        if connection is not None:
+            connection.close()
+        return connection is not None
+
+    def _connect(self) -> Optional[socket.socket]:
         for host in list(self._hosts):
             try:
-                socket.create_connection((host, self._port), KNOCK_S).close()
-                return True
+                return socket.create_connection((host, self._port), KNOCK_S)
             except socket.timeout:
                 self._hosts.remove(host)  # an address of ours answers at once, if only to refuse
             except OSError:
                 pass
-        return False
+        return None
+
+    def _ask(self, connection: socket.socket) -> None:
+        """Ask for the path, and read the answer when it comes: a server that loads its model may be slow to give one."""
+        self._connection, self._reply = connection, b""
+        question = "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n" % (self._path, self._port)
+        try:
+            connection.setblocking(False)
+            connection.send(question.encode())
+        except OSError:
+            self._ask_again("nothing")
+            return
+        self._loop.on_readable(connection.fileno(), self._read)
+        self._timers.start("knock", REPLY_S, lambda: self._ask_again("nothing within %g s" % REPLY_S))
+
+    def _read(self, _: int) -> None:
+        assert self._connection is not None
+        try:
+            data = self._connection.recv(REPLY_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._reply += data
+        if data and b"\n" not in self._reply and len(self._reply) < REPLY_BYTES:
+            return
+        status = STATUS.match(self._reply)
+        if status is not None and status[1] == b"200":
+            self.close()
+            self._on_ready()
+        else:
+            self._ask_again(
+                "status " + status[1].decode() if status is not None else "no HTTP" if self._reply else "nothing"
+            )
+
+    def _ask_again(self, answer: str) -> None:
+        self._other_answer = answer
+        self._hang_up()
+        self._timers.start("knock", KNOCK_S, self._knock)
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._loop.forget(self._connection.fileno())
+            self._connection.close()
+            self._connection = None
 
 
 def search_within(pattern: Any, text: str, seconds: float) -> bool:

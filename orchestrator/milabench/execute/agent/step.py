@@ -107,7 +107,8 @@ class RunningStep:
         self.frames = StepFrames(host.outbox, self.id, Masker(secrets), host.schedule_gathering)
         self._timers = NamedTimers(self.loop)
         ready = request.get("ready")
-        self.service = Service(ready, self._timers, self._note_ready, self._fail_not_ready) if ready else None
+        waiting = (self.loop, self._timers, self._note_ready, self._fail_not_ready)
+        self.service = Service(ready, *waiting) if ready else None
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request
         self._outputs: List[Output] = []
@@ -403,7 +404,9 @@ class RunningStep:
         if self._removal and 128 < code < 128 + signal.NSIG:
             code = 128 - code  # as engines report that a signal ended the program
         self.ledger.return_code = code
-        self._timers.cancel("timeout", "silence", "ready", "knock")
+        self._timers.cancel("timeout", "silence", "ready")
+        if self.service is not None:
+            self.service.close()
         if self._removal and (code != 0 or self.ledger.cause is not None):
             self._remove_container()
         if self._stage == "run":

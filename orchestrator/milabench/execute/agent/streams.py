@@ -22,6 +22,10 @@ RECORD_START = b'{"event":'
 EVENT_NAME = re.compile(rb'\{"event": ?"(\w+)"')
 NO_RATE = re.compile(rb'"rate": ?(null|NaN|-|Infinity|0(\.0*)?[,}])')
 WARMUP = re.compile(rb'"warmup": ?true')
+# A request to a server is an observation if it was answered; a point of a sweep says at which rate they were to come.
+MEASURING = (b'"rate":', b'"metric":', b'"request":')
+ANSWERED = re.compile(rb'"error": ?""')
+POINT = re.compile(rb'"data": ?\{"point":')
 # What the instruments record about every process: not a measurement of the benchmark.
 PROCESS_METRIC = re.compile(rb'"metric": ?"(first_step|compile|host_memory_peak|memory_(allocated|reserved)_peak)"')
 ABORT_TEXT = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # printed by the C++ runtime, by torchrun
@@ -235,10 +239,8 @@ class ObservationConnection(Source):
         stamp = b',"t":%.6f}\n' % time.time()
         ledger = self.owner.ledger
         if whole.startswith(RECORD_START) and whole.count(b"\n" + RECORD_START) == whole.count(b"}\n") - 1 == count - 1:
-            is_first = (
-                not ledger.measurements and not self.is_monitor and (b'"rate":' in whole or b'"metric":' in whole)
-            )
-            if is_first or b'"error"' in whole:
+            is_first = not ledger.measurements and not self.is_monitor
+            if (is_first and any(key in whole for key in MEASURING)) or b'"error"' in whole:
                 self._inspect(whole.splitlines())
             ledger.records += count
             self.owner.frames.emit("rec", whole.replace(b"}\n", stamp))
@@ -263,7 +265,9 @@ class ObservationConnection(Source):
             if kind[1] == b"data":
                 if b'"metric":' in line:
                     ledger.measurements += PROCESS_METRIC.search(line) is None
-                elif b'"rate":' in line:
+                elif b'"request":' in line:
+                    ledger.measurements += ANSWERED.search(line) is not None
+                elif b'"rate":' in line and POINT.search(line) is None:
                     ledger.warmups += WARMUP.search(line) is not None
                     is_unusable = NO_RATE.search(line) is not None
                     ledger.unusable += is_unusable

@@ -46,6 +46,12 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [multiple * step for multiple in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 times the powers of ten from low to high, both above zero; low alone where there is none."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [tick for p in powers for tick in (10.0**p, 2 * 10.0**p, 5 * 10.0**p) if low <= tick <= high] or [low]
+
+
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Return round ratios from low to high, including 1: evenly spaced near 1, else the usual ones."""
     ratios = ticks(low, high, 6) if high / low < 1.6 else [ratio for ratio in _RATIOS if low <= ratio <= high]

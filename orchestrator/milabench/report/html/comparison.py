@@ -17,6 +17,7 @@ from milabench.report.html.markup import Child, Markup, el, html_table, note
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.report.html.run import device_facts
+from milabench.report.html.serving import serving_figures
 from milabench.report.registry import SYSTEMS_DRAWN
 
 Traced = Sequence[Sequence[Trace] | None]
@@ -47,6 +48,7 @@ def comparison_article(
     sections: tuple[tuple[str, str, Child], ...] = (
         ("ratios", "Ratios", _ratios(comparison)),
         ("table", "Benchmarks", _benchmarks(comparison)),
+        *((("curves", "Curves", _curves(comparison)),) if comparison.curves else ()),
         ("index", "Index", _index(comparison)),
         ("memory", "Resources", _too_many(comparison) or _memory(comparison)),
         ("systems", "Systems", _systems(comparison)),
@@ -160,6 +162,26 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
     children += map(note, remarks[:20])
     if len(remarks) > 20:
         children.append(note(f"{len(remarks) - 20} more such remarks are in the text report."))
+    return children
+
+
+def _curves(comparison: Comparison) -> list[Child]:
+    """Return for each benchmark the curves over each other, what they come to, and the ratios point by point."""
+    first, children = comparison.systems[0].name, list[Child]()
+    for curves in comparison.curves:
+        drawn = serving_figures([(drawn.name, drawn.curve) for drawn in curves.curves])
+        remarks = [note(f"{what}: {why}") for what, why in comparison_text.curve_remarks(curves)]
+        children += [
+            el("h3", curves.bench),
+            _too_many(comparison) or drawn,
+            html_table(comparison_text.curves_table(curves), can_filter=False),
+        ]
+        if curves.ratios:
+            table = comparison_text.curve_ratio_table(curves, first, is_whole=True)
+            shown = {len(table.headings) - 1: [_verdict(ratio.contrast) for ratio in curves.ratios]}
+            states = [ratio.contrast.verdict for ratio in curves.ratios]
+            children.append(html_table(table, shown=shown, states=states))
+        children += remarks
     return children
 
 

@@ -15,7 +15,8 @@ from milabench.report.model import format_number
 SERIES = "abcdef"
 """The classes that distinguish systems and steps: each has a colour and a dash of its own."""
 
-_WIDTH, _LEFT = 960, 232
+WIDTH = 960
+_LEFT = 232
 _TOP, _ROW = 10, 24  # of drawings with a row for each name
 _LETTERS = 30  # of a label, more of which would run into the drawing
 _NOTE = 110  # of the text that replaces a drawing
@@ -118,13 +119,13 @@ def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 
 def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
     """Draw ratios and intervals on a logarithmic axis, over the band of the margin."""
-    right, row, top = _WIDTH - 330, 26, 24
+    right, row, top = WIDTH - 330, 26, 24
     low, high = _ratio_range(ratios)
     scale = Scale(low=low, high=high, start=_LEFT, stop=right, is_log=True)
     bottom = top + row * len(ratios)
     drawn: list[Child] = [_band(ratio, scale, top + row * position, row) for position, ratio in enumerate(ratios)]
     drawn += [
-        _grid(scale, ratio_ticks(low, high), top, bottom, ratio=True),
+        axis_grid(scale, ratio_ticks(low, high), top, bottom, ratio=True),
         label(scale(1) - 12, 14, "◀ slower", "dim", "end"),
         label(scale(1) + 12, 14, "faster ▶", "dim"),
         label(right + 96, 14, "ratio and 95 % interval", "dim whole", "middle"),
@@ -132,7 +133,7 @@ def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
     ]
     drawn += [_ratio(ratio, scale, top + row * (position + 0.5), right) for position, ratio in enumerate(ratios)]
     description = "; ".join(f"{ratio.label}: {_ratio_text(ratio)}" for ratio in ratios)
-    return svg(title, description, _WIDTH, bottom + 26, *drawn)
+    return svg(title, description, WIDTH, bottom + 26, *drawn)
 
 
 def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
@@ -190,9 +191,9 @@ def _ratio_text(ratio: Ratio) -> str:
 
 def _verdict_mark(ratio: Ratio, x: float, y: float) -> Markup:
     if ratio.is_total:
-        return _shape("index", x, y, "mark total")
+        return marker("index", x, y, "mark total")
     kinds = {"FASTER": "better", "SLOWER": "worse", "EQUIVALENT": "level", "DIFFERENT-BUT-SMALL": "level"}
-    return _shape(ratio.verdict, x, y, f"mark {kinds.get(ratio.verdict, 'open')}", radius=5)
+    return marker(ratio.verdict, x, y, f"mark {kinds.get(ratio.verdict, 'open')}", radius=5)
 
 
 # Verdicts and SERIES: where a shape begins, from its centre, and how it goes on. A name without a shape is a circle.
@@ -210,7 +211,8 @@ _SHAPES = {
 }
 
 
-def _shape(name: str, x: float, y: float, kind: str | None = None, *, radius: int = 4) -> Markup:
+def marker(name: str, x: float, y: float, kind: str | None = None, *, radius: int = 4) -> Markup:
+    """Return the shape of a verdict or of one of SERIES around a place."""
     if name not in _SHAPES:
         return el("circle", cx=at(x), cy=at(y), r=radius, class_=kind)
     across, down, outline = _SHAPES[name]
@@ -233,11 +235,11 @@ def _rows_drawing(
     title: str, scale: Scale, units: str, rows: Sequence[tuple[str, str, Child]], *, describe: str, grid: Child
 ) -> Markup:
     """Return a drawing of rows (name, note, what is drawn between the two), one below the other, over a grid."""
-    drawn: list[Child] = [grid, label(_WIDTH - 4, _bottom(rows) + 18, units, "dim", "end")]
+    drawn: list[Child] = [grid, label(WIDTH - 4, _bottom(rows) + 18, units, "dim", "end")]
     for position, (name, text, content) in enumerate(rows):
         y = _middle(position) + 4
         drawn += [label(8, y, name), content, label(scale.stop + 12, y, text, "whole")]
-    return svg(title, f"in {units}. {describe}"[:4000], _WIDTH, _bottom(rows) + 26, *drawn)
+    return svg(title, f"in {units}. {describe}"[:4000], WIDTH, _bottom(rows) + 26, *drawn)
 
 
 def _middle(position: int) -> float:
@@ -253,8 +255,8 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
     """Draw every value of each row, its mean as a bar and the interval of the mean as a whisker."""
     values = [value for entry in rows for value in (*entry.values, *(entry.interval or ()))]
     low, high = padded([*values, *([0.0] if is_relative else [])])
-    scale = Scale(low=low, high=high, start=_LEFT, stop=_WIDTH - 190)
-    grid: list[Child] = [_grid(scale, ticks(low, high), _TOP, _bottom(rows), sign="%" if is_relative else "")]
+    scale = Scale(low=low, high=high, start=_LEFT, stop=WIDTH - 190)
+    grid: list[Child] = [axis_grid(scale, ticks(low, high), _TOP, _bottom(rows), sign="%" if is_relative else "")]
     if is_relative:
         grid.append(_line(scale(0), _bottom(rows), "one"))
     drawn = []
@@ -265,7 +267,7 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
         if entry.centre is not None:
             content.append(el("path", d=f"M{at(scale(entry.centre))},{at(y - 8)}v16", class_=f"mean {entry.mark}"))
         content.append(
-            el("g", [_shape(entry.mark, scale(value), y) for value in entry.values], class_=f"dots {entry.mark}")
+            el("g", [marker(entry.mark, scale(value), y) for value in entry.values], class_=f"dots {entry.mark}")
         )
         drawn.append((entry.label, entry.note, content))
     describe = "; ".join(f"{entry.label}: {', '.join(map(format_number, entry.values))}" for entry in rows)
@@ -282,8 +284,8 @@ def _line(x: float, bottom: float, kind: str) -> Markup:
 def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = None) -> Markup:
     """Draw a bar for each value from zero on, with the value beside it and its maximum as a frame around it."""
     high = max((value for bar in rows for value in (bar.value, bar.most or 0.0)), default=1.0) or 1.0
-    scale = Scale(low=0.0, high=high, start=_LEFT, stop=_WIDTH - 220)
-    grid: list[Child] = [_grid(scale, ticks(0.0, high), _TOP, _bottom(rows))]
+    scale = Scale(low=0.0, high=high, start=_LEFT, stop=WIDTH - 220)
+    grid: list[Child] = [axis_grid(scale, ticks(0.0, high), _TOP, _bottom(rows))]
     if limit is not None:
         grid.append(_line(scale(limit), _bottom(rows), "limit"))
     drawn = []
@@ -306,12 +308,12 @@ def distribution(
     title: str, lines: Sequence[DistributionLine], shares: Sequence[float], *, units: str
 ) -> tuple[Markup, str]:
     """Draw the share of observations at or below each value, a line each; return it with a note on clipped values."""
-    left, right, top, bottom = 60, _WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
+    left, right, top, bottom = 60, WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
     # One outlier in a hundred would squeeze all else to a vertical line.
     inner = [value for line in lines for share, value in zip(shares, line.values, strict=True) if 0.01 <= share <= 0.99]
     low, high = padded(inner)
     x, y = Scale(low=low, high=high, start=left, stop=right), Scale(low=0, high=1, start=bottom, stop=top)
-    drawn = [_grid(x, ticks(low, high), top, bottom)]
+    drawn = [axis_grid(x, ticks(low, high), top, bottom)]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         drawn.append(el("path", d=f"M{left},{at(y(share))}H{right}", class_="grid"))
         drawn.append(label(left - 8, y(share) + 4, f"{share:.0%}", "dim", "end"))
@@ -322,20 +324,20 @@ def distribution(
         drawn.append(el("path", d=f"M{points}", class_=kind))
         drawn.append(el("path", d=f"M{right + 12},{note_y - 4}h26", class_=kind))
         drawn.append(label(right + 44, note_y, line.label))
-    drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
+    drawn.append(label(WIDTH - 4, bottom + 18, units, "dim", "end"))
     middle = shares.index(0.5)
     texts = ((line.label, *(format_number(line.values[place]) for place in (middle, 0, -1))) for line in lines)
     medians = "; ".join("{}: median {}, all between {} and {}".format(*words) for words in texts)
     off = any(not (x.holds(line.values[0]) and x.holds(line.values[-1])) for line in lines)
     note = f"Drawn at the edge is what lies beyond the axis. {medians}." if off else ""
     describe = f"share of observations at or below a rate, in {units}. {medians}"
-    return svg(title, describe, _WIDTH, bottom + 26, *drawn), note
+    return svg(title, describe, WIDTH, bottom + 26, *drawn), note
 
 
 # -------------------------------------------------------------------------------------------------------------- elements
 
 
-def _grid(
+def axis_grid(
     scale: Scale, values: Sequence[float], top: float, bottom: float, *, ratio: bool = False, sign: str = ""
 ) -> Markup:
     """Draw lines at round numbers, with the numbers below."""
@@ -356,7 +358,7 @@ def plot_legend(sign: Mapping[str, str]) -> Markup:
     """Return the legend of shapes and names: one of SERIES for each name."""
     items = []
     for name, mark in sign.items():
-        drawn = (el("path", d="M0,8h30", class_=f"line {mark}"), el("g", _shape(mark, 15, 8), class_=f"dots {mark}"))
+        drawn = (el("path", d="M0,8h30", class_=f"line {mark}"), el("g", marker(mark, 15, 8), class_=f"dots {mark}"))
         picture = el("svg", *drawn, width="30", height="16", viewBox="0 0 30 16", aria_hidden="true")
         items.append(el("li", picture, " ", name))
     return el("ul", items, class_="legend")

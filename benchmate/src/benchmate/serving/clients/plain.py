@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,10 +79,10 @@ def arrival_times(point: LoadPoint, number: int) -> list[float]:
 
 
 class StreamingClient:
-    """Sends requests to one server, over connections that are kept."""
+    """Sends requests to one server, over connections that are kept; `on_first` hears of each first token, by the index."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, target: Target, on_first: Callable[[int], object] = lambda _: None) -> None:
+        self._target, self._on_first = target, on_first
         url = urlsplit(target.url)
         self._is_tls = url.scheme == "https"
         self._host, self._port = url.hostname or "127.0.0.1", url.port or (443 if self._is_tls else 80)
@@ -132,7 +132,8 @@ class StreamingClient:
                 status, pieces = await _response(reader)
                 if status == 200:
                     async for line in _lines(pieces):
-                        answer.take(line, self._loop.time())
+                        if answer.take(line, self._loop.time()) == 1:
+                            self._on_first(answer.index)
                     answer.check_end()
                 else:
                     text = b"".join([piece async for piece in pieces])
@@ -165,7 +166,7 @@ class _Answer:
     """What has come of one answer; times are the loop's."""
 
     def __init__(self, index: int, unix_offset: float, at: float, due: float | None) -> None:
-        self._index, self._unix_offset, self.at, self._due = index, unix_offset, at, due
+        self.index, self._unix_offset, self.at, self._due = index, unix_offset, at, due
         self._arrivals: list[float] = []
         self._counts: list[int] = []
         self._usage: dict[str, int] = {}
@@ -173,18 +174,21 @@ class _Answer:
         self.texts: list[str] = []
         self.error = ""
 
-    def take(self, line: bytes, now: float) -> None:
-        """Take one line of a stream. Raises ValueError where it is an event that is not JSON."""
+    def take(self, line: bytes, now: float) -> int:
+        """Take one line of a stream and return which arrival of tokens it is, 0 for none.
+
+        Raises ValueError where it is an event that is not JSON.
+        """
         if not line.startswith(b"data:"):
-            return
+            return 0
         data = line[5:].strip()
         if data == b"[DONE]":
             self._is_whole = True
-            return
+            return 0
         event = json.loads(data)
         if "error" in event:
             self.error = _error_message(data)
-            return
+            return 0
         known = self._usage.get("completion_tokens", 0)
         self._usage = event.get("usage") or self._usage
         for choice in event.get("choices") or ():
@@ -198,6 +202,8 @@ class _Answer:
                 self._arrivals.append(now)
                 self._counts.append(counted)
                 self.texts.append(text or "")
+                return len(self._arrivals)
+        return 0
 
     def check_end(self) -> None:
         """Set the error of a stream that ended too early."""
@@ -211,9 +217,9 @@ class _Answer:
         arrivals = self._arrivals
         total = self._usage.get("completion_tokens") or len(arrivals)
         # Where each event has the usage so far, it says how many tokens it brought.
-        counts = tuple(self._counts) if min(self._counts, default=0) > 0 and sum(self._counts) == total else ()
+        counts = tuple(self._counts) if sum(self._counts) == total else ()
         return RequestResult(
-            index=self._index,
+            index=self.index,
             at=self.at + self._unix_offset,
             due=None if self._due is None else self._due + self._unix_offset,
             first=arrivals[0] - self.at if arrivals else None,
@@ -232,7 +238,9 @@ def request_body(target: Target, conversation: Sequence[dict[str, str]], tokens:
         content: dict[str, Any] = {"messages": list(conversation)}
     else:
         content = {"prompt": "".join(message["content"] for message in conversation)}
-    options = {"stream": True, "stream_options": {"include_usage": True}, **target.options}
+    # The usage in each event, where a server has that: an event may bring several tokens.
+    usage = {"include_usage": True, "continuous_usage_stats": True}
+    options = {"stream": True, "stream_options": usage, **target.options}
     return {"model": target.model, **content, "max_tokens": tokens, **options}
 
 

@@ -1,0 +1,139 @@
+"""What follows from the requests of a point: its figures by METRICS' names, and the notes that a reader must know of."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from benchmate.ops.statistics import quantile
+from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult
+
+QUANTILES = (50, 90, 99)
+KEPT_SHARE = 0.97
+"""A client that keeps a smaller share of the load than this has measured itself."""
+LATE_SHARE = 0.05
+"""A median lateness above this share of the mean gap between arrivals is too late."""
+LARGEST_DIFFERENCE = 0.01
+SMALLEST_DIFFERENCE_MS = 0.1
+"""Clients round what they print."""
+
+
+def point_figures(requests: Sequence[RequestResult]) -> dict[str, float]:
+    """Return the latencies of a point in ms, its tokens and requests a second; without the requests that failed."""
+    good = [request for request in requests if not request.error and request.first is not None and request.end]
+    if not good:
+        return {}
+    values: dict[str, list[float]] = {"ttft": [], "tpot": [], "itl": [], "e2e": []}
+    for request in good:
+        assert request.first is not None
+        assert request.end is not None
+        values["ttft"].append(request.first)
+        values["e2e"].append(request.end)
+        if request.output_tokens > 1:
+            values["tpot"].append((request.end - request.first) / (request.output_tokens - 1))
+        values["itl"] += token_gaps(request)
+    figures = {
+        f"{name}_p{q}_ms": 1e3 * quantile(sorted(numbers), q / 100)
+        for name, numbers in values.items()
+        if numbers
+        for q in QUANTILES
+    }
+    window = max(request.at + (request.end or 0) for request in good) - min(request.at for request in good)
+    if window > 0:
+        output = sum(request.output_tokens for request in good)
+        figures["output_tps"] = output / window
+        figures["total_tps"] = (output + sum(request.input_tokens for request in good)) / window
+        figures["request_rate"] = len(good) / window
+    return figures
+
+
+def token_gaps(request: RequestResult) -> list[float]:
+    """Return the seconds between tokens: a gap after which n of them came is n gaps of an n-th each, without any it goes on."""
+    if not request.tokens:
+        return [gap_us / 1e6 for gap_us in request.gaps_us]
+    gaps: list[float] = []
+    waited_us = 0
+    for gap_us, count in zip(request.gaps_us, request.tokens[1:], strict=True):
+        waited_us += gap_us
+        if count:
+            gaps += [waited_us / 1e6 / count] * count
+            waited_us = 0
+    return gaps
+
+
+def point_notes(
+    point: LoadPoint, planned: Sequence[PlannedRequest], requests: Sequence[RequestResult], client: Mapping[str, float]
+) -> list[str]:
+    """Return what is wrong with a point: its client kept no pace, some requests failed, or figures differ."""
+    notes = [_client_bound(point, requests), _errors(requests), _lengths(planned, requests)]
+    return [note for note in [*notes, _differences(point_figures(requests), client)] if note]
+
+
+def _client_bound(point: LoadPoint, requests: Sequence[RequestResult]) -> str:
+    if point.rate is not None:
+        return _late(point.rate, requests)
+    if point.concurrency is None:
+        return ""
+    in_flight = mean_in_flight(requests)
+    if in_flight is None or in_flight >= KEPT_SHARE * point.concurrency:
+        return ""
+    return f"client-bound: {in_flight:.3g} requests were in flight, of {point.concurrency}"
+
+
+def mean_in_flight(requests: Sequence[RequestResult]) -> float | None:
+    """Return how many requests were in flight on average, until the last one was sent; None where that took no time.
+
+    A request that failed is left out with the time that it took: when it ended is not known.
+    """
+    start, stop = min((each.at for each in requests), default=0.0), max((each.at for each in requests), default=0.0)
+    if stop <= start or any(request.error for request in requests):
+        return None
+    return sum(min(each.at + (each.end or 0), stop) - each.at for each in requests) / (stop - start)
+
+
+def _late(rate: float, requests: Sequence[RequestResult]) -> str:
+    late = [request.at - request.due for request in requests if request.due is not None]
+    if late and statistics.median(late) > LATE_SHARE / rate:
+        return f"client-bound: requests were sent {1e3 * statistics.median(late):.3g} ms late (median)"
+    sent = sorted(request.at for request in requests)
+    span = sent[-1] - sent[0] if sent else 0.0
+    if span <= 0:
+        return ""
+    asked = rate
+    dues = sorted(request.due for request in requests if request.due is not None)
+    if len(dues) == len(sent) and dues[-1] > dues[0]:
+        asked = (len(dues) - 1) / (dues[-1] - dues[0])
+    elif not late:
+        # Of unknown random arrivals only what lies outside of three standard deviations is the client's doing.
+        asked /= 1 + 3 / math.sqrt(len(sent))
+    achieved = (len(sent) - 1) / span
+    return f"client-bound: {achieved:.4g} requests/s were sent, of {asked:.4g}" if achieved < KEPT_SHARE * asked else ""
+
+
+def _errors(requests: Sequence[RequestResult]) -> str:
+    errors = [request.error for request in requests if request.error]
+    return f"errors: {len(errors)} of {len(requests)} requests: {errors[0]}" if errors else ""
+
+
+def _lengths(planned: Sequence[PlannedRequest], requests: Sequence[RequestResult]) -> str:
+    wrong = [
+        each
+        for each in requests
+        if not each.error and each.index < len(planned) and each.output_tokens != planned[each.index].output_tokens
+    ]
+    if not wrong:
+        return ""
+    asked, got = planned[wrong[0].index].output_tokens, wrong[0].output_tokens
+    return f"output: {len(wrong)} of {len(requests)} answers have another length than asked: {got} tokens for {asked}"
+
+
+def _differences(own: Mapping[str, float], client: Mapping[str, float]) -> str:
+    """Return which latencies the client itself has otherwise; its throughput has a window of its own and is not compared."""
+    different = [
+        f"{name} {client[name]:.4g}, from its requests {value:.4g}"
+        for name, value in own.items()
+        if name.endswith("_ms") and name in client
+        if abs(client[name] - value) > max(LARGEST_DIFFERENCE * value, SMALLEST_DIFFERENCE_MS)
+    ]
+    return f"client differs: {'; '.join(different)}" if different else ""

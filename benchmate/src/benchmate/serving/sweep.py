@@ -1,0 +1,294 @@
+"""A sweep over a server: the points of `serve`, one after the other, each warmed up, measured by a client, and recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from benchmate.errors import BenchmateError
+from benchmate.recording import Recording
+from benchmate.records import encode
+from benchmate.serving.clients import Client, ClientFailed, load_client, plain
+from benchmate.serving.figures import point_notes
+from benchmate.serving.load import Endpoint, LoadPoint, PointResult, RequestResult, Target, Workload
+from benchmate.serving.server_watch import ServerWatch, is_refused, says_refused, wait_until_ready
+from benchmate.serving.workload import WorkloadRecipe, prompt_text, read_sessions
+
+RECORD_BYTES = 60 << 10
+"""A record of a request is cut to this length."""
+DIED = "the server ended"
+_READY_TIMEOUT_S = 600.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or TERM; of KeyboardInterrupt, which asyncio lets through from wherever it is."""
+
+    def __init__(self, signal_name: str, number: int) -> None:
+        super().__init__(f"interrupted by {signal_name}")
+        self.number = number
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """Everything of a sweep that is decided before its first request."""
+
+    client: str
+    target: Target
+    points: tuple[LoadPoint, ...]
+    recipe: WorkloadRecipe
+    requests: int
+    rounds: int
+    seconds: float
+    warmup: int
+    slo: Mapping[str, float]
+    seed: int
+    restarts: bool
+    ready_path: str
+    ready_timeout_s: float
+
+    def number_of(self, point: LoadPoint) -> int:
+        """Return how many requests a point has."""
+        in_rounds = self.rounds * (point.concurrency or 0)
+        return max(self.requests, in_rounds, math.ceil(self.seconds * (point.rate or 0.0)))
+
+
+def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) -> SweepPlan:
+    """Return the sweep of a benchmark's configuration. Raises BenchmateError with what is wrong in one line."""
+    serve = config.get("serve")
+    if not isinstance(serve, Mapping):
+        raise BenchmateError(
+            "the configuration has no `serve`; MILABENCH_BENCH_CONFIG names the file of a benchmark that has"
+        )
+    ready = (config.get("server") or {}).get("ready") or {}
+    model, seed = serve.get("model") or "", int(serve.get("seed", 1))
+    endpoint = cast("Endpoint", serve.get("endpoint") or "completions")
+    prompts = prompt_text(serve.get("tokenizer") or model, endpoint)
+    trace = serve.get("trace")
+    recipe = WorkloadRecipe(
+        prompts=prompts,
+        input_tokens=serve.get("input_tokens", 128),
+        output_tokens=serve.get("output_tokens", 128),
+        prefix_tokens=int(serve.get("prefix_tokens", 0)),
+        seed=seed,
+        sessions=read_sessions(trace, prompts) if trace else (),
+    )
+    options = {"ignore_eos": True, **(serve.get("request_options") or {})}
+    points = tuple(_points(serve, seed))
+    if not points:
+        raise BenchmateError("serve: no points; give concurrency, rate or scenario")
+    return SweepPlan(
+        client=serve.get("client") or "plain",
+        target=Target(
+            url=url.rstrip("/"),
+            model=serve.get("served_model") or model,
+            tokenizer=serve.get("tokenizer") or model,
+            endpoint=endpoint,
+            options={name: value for name, value in options.items() if value is not None},
+            arguments=tuple(arguments),
+        ),
+        points=points,
+        recipe=recipe,
+        requests=int(serve.get("requests", 32)),
+        rounds=int(serve.get("rounds", 4)),
+        seconds=float(serve.get("seconds", 0)),
+        warmup=int(serve.get("warmup", 2)),
+        slo=serve.get("slo") or {},
+        seed=seed,
+        restarts=serve.get("on_server_exit") == "restart",
+        ready_path=ready.get("path") or "",
+        ready_timeout_s=float(ready.get("timeout_s") or _READY_TIMEOUT_S),
+    )
+
+
+def _points(serve: Mapping[str, Any], seed: int) -> Iterator[LoadPoint]:
+    for kind in ("concurrency", "rate", "scenario"):
+        for value in serve.get(kind) or ():
+            name = f"{kind}={value}" if kind == "scenario" else f"{kind}={value:g}"
+            # Other arrivals for each point, the same in each launch.
+            own: dict[str, Any] = {kind: value, "seed": zlib.crc32(f"{seed} {name}".encode())}
+            yield LoadPoint(name=name, arrivals=serve.get("arrivals") or "poisson", **own)
+
+
+class Sweep:
+    """Carries out a plan."""
+
+    def __init__(self, plan: SweepPlan, recorder: Recording) -> None:
+        self._plan, self._recorder = plan, recorder
+        self._client: Client = load_client(plan.client)
+
+    def run(self) -> int:
+        """Measure every point; return how many were. Raises ClientFailed without a client, Interrupted, BenchmateError.
+
+        Whatever happens, each point has its record in the end.
+        """
+        plan = self._plan
+        about = {"client": plan.client, "version": self._client.version(), "seed": plan.seed, "slo": dict(plan.slo)}
+        target = {"endpoint": plan.target.endpoint, "model": plan.target.model, "url": plan.target.url}
+        self._recorder.record("data", {"serving": {**about, **target}})
+        measured, left = 0, list(plan.points)
+        why = "the sweep ended before it"
+        try:
+            while left:
+                point = left.pop(0)
+                measured += self._run_point(point)
+        except (ServerGone, Interrupted) as error:
+            why = str(error)
+            raise
+        finally:
+            for point in left:
+                self._end_point(point, "skipped", why=f"{why} at an earlier point" if why == DIED else why)
+        return measured
+
+    def _run_point(self, point: LoadPoint) -> bool:
+        """Measure a point and record it; return whether it was measured."""
+        start = time.time()
+        try:
+            result, readings = self._measure(point)
+        except Interrupted as error:
+            self._end_point(point, "failed", why=str(error), start=start)
+            raise
+        except ServerGone as error:
+            self._end_point(point, "failed", why=str(error), start=start)
+            if not self._plan.restarts:
+                raise
+            self._await_server()
+            return False
+        except BenchmateError as error:
+            self._end_point(point, "failed", why=_line(error), start=start)
+            return False
+        except BaseException as error:
+            self._end_point(point, "failed", why=_line(f"{type(error).__name__}: {error}"), start=start)
+            raise
+        return self._record(point, result, readings, start)
+
+    def _measure(self, point: LoadPoint) -> tuple[PointResult, Mapping[str, float]]:
+        plan = self._plan
+        workload = plan.recipe.workload(point.name, plan.number_of(point))
+        self._warm_up(point)
+        with tempfile.TemporaryDirectory(prefix="benchmate-serving-") as folder, ServerWatch(plan.target.url) as watch:
+            try:
+                result = self._client.measure(plan.target, point, workload, Path(folder))
+            except ClientFailed:
+                self._require_server(watch, ())
+                raise
+        for request in result.requests:
+            self._recorder.record("data", {"request": request_record(point.name, request)})
+        self._require_server(watch, result.requests)
+        planned = workload.requests
+        notes = point_notes(point, planned, result.requests, result.client)
+        readings = watch.averages(*_window(result.requests)) if result.requests else {}
+        return replace(result, notes=(*result.notes, *notes)), readings
+
+    def _warm_up(self, point: LoadPoint) -> None:
+        """Send the requests that do not count, by our own client. Raises ServerGone, ClientFailed in the server's words."""
+        number = max(self._plan.warmup, point.concurrency or 0) if self._plan.warmup else 0
+        if not number:
+            return
+        workload = self._plan.recipe.workload(f"warm-up of {point.name}", number)
+        results = self._send(replace(point, rate=None, concurrency=point.concurrency or number), workload)
+        self._require_server(None, results)
+        errors = [result.error for result in results if result.error]
+        if len(errors) == len(results):
+            raise ClientFailed(errors[0])
+
+    def _send(self, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:
+        with tempfile.TemporaryDirectory(prefix="benchmate-serving-") as folder:
+            return plain.measure(self._plan.target, point, workload, Path(folder)).requests
+
+    def _require_server(self, watch: ServerWatch | None, requests: Sequence[RequestResult]) -> None:
+        was_gone = (watch is not None and watch.is_gone) or any(says_refused(each.error) for each in requests)
+        if was_gone or is_refused(self._plan.target.url):
+            raise ServerGone(DIED)
+
+    def _await_server(self) -> None:
+        plan = self._plan
+        if not wait_until_ready(plan.target.url, plan.ready_path, plan.ready_timeout_s):
+            raise ServerGone(f"the server did not answer again within {plan.ready_timeout_s:g} s")
+
+    def _record(self, point: LoadPoint, result: PointResult, readings: Mapping[str, float], start: float) -> bool:
+        for name, value in readings.items():
+            self._recorder.record("data", {"metric": name, "value": value, "case": point.name, "units": ""})
+        errors = [request.error for request in result.requests if request.error]
+        is_measured = len(errors) < len(result.requests)
+        why = "" if is_measured else self._why_none(errors)
+        state = "measured" if is_measured else "failed"
+        self._end_point(point, state, why=why, start=start, result=result)
+        return is_measured
+
+    def _why_none(self, errors: Sequence[str]) -> str:
+        """Return why no request succeeded, in the server's words, which other clients than ours leave out."""
+        if not errors:
+            return "the client sent no request"
+        with contextlib.suppress(BenchmateError):
+            probe = LoadPoint(name="", concurrency=1)
+            for result in self._send(probe, self._plan.recipe.workload("", 1)):
+                return result.error or errors[0]
+        return errors[0]
+
+    def _end_point(
+        self,
+        point: LoadPoint,
+        state: str,
+        *,
+        why: str = "",
+        start: float | None = None,
+        result: PointResult | None = None,
+    ) -> None:
+        requests = () if result is None else result.requests
+        began, ended = _window(requests) if requests else (start, time.time())
+        load: dict[str, object] = {}
+        if point.concurrency is not None:
+            load = {"concurrency": point.concurrency}
+        elif point.rate is not None:
+            load = {"rate": point.rate, "arrivals": point.arrivals}
+        record = {
+            "name": point.name,
+            **load,
+            "state": state,
+            "why": why,
+            "notes": [_line(note) for note in result.notes] if result is not None else [],
+            "requests": len(requests),
+            "warmup": max(self._plan.warmup, point.concurrency or 0) if self._plan.warmup else 0,
+            **({} if began is None else {"start": began, "stop": ended}),
+            "client": dict(result.client) if result is not None else {},
+        }
+        self._recorder.record("data", {"point": record})
+        print(f"{point.name}: {state}{f': {why}' if why else ''}", flush=True)
+
+
+class ServerGone(BenchmateError):
+    """The server ended; the text says so in one line."""
+
+
+def _window(requests: Sequence[RequestResult]) -> tuple[float, float]:
+    """Return when the first request was sent and the last one ended, unix seconds."""
+    return min(each.at for each in requests), max(each.at + (each.end or 0.0) for each in requests)
+
+
+def request_record(point: str, request: RequestResult) -> dict[str, object]:
+    """Return the record of a request; its gaps are cut where it would be longer than a record may be."""
+    record: dict[str, object] = {"point": point, "index": request.index, "at": request.at}
+    optional = {"due": request.due, "first": request.first, "end": request.end}
+    record |= {name: value for name, value in optional.items() if value is not None}
+    record["gaps_us"] = list(request.gaps_us)
+    if request.tokens:
+        record["tokens"] = list(request.tokens)
+    record |= {"output_tokens": request.output_tokens, "input_tokens": request.input_tokens, "error": request.error}
+    size = len(encode(record))
+    if size > RECORD_BYTES:
+        kept = len(request.gaps_us) * RECORD_BYTES // size // 2
+        record |= {"gaps_us": list(request.gaps_us[:kept]), "cut": True}
+        if request.tokens:
+            record["tokens"] = list(request.tokens[: kept + 1])
+    return record
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())

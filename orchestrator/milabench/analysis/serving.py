@@ -1,0 +1,392 @@
+"""The records of a client that swept a server -> its curve: the requests of each point, and the numbers that follow from them.
+
+A point is computed from its requests, never from the client's own summary. A request with an error, or without a single token,
+counts in the error rate and in nothing else. Gaps are kept as counts of whole microseconds: a sweep may have fifty million.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, cast, get_args
+
+from milabench.analysis.sample_statistics import quantile
+from milabench.analysis.serving_model import METRICS, LaunchCurve, LaunchPoint, PointState
+from milabench.analysis.throughput import Throughput
+from milabench.events.reasons import Reason
+from milabench.events.values import SMALLEST, as_mapping, finite_number, one_line, whole
+
+QUANTILES = (50, 90, 99)
+SERVER_METRICS = ("kv_cache", "running", "waiting")
+"""What a server says of itself in its own metrics, averaged over a point."""
+OF_A_REQUEST = ("ttft", "tpot", "e2e")
+"""The limits that a single request keeps or breaks; every other limit is one of a point."""
+NOTES: Mapping[str, Reason] = {"client-bound": "client-bound", "client differs": "client-differs"}
+"""The reason for doubt that follows from how a note of a point begins."""
+_MOST_NOTES = 20
+_NO_RECORDS, _TORN = "nothing is recorded of it", "the records end before it does"
+
+
+class _Requests:
+    """The requests of one point, as they are read; times in s, gaps in us by how many tokens came after one."""
+
+    def __init__(self) -> None:
+        self.ttft = array("d")  # nan where it is not known
+        self.tpot = array("d")  # nan of a request with one token
+        self.e2e = array("d")
+        self.gaps: Counter[float] = Counter()
+        self.output_tokens = 0
+        self.input_tokens: int | None = 0
+        self.start, self.stop = math.inf, -math.inf
+        self.errors = 0
+        self.unusable = 0
+        self.error = ""
+        self._seen: set[int] = set()
+
+    @property
+    def count(self) -> int:
+        return len(self.e2e) + self.errors
+
+    def add(self, request: Mapping[str, Any]) -> bool:
+        """Take a request, and return whether it could be used; none counts twice."""
+        index, error = whole(request.get("index"), -1), request.get("error")
+        if index < 0 or index in self._seen:
+            self.unusable += 1
+            return False
+        self._seen.add(index)
+        tokens = whole(request.get("output_tokens"), -1)
+        if (isinstance(error, str) and error) or tokens == 0:
+            self.errors += 1
+            self.error = self.error or one_line(str(error or "it brought no token"))
+            return True
+        is_usable = tokens > 0 and self._add_answered(request, tokens)
+        self.unusable += not is_usable
+        return is_usable
+
+    def _add_answered(self, request: Mapping[str, Any], tokens: int) -> bool:
+        at, end = finite_number(request.get("at")), finite_number(request.get("end"))
+        first, gaps = finite_number(request.get("first")), _gaps(request)
+        if at is None or end is None or end < SMALLEST or gaps is None:
+            return False
+        # A client that does not stream knows no first token, and leaves it out; null is a number that was none.
+        if "first" in request and (first is None or not 0 <= first <= end):
+            return False
+        self.gaps.update(gaps)  # in C, for a list: no Python object is left of a gap that is like another
+        self.e2e.append(end)
+        self.ttft.append(math.nan if first is None else first)
+        self.tpot.append(math.nan if first is None or tokens == 1 else (end - first) / (tokens - 1))
+        self.output_tokens += tokens
+        sent = whole(request.get("input_tokens"), -1)
+        self.input_tokens = None if sent < 0 or self.input_tokens is None else self.input_tokens + sent
+        self.start, self.stop = min(self.start, at), max(self.stop, at + end)
+        return True
+
+    def values(self, slo: Mapping[str, float]) -> dict[str, float]:
+        """Return the numbers of the point by the names of METRICS, as far as its requests have them."""
+        values: dict[str, float] = {}
+        window, answered = self.stop - self.start, len(self.e2e)
+        if answered and window > 0:
+            values["output_tps"] = self.output_tokens / window
+            if self.input_tokens is not None:
+                values["total_tps"] = (self.input_tokens + self.output_tokens) / window
+            values["request_rate"] = answered / window
+            if any(_kind(name) in OF_A_REQUEST for name in slo):
+                values["goodput"] = self._within(slo) / window
+        for name in OF_A_REQUEST:
+            known = sorted(value for value in cast("array[float]", getattr(self, name)) if not math.isnan(value))
+            values |= {f"{name}_p{q}_ms": 1e3 * quantile(known, q / 100) for q in QUANTILES if known}
+        if self.gaps:
+            of_gaps = counted_quantiles(self.gaps, [q / 100 for q in QUANTILES])
+            values |= {f"itl_p{q}_ms": gap / 1e3 for q, gap in zip(QUANTILES, of_gaps, strict=True)}
+        if values.get("tpot_p90_ms", 0.0) >= SMALLEST:
+            values["user_tps"] = 1e3 / values["tpot_p90_ms"]
+        if self.count:
+            values["error_rate"] = self.errors / self.count
+        return in_order(values)
+
+    def _within(self, slo: Mapping[str, float]) -> int:
+        """Return how many requests kept every limit that one request can break; of two quantiles, the stricter limit."""
+        within = [True] * len(self.e2e)
+        for name, limit in slo.items():
+            if _kind(name) in OF_A_REQUEST:
+                times = cast("array[float]", getattr(self, _kind(name)))
+                # nan is no time, and breaks no limit.
+                within = [kept and not 1e3 * time > limit for kept, time in zip(within, times, strict=True)]
+        return sum(within)
+
+
+def in_order(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the known numbers of a point, in the order of METRICS; what is too small to divide by is zero."""
+    known = {name: finite_number(values.get(name)) for name in METRICS}
+    return {name: value if value >= SMALLEST else 0.0 for name, value in known.items() if value is not None}
+
+
+def _gaps(request: Mapping[str, Any]) -> Iterable[int] | Mapping[float, int] | None:
+    """Return the gaps of a request between its tokens in us, or how often each occurs; None where they are no gaps.
+
+    A gap after which n tokens arrive is n gaps of an n-th each; one after which none does is part of the next.
+    """
+    try:
+        # Refuses what is no whole number or is below zero, for the whole list in C.
+        gaps = array("Q", _listed(request.get("gaps_us")))
+        if request.get("tokens") is None:
+            return gaps
+        tokens = array("Q", _listed(request.get("tokens")))
+    except (TypeError, OverflowError):
+        return None
+    if len(tokens) <= len(gaps):
+        return None
+    counts: Counter[float] = Counter()
+    waited = 0
+    for gap, count in zip(gaps, tokens[1:], strict=False):
+        waited += gap
+        if count:
+            counts[waited / count] += count
+            waited = 0
+    return counts
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise TypeError("no list")
+    return value
+
+
+def counted_quantiles(counts: Mapping[float, int], quantiles: Iterable[float]) -> list[float]:
+    """Return quantiles by linear interpolation (R7) of values, each of which occurs so many times; at least one does."""
+    ordered = sorted(counts.items())
+    ends = list(accumulate(count for _, count in ordered))
+    last = ends[-1] - 1
+
+    def at(index: int) -> float:
+        return ordered[bisect_right(ends, index)][0]
+
+    positions = ((q * last, math.floor(q * last)) for q in quantiles)
+    return [at(below) + (place - below) * (at(min(below + 1, last)) - at(below)) for place, below in positions]
+
+
+def _kind(metric: str) -> str:
+    """Return what a quantile is one of: `ttft` for `ttft_p90_ms`."""
+    return metric.partition("_")[0]
+
+
+def meets(values: Mapping[str, float], slo: Mapping[str, float]) -> bool | None:
+    """Return whether a point keeps every limit; None without a limit.
+
+    A number that is not known keeps none, but for the times between tokens where no request had two tokens.
+    """
+    if not slo:
+        return None
+    single = "e2e_p50_ms" in values and "tpot_p50_ms" not in values
+    return all(
+        _is_within(name, values[name], limit) if name in values else single and _kind(name) in ("tpot", "itl")
+        for name, limit in slo.items()
+    )
+
+
+def _is_within(name: str, value: float, limit: float) -> bool:
+    return value >= limit if METRICS[name].direction == "higher" else value <= limit
+
+
+class ServingFold:
+    """What has been recorded so far of a sweep."""
+
+    def __init__(self) -> None:
+        self._about: Mapping[str, Any] | None = None
+        self._requests: dict[str, _Requests] = {}
+        self._ends: dict[str, Mapping[str, Any]] = {}
+        self._unusable = 0
+
+    def take(self, data: Mapping[str, Any]) -> None:
+        """Take the payload of a `data` record into account; what is not of a sweep is left alone."""
+        if isinstance(request := data.get("request"), Mapping):
+            point = request.get("point")
+            if isinstance(point, str) and point:
+                self._requests.setdefault(point, _Requests()).add(request)
+            else:
+                self._unusable += 1
+        if isinstance(point := data.get("point"), Mapping):
+            name = point.get("name")
+            if isinstance(name, str) and name and name not in self._ends:
+                self._ends[name] = point
+            else:
+                self._unusable += 1
+        if isinstance(about := data.get("serving"), Mapping):
+            self._about = about
+
+    def curve(self, declared: Mapping[str, Any], readings: Mapping[tuple[str, str], float]) -> LaunchCurve | None:
+        """Return the curve, None where the records are not those of the client of a sweep.
+
+        `declared` is the `serve` of the configuration, empty where it is not known; `readings` are what the server said of
+        itself, by name and point. A point of the configuration without a record was skipped; one whose record is missing
+        failed.
+        """
+        if self._about is None and not self._ends and not (declared and self._requests):
+            return None
+        about = self._about or {}
+        slo = _limits(about.get("slo") if "slo" in about else declared.get("slo"))
+        planned = list(planned_points(declared))
+        names = [self._name(point) for point in planned]
+        known = {**dict.fromkeys(names), **dict.fromkeys(self._ends)}
+        points = [
+            self._point(
+                name, slo, {key: value for (key, case), value in readings.items() if case == name and value >= 0}
+            )
+            for name in (known if planned else {**known, **dict.fromkeys(self._requests)})
+        ]
+        by_name = dict(zip(names, planned, strict=True))
+        return LaunchCurve(
+            client=one_line(str(about.get("client") or declared.get("client") or "")),
+            version=one_line(str(about.get("version") or "")),
+            seed=_seed(about.get("seed", declared.get("seed"))),
+            slo=slo,
+            points=tuple(_as_planned(point, by_name.get(point.name)) for point in points),
+        )
+
+    def _name(self, planned: LaunchPoint) -> str:
+        """Return the name under which a point of the configuration is recorded."""
+        load = (planned.concurrency, planned.rate)
+        for name, end in self._ends.items():
+            if any(load) and load == (finite_number(end.get("concurrency")), finite_number(end.get("rate"))):
+                return name
+        return planned.name
+
+    def _point(self, name: str, slo: Mapping[str, float], readings: Mapping[str, float]) -> LaunchPoint:
+        end, requests = self._ends.get(name), self._requests.get(name) or _Requests()
+        values = requests.values(slo)
+        start, stop = requests.start, requests.stop
+        state, why = _state(end, requests)
+        about = end or {}
+        notes = about.get("notes")
+        return LaunchPoint(
+            name=one_line(name),
+            concurrency=_above_zero(about.get("concurrency")),
+            rate=_above_zero(about.get("rate")),
+            arrivals=one_line(str(about.get("arrivals") or "")),
+            state=state,
+            why=why,
+            notes=tuple(one_line(str(note)) for note in notes[:_MOST_NOTES]) if isinstance(notes, list) else (),
+            requests=requests.count,
+            errors=requests.errors,
+            start=start if start < stop else finite_number(about.get("start")),
+            stop=stop if start < stop else finite_number(about.get("stop")),
+            values=in_order({**values, **readings}),
+            meets_slo=meets(values, slo) if state == "measured" else None,
+        )
+
+    def unusable(self, curve: LaunchCurve) -> int:
+        """Return how many records of requests and points could not be used, those of requests of no point of the curve too."""
+        names = {point.name for point in curve.points}
+        strangers = sum(own.count for name, own in self._requests.items() if one_line(name) not in names)
+        return self._unusable + strangers + sum(own.unusable for own in self._requests.values())
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether a point that was measured had more requests than are recorded of it."""
+        counts = {name: own.count + own.unusable for name, own in self._requests.items()}
+        return any(
+            counts.get(name, 0) < whole(end.get("requests"), 0)
+            for name, end in self._ends.items()
+            if end.get("state") == "measured"
+        )
+
+
+def _state(end: Mapping[str, Any] | None, requests: _Requests) -> tuple[PointState, str]:
+    if end is None:
+        return ("failed", _TORN) if requests.count or requests.unusable else ("skipped", _NO_RECORDS)
+    why, states = one_line(str(end.get("why") or "")), get_args(PointState)
+    state: PointState | None = next((state for state in states if state == end.get("state")), None)
+    if state is None:
+        return "failed", why or f"its state is {one_line(str(end.get('state')))[:40]!r}"
+    if state == "measured" and not requests.e2e:
+        if requests.errors:
+            return "failed", f"all of its {requests.errors} requests failed: {requests.error}"
+        return "failed", "none of its requests can be used"
+    return state, why if state != "measured" else ""
+
+
+def _as_planned(point: LaunchPoint, planned: LaunchPoint | None) -> LaunchPoint:
+    """Return a point with the load that was planned, where nothing recorded it."""
+    if planned is None or point.concurrency is not None or point.rate is not None:
+        return point
+    return replace(point, concurrency=planned.concurrency, rate=planned.rate, arrivals=planned.arrivals)
+
+
+def planned_points(declared: Mapping[str, Any]) -> Iterator[LaunchPoint]:
+    """Yield the points of a sweep, as the suite declares them, none of them measured yet."""
+    for value in _items(declared.get("concurrency")):
+        if (number := _above_zero(value)) is not None:
+            yield LaunchPoint(name=f"concurrency={number:g}", concurrency=number, state="skipped")
+    for value in _items(declared.get("rate")):
+        if (number := _above_zero(value)) is not None:
+            arrivals = str(declared.get("arrivals") or "")
+            yield LaunchPoint(name=f"rate={number:g}", rate=number, arrivals=arrivals, state="skipped")
+    for value in _items(declared.get("scenario")):
+        if isinstance(value, str):
+            yield LaunchPoint(name=f"scenario={one_line(value)}", state="skipped")
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else () if value is None else (value,)
+
+
+def _limits(slo: Any) -> dict[str, float]:
+    limits = {str(name): finite_number(limit) for name, limit in as_mapping(slo).items()}
+    return {name: limit for name, limit in limits.items() if limit is not None and name in METRICS}
+
+
+def _above_zero(value: Any) -> float | None:
+    number = finite_number(value)
+    return number if number is not None and number > 0 else None
+
+
+def _seed(value: Any) -> int | None:
+    number = whole(value, -1)
+    return number if number >= 0 else None
+
+
+def best_point(points: Iterable[LaunchPoint]) -> LaunchPoint | None:
+    """Return the point with the most output tokens a second of those that keep the SLO; None where none does."""
+    kept = [point for point in points if point.state == "measured" and point.meets_slo is not False]
+    return max((point for point in kept if "output_tps" in point.values), key=_output_tps, default=None)
+
+
+def _output_tps(point: LaunchPoint) -> float:
+    return point.values["output_tps"]
+
+
+def serving_throughput(curve: LaunchCurve) -> Throughput | None:
+    """Return the number of a launch: the output tokens a second of its best point."""
+    best = best_point(curve.points)
+    if best is None or _output_tps(best) < SMALLEST:
+        return None
+    return Throughput(
+        value=_output_tps(best),
+        units=METRICS["output_tps"].units,
+        basis="metric",
+        observations=best.requests - best.errors,
+        doubts=tuple(curve_doubts(curve)),
+    )
+
+
+def curve_doubts(curve: LaunchCurve) -> Iterable[Reason]:
+    """Yield why a curve is suspect. Errors that the SLO has a limit for are judged by that limit."""
+    measured = [point for point in curve.points if point.state == "measured"]
+    if len(measured) < len(curve.points):
+        yield "points-missing"
+    yield from dict.fromkeys(
+        reason
+        for point in measured
+        for note in point.notes
+        for begin, reason in NOTES.items()
+        if note.startswith(begin)
+    )
+    if "error_rate" not in curve.slo and any(point.errors for point in measured):
+        yield "request-errors"

@@ -1,0 +1,190 @@
+"""The sweeps of several launches -> one curve: its points with their intervals, what it dominates, the best within the SLO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from milabench.analysis.intervals import Interval, log_t_interval, t_quantile
+from milabench.analysis.job_mix import Costs, JobTask, job_mix
+from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
+from milabench.analysis.serving import in_order
+from milabench.analysis.serving_model import METRICS, CurvePoint, LaunchCurve, LaunchPoint, PointValue, ServingCurve
+from milabench.events.values import SMALLEST, finite_number
+
+LEAST_POINTS = 7
+"""Of a sweep, as in MLPerf Endpoints: fewer points do not show where a curve bends."""
+_TOKENS = 1e6
+
+Launch = Sequence[LaunchCurve]
+"""The curves of one launch: one of each of its instances, which are no sample of launches."""
+
+
+def serving_curve(launches: Sequence[Launch]) -> ServingCurve | None:
+    """Return the curve over launches; None without one."""
+    curves = [curve for launch in launches for curve in launch]
+    if not curves:
+        return None
+    names = dict.fromkeys(point.name for curve in curves for point in curve.points)
+    points = tuple(_curve_point(name, launches) for name in names)
+    kept = [
+        point for point in points if point.meets_slo is not False and all(_has(curve, {point.name}) for curve in curves)
+    ]
+    with_rate = [point for point in kept if "output_tps" in point.values]
+    best = max(with_rate, key=lambda point: point.values["output_tps"].value, default=None)
+    within = [point for point in kept if point.meets_slo]
+    return ServingCurve(
+        client=curves[0].client,
+        version=curves[0].version,
+        seed=curves[0].seed,
+        slo=curves[0].slo,
+        points=points,
+        area=_area(launches, {point.name for point in points if point.state == "measured"}),
+        best=best.name if best is not None else "",
+        slo_concurrency=_largest(point.concurrency for point in within),
+        slo_rate=_largest(point.rate for point in within),
+    )
+
+
+def _largest(loads: Iterable[float | None]) -> float | None:
+    return max((load for load in loads if load is not None), default=None)
+
+
+def _has(curve: LaunchCurve, names: set[str]) -> bool:
+    """Return whether a launch measured all these points."""
+    return names <= {point.name for point in curve.points if point.state == "measured"}
+
+
+def _curve_point(name: str, launches: Sequence[Launch]) -> CurvePoint:
+    by_launch = [[point for curve in launch for point in curve.points if point.name == name] for launch in launches]
+    every = [point for launch in by_launch for point in launch]
+    verdicts = [point.meets_slo for point in every if point.state == "measured" and point.meets_slo is not None]
+    states = {point.state for point in every}
+    return CurvePoint(
+        name=name,
+        concurrency=_largest(point.concurrency for point in every),
+        rate=_largest(point.rate for point in every),
+        arrivals=max(point.arrivals for point in every),
+        state=next(state for state in ("measured", "failed", "skipped") if state in states),
+        why=_counted([point.why for point in every if point.why], len(every)),
+        notes=tuple(_notes(every)),
+        requests=sum(point.requests for point in every),
+        errors=sum(point.errors for point in every),
+        values=_values(by_launch),
+        meets_slo=all(verdicts) if verdicts else None,
+    )
+
+
+def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
+    """Return the numbers of a point by the launches that measured it."""
+    measured = [[point.values for point in launch if point.state == "measured"] for launch in launches]
+    numbers = {
+        name: point_value([[values[name] for values in launch if name in values] for launch in measured])
+        for name in METRICS
+    }
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _notes(points: Sequence[LaunchPoint]) -> Iterable[str]:
+    """Yield the first note of each kind, which is what it begins with, and how many launches have one of it."""
+    kinds: dict[str, list[str]] = {}
+    for point in points:
+        own = {note.partition(":")[0]: note for note in reversed(point.notes)}
+        for kind, note in reversed(own.items()):
+            kinds.setdefault(kind, []).append(note)
+    return (_counted(texts, len(points)) for texts in kinds.values())
+
+
+def _counted(texts: Sequence[str], launches: int) -> str:
+    """Return the first of some texts, and that it holds for so many of the launches, where that is not all of them."""
+    if not texts:
+        return ""
+    return texts[0] if len(texts) == launches else f"{texts[0]} ({len(texts)} of {launches} launches)"
+
+
+def point_value(launches: Sequence[Sequence[float]]) -> PointValue | None:
+    """Return a number over launches, each of which has one, or one of each instance; None where none has any."""
+    values = [_mean(instances) for instances in launches if instances]
+    if not values or any(finite_number(value) is None for value in values):
+        return None
+    return PointValue(value=_mean(values), ci95=_interval(values), launches=tuple(values))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return geometric_mean(values) if min(values) >= SMALLEST else mean(values)
+
+
+def _interval(values: Sequence[float]) -> Interval | None:
+    """Return the 95 % interval of `_mean`: on logarithms, but plain where a number is zero; no number here is below zero."""
+    if min(values) >= SMALLEST:
+        interval = log_t_interval(values)
+        # Of numbers that are no measurement, an end may be beyond all measure.
+        return interval if interval is None or finite_number(interval[1]) is not None else None
+    if len(values) < 3:
+        return None
+    half = t_quantile(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return max(0.0, mean(values) - half), mean(values) + half
+
+
+def _area(launches: Sequence[Launch], names: set[str]) -> PointValue | None:
+    """Return the area over the launches that measured all these points: without one of them it is smaller."""
+    whole = [launch for launch in launches if names and all(_has(curve, names) for curve in launch)]
+    # Of requests of one token nobody knows the tokens of a user: there is no area.
+    return point_value([[area for curve in launch if (area := _area_of(curve))] for launch in whole])
+
+
+def _area_of(curve: LaunchCurve) -> float:
+    measured = (point.values for point in curve.points if point.state == "measured")
+    return dominated_area(
+        (values["user_tps"], values["output_tps"])
+        for values in measured
+        if "user_tps" in values and "output_tps" in values
+    )
+
+
+def dominated_area(points: Iterable[tuple[float, float]]) -> float:
+    """Return the area of all (x, y) from zero on that some point reaches in both: no line is drawn between points."""
+    area = height = 0.0
+    # From the right: each point adds what it has above those that reach further.
+    for x, y in sorted(points, reverse=True):
+        if y > height:
+            area += x * (y - height)
+            height = y
+    return area
+
+
+def with_costs(curve: LaunchCurve, joules_of: Callable[[float, float], float | None], costs: Costs) -> LaunchCurve:
+    """Return a curve with the energy and the cost of a million output tokens at each point, as far as they are known.
+
+    `joules_of` says what all devices took between two moments (unix s); the cost is that of docs/explanation/methodology.md,
+    1.4: the share of the system's price in the time, and the energy.
+    """
+    return replace(curve, points=tuple(_with_costs(point, joules_of, costs) for point in curve.points))
+
+
+def _with_costs(point: LaunchPoint, joules_of: Callable[[float, float], float | None], costs: Costs) -> LaunchPoint:
+    rate, start, stop = point.values.get("output_tps", 0.0), point.start, point.stop
+    if point.state != "measured" or rate < SMALLEST or start is None or stop is None or not start < stop:
+        return point
+    joules = joules_of(start, stop)
+    per_token = None if joules is None or joules <= 0 else joules / (rate * (stop - start))
+    mix = job_mix("", [JobTask(work=_TOKENS, rate=rate, variance=None, joules_per_item=per_token)], costs)
+    added = {
+        **({} if per_token is None else {"joules_per_mtok": per_token * _TOKENS}),
+        **({} if mix is None or mix.cost is None else {"cost_per_mtok": mix.cost}),
+    }
+    return replace(point, values=in_order({**point.values, **added}))
+
+
+def curve_messages(curve: ServingCurve) -> Iterable[str]:
+    """Yield what a reader of the benchmark's number must know of its curve."""
+    limits = ", ".join(f"{name} {limit:g}" for name, limit in curve.slo.items())
+    if any(point.state == "measured" for point in curve.points) and not curve.best:
+        yield f"no point meets the SLO ({limits})" if curve.slo else "no point was measured in every launch"
+    for point in curve.points:
+        if point.state != "measured" or point.why:
+            yield f"{point.name} {'failed' if point.state == 'measured' else point.state}: {point.why}"
+    if len(curve.points) < LEAST_POINTS:
+        count = len(curve.points)
+        yield f"a curve of {count} point{'' if count == 1 else 's'}: at least {LEAST_POINTS} show where it bends"

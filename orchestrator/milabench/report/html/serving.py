@@ -1,0 +1,184 @@
+"""Sweeps over servers as drawings: throughput against what a user sees of it, and the time to the first token against load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.report.html.axis import Scale, coordinate, log_ticks, short, ticks
+from milabench.report.html.markup import Child, Markup, el
+from milabench.report.html.plots import WIDTH, axis_grid, figure, label, marker, marks, plot_legend, svg
+from milabench.report.model import format_number
+
+NamedCurve = tuple[str, ServingCurve]
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, WIDTH - 60, 18, 348
+_LOG_FROM = 10  # times the smallest value, from which an axis is logarithmic
+_LOADS = {"concurrency": "requests in flight", "rate": "requests/s that arrive"}
+
+
+def serving_figures(curves: Sequence[NamedCurve]) -> list[Markup]:
+    """Return the drawings of some curves of one benchmark, each under its name, over each other; nothing without points."""
+    drawn = [curve_figure(curves), *(ttft_figure(curves, load) for load in _LOADS)]
+    return [one for one in drawn if one is not None]
+
+
+def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
+    """Draw output tokens/s over tokens/s of a user: points with their load and intervals, and what they dominate as steps.
+
+    None where no point has both numbers.
+    """
+    placed = [(name, curve, _pairs(curve, "user_tps", "output_tps")) for name, curve in curves]
+    pairs = [pair for _, _, own in placed for pair in own]
+    if not pairs:
+        return None
+    x = Scale(low=0, high=1.06 * max(_top(user) for _, user, _ in pairs), start=_LEFT, stop=_RIGHT)
+    y = Scale(low=0, high=1.08 * max(_top(output) for _, _, output in pairs), start=_BOTTOM, stop=_TOP)
+    sign = marks([name for name, _ in curves])
+    drawn: list[Child] = [_axes(x, y, "tokens/s of a user", "output tokens/s")]
+    for place, (name, curve, own) in enumerate(placed):
+        drawn.append(el("path", d=_steps(own, x, y), class_=f"line thin {sign[name]}"))
+        drawn += [_load_label(curve, pair, x, y, is_above=place % 2 == 0) for pair in own]
+    # Over all labels, whose halo would hide what lies below.
+    drawn += [_point(pair, x, y, sign[name]) for name, _, own in placed for pair in own]
+    describe = "; ".join(
+        f"{name}, {point.name}: {format_number(output.value)} output tokens/s at {format_number(user.value)} of a user"
+        for name, _, own in placed
+        for point, user, output in own
+    )
+    note = (
+        "Up and right is better. Steps: what the points of a curve dominate, nothing is interpolated. Bars: 95 % intervals over"
+        " launches, from 3 on. A label is a load: c is requests in flight, /s requests that arrive; ★ marks the best point,"
+        " ✕ one that misses the SLO."
+    )
+    drawing = svg("output tokens/s against tokens/s of a user", describe[:4000], WIDTH, _BOTTOM + 44, *drawn)
+    return figure("Throughput against what a user sees of it", [_legend(sign), drawing], note)
+
+
+def ttft_figure(curves: Sequence[NamedCurve], load: str) -> Markup | None:
+    """Draw TTFT p90 over `load`, concurrency or rate, with intervals and the limit of the SLO; None without points."""
+    placed = [(name, curve, _loads(curve, load)) for name, curve in curves]
+    pairs = [pair for _, _, own in placed for pair in own]
+    if not pairs:
+        return None
+    limits = {curve.slo["ttft_p90_ms"] for _, curve, _ in placed if "ttft_p90_ms" in curve.slo}
+    loads = sorted({at.value for _, at, _ in pairs})
+    ends = [end for _, _, number in pairs for end in (number.value, *(number.ci95 or ()))]
+    x = _scale(loads, _LEFT + 24, _RIGHT - 24)
+    y = _scale([*ends, *limits], _BOTTOM, _TOP)
+    sign = marks([name for name, _ in curves])
+    drawn: list[Child] = [_axes(x, y, _LOADS[load], "TTFT p90, ms", loads)]
+    for limit in sorted(limits):
+        drawn.append(el("path", d=f"M{_LEFT},{coordinate(y(limit))}H{_RIGHT}", class_="limit"))
+        drawn.append(label(_RIGHT - 4, y(limit) - 5, f"SLO {limit:g} ms", "halo whole", "end"))
+    drawn += [_point(pair, x, y, sign[name]) for name, _, own in placed for pair in own]
+    describe = "; ".join(
+        f"{name}, {point.name}: {format_number(number.value)} ms" for name, _, own in placed for point, _, number in own
+    )
+    drawing = svg(f"TTFT p90 against {_LOADS[load]}", describe[:4000], WIDTH, _BOTTOM + 44, *drawn)
+    note = "Down is better. Bars: 95 % intervals over launches, from 3 on; the dashed line is the limit of the SLO."
+    return figure(f"Time to the first token (p90) against {_LOADS[load]}", [_legend(sign), drawing], note)
+
+
+_Pair = tuple[CurvePoint, PointValue, PointValue]
+
+
+def _pairs(curve: ServingCurve, across: str, up: str) -> list[_Pair]:
+    """Return the measured points that have both numbers."""
+    return [
+        (point, point.values[across], point.values[up])
+        for point in curve.points
+        if point.state == "measured" and across in point.values and up in point.values
+    ]
+
+
+def _loads(curve: ServingCurve, load: str) -> list[_Pair]:
+    """Return the points that have such a load, with it and with TTFT p90."""
+    pairs = []
+    for point, number, _ in _pairs(curve, "ttft_p90_ms", "ttft_p90_ms"):
+        at = point.concurrency if load == "concurrency" else point.rate
+        if at is not None:
+            pairs.append((point, PointValue(value=at), number))
+    return pairs
+
+
+def _top(number: PointValue) -> float:
+    return max(number.value, *(number.ci95 or (number.value,)))
+
+
+def _scale(values: Sequence[float], start: float, stop: float) -> Scale:
+    """Return a scale of some values, logarithmic where they lie far apart, else from zero on."""
+    low, high = min(values), max(values)
+    if low > 0 and high >= _LOG_FROM * low:
+        return Scale(low=low / 1.15, high=high * 1.15, start=start, stop=stop, is_log=True)
+    return Scale(low=0, high=1.08 * high or 1.0, start=start, stop=stop)
+
+
+def _axes(x: Scale, y: Scale, across: str, up: str, marked: Sequence[float] = ()) -> Markup:
+    """Return the grid with the names of both axes; `marked` are numbers to show along the first instead of round ones."""
+    drawn: list[Child] = [axis_grid(x, marked or ticks(x.low, x.high, 8), _TOP, _BOTTOM)]
+    for tick in log_ticks(y.low, y.high) if y.is_log else ticks(y.low, y.high, 8):
+        drawn.append(el("path", d=f"M{_LEFT},{coordinate(y(tick))}H{_RIGHT}", class_="grid"))
+        drawn.append(label(_LEFT - 8, y(tick) + 4, short(tick), "dim", "end"))
+    return el("g", *drawn, label(_LEFT, 11, up, "dim"), label(_RIGHT, _BOTTOM + 36, across, "dim", "end"))
+
+
+def _steps(pairs: Sequence[_Pair], x: Scale, y: Scale) -> str:
+    """Return the border of what the points dominate: at each x the highest point that is as far right or farther."""
+    path, highest = "", 0.0
+    # From the right: a point is on the border where none before it is higher.
+    for _, across, up in sorted(pairs, key=lambda pair: (-pair[1].value, -pair[2].value)):
+        if up.value > highest:
+            path += f"{'H' if path else 'M'}{coordinate(x(across.value))}" + ("" if path else f",{coordinate(y(0))}")
+            path += f"V{coordinate(y(up.value))}"
+            highest = up.value
+    return f"{path}H{coordinate(x(0))}" if path else ""
+
+
+def _point(pair: _Pair, x: Scale, y: Scale, mark: str) -> Markup:
+    """Return a point with its intervals; all of its numbers are its tooltip."""
+    point, across, up = pair
+    at_x, at_y = x(across.value), y(up.value)
+    bars = _bar(across.ci95, x, at_y, is_upright=False) + _bar(up.ci95, y, at_x, is_upright=True)
+    numbers = ", ".join(
+        f"{METRICS[name].label} {format_number(number.value)} {METRICS[name].units}".rstrip()
+        for name, number in point.values.items()
+        if name in METRICS
+    )
+    return el(
+        "g",
+        el("title", f"{point.name}: {numbers}"),
+        el("path", d=bars, class_="whisker") if bars else None,
+        el("g", marker(mark, at_x, at_y), class_=f"dots {mark}"),
+    )
+
+
+def _bar(interval: Interval | None, scale: Scale, at: float, *, is_upright: bool) -> str:
+    """Return the path of an interval with its ends, along one axis at a place of the other."""
+    if interval is None:
+        return ""
+    low, high = (coordinate(scale(end)) for end in interval)
+    if is_upright:
+        left = coordinate(at - 3)
+        return f"M{coordinate(at)},{low}V{high}M{left},{low}h6M{left},{high}h6"
+    top = coordinate(at - 3)
+    return f"M{low},{coordinate(at)}H{high}M{low},{top}v6M{high},{top}v6"
+
+
+def _load_label(curve: ServingCurve, pair: _Pair, x: Scale, y: Scale, *, is_above: bool) -> Markup:
+    """Return the load of a point, right above it or left below it: so those of two curves lie apart."""
+    point, across, up = pair
+    load = point.name
+    if point.concurrency is not None:
+        load = f"c {point.concurrency:g}"
+    elif point.rate is not None:
+        load = f"{point.rate:g}/s"
+    text = load + (" ★" if point.name == curve.best else "") + (" ✕" if point.meets_slo is False else "")
+    at_x, at_y = x(across.value), y(up.value)
+    kind = "dim halo whole"
+    return label(at_x + 7, at_y - 7, text, kind) if is_above else label(at_x - 7, at_y + 16, text, kind, "end")
+
+
+def _legend(sign: dict[str, str]) -> Markup | None:
+    return plot_legend(sign) if len(sign) > 1 else None

@@ -1,0 +1,503 @@
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench.analysis.measure import Measurement, measure
+from milabench.analysis.serving import counted_quantiles
+from milabench.analysis.serving_curve import dominated_area
+from milabench.analysis.serving_model import LaunchPoint, ServingCurve
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_io import summary_from_json
+from milabench.analysis.summary_model import BenchSummary
+from milabench.events.model import Config, Event
+from milabench.events.rundir import open_run
+from tests.examples import thinned
+from tests.recorded_run import data, record
+from tests.serving_runs import about, end_of, launches, request, serving_run, sweep
+
+POINT = "concurrency=2"
+
+
+def measured(*events: Event) -> Measurement:
+    return measure("chat.client", events)
+
+
+def the_point(*requests: Event, slo: dict[str, float] | None = None, **end: Any) -> LaunchPoint:
+    curve = measured(about(slo=slo or {}), *requests, end_of(POINT, **end)).serving
+    assert curve is not None
+    (point,) = curve.points
+    return point
+
+
+def the_bench(tmp_path: Path, *of_launches: Iterable[Event], **more: Any) -> BenchSummary:
+    steps = launches("chat", lambda repeat: tuple(of_launches[repeat]), len(of_launches))
+    summary = summarise(record(tmp_path, *steps, **more))
+    text = json.dumps(summary.to_json())
+    assert summary_from_json(json.loads(text)).benchmarks[0].serving == summary.benchmarks[0].serving
+    return summary.benchmarks[0]
+
+
+def the_curve(bench: BenchSummary) -> ServingCurve:
+    assert bench.serving is not None
+    return bench.serving
+
+
+# A: sent at 100.0, first token after 0.2 s, then 4 gaps of 100 ms. B: sent at 100.5, first after 0.4 s, then 2 of 50 ms.
+TWO = (request(POINT, 0, 100.0, 0.2, [100_000] * 4), request(POINT, 1, 100.5, 0.4, [50_000] * 2))
+
+
+def test_the_numbers_of_a_point_follow_from_its_requests() -> None:
+    point = the_point(*TWO)
+    # From 100.0 until B ends at 101.0: 5 + 3 output tokens, and 128 input tokens of each.
+    assert (point.start, point.stop, point.requests, point.errors) == (100.0, 101.0, 2, 0)
+    wanted = {
+        "output_tps": 8.0,
+        "total_tps": 264.0,
+        "user_tps": 1000 / 95,
+        "request_rate": 2.0,
+        "ttft_p50_ms": 300.0,
+        "ttft_p90_ms": 380.0,
+        "ttft_p99_ms": 398.0,
+        "tpot_p50_ms": 75.0,
+        "tpot_p90_ms": 95.0,
+        "tpot_p99_ms": 99.5,
+        # Of 50, 50, 100, 100, 100, 100.
+        "itl_p50_ms": 100.0,
+        "itl_p90_ms": 100.0,
+        "itl_p99_ms": 100.0,
+        "e2e_p50_ms": 550.0,
+        "e2e_p90_ms": 590.0,
+        "e2e_p99_ms": 599.0,
+        "error_rate": 0.0,
+    }
+    assert point.values == pytest.approx(wanted)
+    assert list(point.values) == list(wanted)
+
+
+def test_the_order_of_records_does_not_matter() -> None:
+    events = [about(), end_of(POINT), *TWO]
+    in_order, shuffled = measured(about(), *TWO, end_of(POINT)), measured(*events)
+    assert in_order.serving == shuffled.serving
+
+
+def test_a_gap_that_brings_n_tokens_counts_as_n_gaps_of_an_nth() -> None:
+    # A chunk without a token, such as the one that names the role, is no arrival: its time is part of the next gap.
+    gaps, tokens = [30_000, 40_000, 60_000], [1, 3, 0, 1]
+    point = the_point(request(POINT, 0, 10.0, 0.1, gaps, tokens=tokens, output_tokens=5))
+    # 10, 10, 10 and 100 ms.
+    assert point.values["itl_p50_ms"] == pytest.approx(10.0)
+    assert point.values["itl_p90_ms"] == pytest.approx(10 + 0.7 * 90)
+    assert point.values["tpot_p50_ms"] == pytest.approx(130 / 4)
+
+
+def test_quantiles_of_counted_values_are_those_of_the_values_one_by_one() -> None:
+    noise = random.Random(3)
+    for size in (1, 2, 3, 10, 101):
+        values = sorted(noise.choice((1, 2, 5, 7.5, 100)) for _ in range(size))
+        for q in (0.0, 0.5, 0.9, 0.99, 1.0):
+            place = q * (size - 1)
+            low, high = values[math.floor(place)], values[math.ceil(place)]
+            (found,) = counted_quantiles({value: values.count(value) for value in values}, [q])
+            assert found == pytest.approx(low + (place - math.floor(place)) * (high - low))
+
+
+def test_requests_with_an_error_count_in_the_error_rate_alone() -> None:
+    failed = request(POINT, 2, 0.0, 900.0, error="HTTP 500", output_tokens=1)
+    silent = request(POINT, 3, 0.0, 900.0, output_tokens=0)
+    point, without = the_point(*TWO, failed, silent), the_point(*TWO)
+    assert (point.requests, point.errors, point.values.pop("error_rate")) == (4, 2, 0.5)  # type: ignore[attr-defined]
+    assert point.values == {name: value for name, value in without.values.items() if name != "error_rate"}
+
+
+def test_a_point_whose_requests_all_failed_has_failed() -> None:
+    refused = (request(POINT, index, 5.0, 0.1, error="connection refused") for index in range(3))
+    point = the_point(*refused, slo={"ttft_p90_ms": 500})
+    assert (point.state, point.why) == ("failed", "all of its 3 requests failed: connection refused")
+    assert (point.values, point.meets_slo) == ({"error_rate": 1.0}, None)
+
+
+def test_requests_of_one_token_have_no_time_between_tokens() -> None:
+    ones = (request(POINT, index, float(index), 0.5) for index in range(4))
+    point = the_point(*ones, slo={"ttft_p90_ms": 600, "tpot_p90_ms": 50, "itl_p99_ms": 50})
+    assert not {"user_tps", "tpot_p50_ms", "itl_p50_ms"} & set(point.values)
+    assert point.values["output_tps"] == pytest.approx(4 / 3.5)
+    assert point.meets_slo is True  # there is nothing that could break the limits of what lies between tokens
+    assert point.values["goodput"] == pytest.approx(4 / 3.5)
+
+
+def test_requests_of_one_token_have_no_area(tmp_path: Path) -> None:
+    ones = [request(POINT, index, float(index), 0.5) for index in range(4)]
+    assert the_curve(the_bench(tmp_path, (about(), *ones, end_of(POINT)))).area is None
+
+
+def test_a_client_that_does_not_stream_has_no_time_to_the_first_token() -> None:
+    asked = {"point": POINT, "index": 0, "at": 1.0, "end": 2.0, "output_tokens": 8, "input_tokens": 4, "error": ""}
+    point = the_point(data(request=asked), slo={"ttft_p90_ms": 500})
+    assert (point.values["output_tps"], point.values["e2e_p50_ms"], point.meets_slo) == (4.0, 2000.0, False)
+    assert "ttft_p50_ms" not in point.values
+
+
+@pytest.mark.parametrize(
+    ("slo", "goodput", "is_met"),
+    [
+        ({}, None, None),
+        ({"ttft_p90_ms": 381.0}, 1.0, True),  # B breaks it, the quantile does not
+        ({"ttft_p90_ms": 379.0}, 1.0, False),
+        ({"ttft_p90_ms": 500, "tpot_p90_ms": 96.0}, 1.0, True),  # A breaks the second
+        ({"ttft_p90_ms": 300, "tpot_p90_ms": 60.0}, 0.0, False),
+        ({"e2e_p99_ms": 601}, 2.0, True),
+        ({"error_rate": 0.0}, None, True),
+        ({"itl_p90_ms": 99}, None, False),
+        ({"nothing_ms": 1}, None, None),  # not one of ours
+    ],
+)
+def test_goodput_counts_what_keeps_every_limit(
+    slo: dict[str, float], goodput: float | None, is_met: bool | None
+) -> None:
+    point = the_point(*TWO, slo=slo)
+    assert point.values.get("goodput") == (None if goodput is None else pytest.approx(goodput))
+    assert point.meets_slo is is_met
+
+
+GOOD = {"point": POINT, "index": 2, "at": 7.0, "first": 0.2, "end": 0.5, "gaps_us": [75_000] * 4, "output_tokens": 5}
+BAD: dict[str, list[Any]] = {
+    "index": [None, -1, 1.5, "1", True, 0],
+    "at": [None, "now", math.nan, 1e60, [1]],
+    "first": [None, -0.1, math.nan, 1e9, "x"],
+    "end": [None, 0, -1.0, math.inf, 0.1],
+    "gaps_us": [[1.5], [-1], [None], "12", 3, [2**70], {"a": 1}],
+    "tokens": [[1], [-1, 1], ["a", 1], 5, [0.5, 1, 1, 1, 1]],
+    "output_tokens": [None, -3, 2.5, "5", math.nan],
+    "point": [None, "", 5, ["concurrency=2"]],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])
+def test_a_request_that_cannot_be_used_is_counted_and_changes_nothing(key: str, value: Any) -> None:
+    result = measured(about(), *TWO, data(request={**GOOD, key: value}), end_of(POINT))
+    assert result.serving is not None
+    assert result.unusable == 1
+    assert result.serving.points == (the_point(*TWO),)
+    assert result.throughput is not None
+    assert "nonfinite" in result.throughput.doubts
+
+
+@pytest.mark.parametrize(
+    "value", [None, 5, "x", [], [1], {}, {"name": 3}, {"name": ""}, {"name": POINT, "state": "odd"}]
+)
+def test_a_point_that_is_none_raises_nothing(value: Any) -> None:
+    result = measured(about(), *TWO, data(point=value))
+    assert result.serving is not None
+    (point,) = result.serving.points
+    assert (point.name, point.state) == (POINT, "failed")
+    assert point.why == (
+        "its state is 'odd'" if value == {"name": POINT, "state": "odd"} else "the records end before it does"
+    )
+
+
+def test_a_request_of_no_point_of_the_sweep_is_not_usable() -> None:
+    declared = Config(step="", data={"serve": {"concurrency": [2]}})
+    result = measured(declared, about(), *TWO, request("concurrency=3", 0, 1.0, 0.1), end_of(POINT))
+    assert result.serving is not None
+    assert [point.name for point in result.serving.points] == [POINT]
+    assert result.unusable == 1
+
+
+def test_what_other_benchmarks_record_is_no_sweep() -> None:
+    result = measured(
+        data(request=5, point="a"), data(point=[1, 2]), data(metric="accuracy", value=0.5, units="", main=True)
+    )
+    assert (result.serving, result.unusable) == (None, 0)
+    assert result.throughput is not None and result.throughput.value == 0.5
+
+
+def test_points_of_the_suite_that_left_no_record_were_skipped() -> None:
+    serve = {"concurrency": [1, 2], "rate": [2.5, 0.123456789], "arrivals": "poisson", "scenario": ["offline"]}
+    # A name of other digits is the same load.
+    events = (*TWO, end_of(POINT), request("rate=0.123456789", 0, 1.0, 0.1))
+    result = measured(Config(step="", data={"serve": serve}), about(), *events, end_of("rate=0.123456789"))
+    assert result.serving is not None
+    assert [(point.name, point.state) for point in result.serving.points] == [
+        ("concurrency=1", "skipped"),
+        (POINT, "measured"),
+        ("rate=2.5", "skipped"),
+        ("rate=0.123456789", "measured"),
+        ("scenario=offline", "skipped"),
+    ]
+    (missing,) = (point for point in result.serving.points if point.name == "rate=2.5")
+    assert (missing.rate, missing.arrivals, missing.why) == (2.5, "poisson", "nothing is recorded of it")
+
+
+def test_requests_that_were_lost_make_the_number_suspect() -> None:
+    for count, is_lost in ((2, False), (3, True)):
+        result = measured(about(), *TWO, end_of(POINT, requests=count))
+        assert result.throughput is not None
+        assert ("dropped" in result.throughput.doubts) is is_lost
+
+
+def test_every_number_of_a_point_is_a_metric_of_its_case() -> None:
+    metrics = measured(about(), *TWO, end_of(POINT), data(metric="kv_cache", value=0.25, units="", case=POINT)).metrics
+    by_name = {metric.name: metric for metric in metrics}
+    assert len(by_name) == len(metrics)
+    assert (by_name["output_tps"].value, by_name["output_tps"].case, by_name["output_tps"].units) == (
+        8.0,
+        POINT,
+        "tokens/s",
+    )
+    assert (by_name["ttft_p90_ms"].direction, by_name["kv_cache"].value) == ("lower", 0.25)
+
+
+@pytest.mark.parametrize(
+    ("points", "area"),
+    [
+        ([], 0.0),
+        ([(10.0, 100.0)], 1000.0),
+        # 40 wide and 100 high; above it 20 wide up to 300, and 10 wide up to 500.
+        ([(40.0, 100.0), (20.0, 300.0), (10.0, 500.0)], 10_000.0),
+        ([(10.0, 500.0), (40.0, 100.0), (20.0, 300.0)], 10_000.0),
+        # What another point exceeds in both adds nothing.
+        ([(40.0, 100.0), (20.0, 300.0), (10.0, 500.0), (15.0, 200.0), (10.0, 450.0), (40.0, 60.0)], 10_000.0),
+        # The end of a curve at which both fall.
+        ([(10.0, 500.0), (5.0, 400.0)], 5_000.0),
+    ],
+)
+def test_the_area_is_that_of_the_steps(points: list[tuple[float, float]], area: float) -> None:
+    assert dominated_area(points) == area
+
+
+# In a launch, output tokens a second and time to the first token (s) by point.
+Loads = dict[str, tuple[float, float]]
+
+
+def launch(
+    loads: Loads, slo: float | None = 500.0, failed: dict[str, str] | None = None, **more: Any
+) -> tuple[Event, ...]:
+    events = [about(slo={} if slo is None else {"ttft_p90_ms": slo})]
+    for name, (tps, ttft) in loads.items():
+        events += [request(name, 0, 10.0, ttft, [round((11 / tps - ttft) * 1e5)] * 10), end_of(name, **more)]
+    events += [
+        end_of(name, state=state.partition(":")[0], why=state.partition(":")[2])
+        for name, state in (failed or {}).items()
+    ]
+    return tuple(events)
+
+
+def test_the_best_point_is_that_of_all_launches(tmp_path: Path) -> None:
+    # By itself each launch has another best point: 4, 8, and 4 again, since 8 was too slow in the third.
+    one = {"concurrency=4": (11.0, 0.3), "concurrency=8": (10.0, 0.3)}
+    two = {"concurrency=4": (10.0, 0.3), "concurrency=8": (15.0, 0.3)}
+    three = {"concurrency=4": (12.1, 0.3), "concurrency=8": (15.0, 0.6)}
+    bench = the_bench(tmp_path, launch(one), launch(two), launch(three))
+    curve = the_curve(bench)
+    assert (curve.best, curve.slo_concurrency, curve.slo_rate) == ("concurrency=4", 4.0, None)
+    assert [point.meets_slo for point in curve.points] == [True, False]
+    assert bench.perf == pytest.approx(11.0, rel=1e-4)  # the geometric mean of 10, 11 and 12.1
+    assert [process.throughput.value for process in bench.processes] == pytest.approx([11.0, 10.0, 12.1], rel=1e-4)
+    value = curve.points[0].values["output_tps"]
+    assert value.launches == pytest.approx((11.0, 10.0, 12.1), rel=1e-4)
+    # t(0.975, 2) = 4.3027, the standard deviation of the logarithms is ln 1.1 = 0.09531: 11 exp(+-0.23677).
+    assert value.ci95 == pytest.approx((8.681, 13.939), rel=1e-3)
+    assert bench.ci95 == pytest.approx(value.ci95)
+    assert "cases-differ" not in bench.reasons
+
+
+def test_a_number_that_is_zero_in_a_launch_has_a_plain_mean(tmp_path: Path) -> None:
+    failed = [request("concurrency=4", 1, 10.0, 0.1, error="reset")]
+    loads: Loads = {"concurrency=4": (11.0, 0.3)}
+    bench = the_bench(tmp_path, (*launch(loads), *failed), (*launch(loads), *failed), launch(loads))
+    rate = the_curve(bench).points[0].values["error_rate"]
+    assert rate.launches == (0.5, 0.5, 0.0)
+    assert rate.value == pytest.approx(1 / 3)
+    # 0.3333 +- 4.3027 * 0.28868 / sqrt 3 = 0.717: there is no share below zero.
+    assert rate.ci95 == pytest.approx((0.0, 1.0505), rel=1e-3)
+    assert bench.reasons == ("request-errors",)
+
+
+def test_errors_that_the_slo_has_a_limit_for_are_no_doubt(tmp_path: Path) -> None:
+    failed = request(POINT, 2, 10.0, 0.1, error="reset")
+    events = (about(slo={"error_rate": 0.4}), *TWO, failed, end_of(POINT))
+    bench = the_bench(tmp_path, events)
+    assert (bench.perf, bench.reasons, the_curve(bench).best) == (pytest.approx(8.0), (), POINT)
+
+
+def test_one_launch_has_a_curve_without_intervals(tmp_path: Path) -> None:
+    bench = the_bench(tmp_path, launch({"concurrency=4": (11.0, 0.3)}))
+    curve = the_curve(bench)
+    assert all(value.ci95 is None for point in curve.points for value in point.values.values())
+    assert curve.area is not None
+    assert (curve.area.ci95, len(curve.area.launches), bench.ci95) == (None, 1, None)
+    assert bench.perf == pytest.approx(11.0, rel=1e-4)
+
+
+def test_where_no_point_meets_the_slo_there_is_no_number_and_it_is_said(tmp_path: Path) -> None:
+    slow: Loads = {"concurrency=4": (11.0, 0.7), "concurrency=8": (12.0, 0.8)}
+    bench = the_bench(tmp_path, launch(slow), launch(slow), launch(slow))
+    curve = the_curve(bench)
+    assert (bench.outcome, bench.perf, bench.score) == ("passed", None, None)
+    assert (curve.best, curve.slo_concurrency) == ("", None)
+    assert "no point meets the SLO (ttft_p90_ms 500)" in bench.messages
+    assert [point.values["output_tps"].value for point in curve.points] == pytest.approx([11.0, 12.0], rel=1e-4)
+
+
+def test_requests_of_no_number_do_not_fail_a_sweep_without_a_best_point(tmp_path: Path) -> None:
+    slow = launch({"concurrency=4": (11.0, 0.7)})
+    bench = the_bench(tmp_path, (*slow, data(request={**GOOD, "point": "concurrency=4", "at": None})))
+    assert (bench.outcome, the_curve(bench).points[0].requests) == ("passed", 1)
+
+
+def test_without_an_slo_the_best_is_that_of_all_points(tmp_path: Path) -> None:
+    bench = the_bench(tmp_path, launch({"concurrency=4": (11.0, 0.7), "rate=2": (12.0, 0.8)}, slo=None))
+    curve = the_curve(bench)
+    assert (curve.best, curve.slo_concurrency, curve.slo_rate) == ("rate=2", None, None)
+    assert bench.perf == pytest.approx(12.0, rel=1e-4)
+
+
+def test_a_point_that_failed_in_a_launch_is_not_the_best(tmp_path: Path) -> None:
+    both: Loads = {"concurrency=4": (11.0, 0.3), "concurrency=8": (15.0, 0.3)}
+    broken = launch({"concurrency=4": (11.0, 0.3)}, failed={"concurrency=8": "failed:the server ended"})
+    bench = the_bench(tmp_path, launch(both), broken, launch(both))
+    curve = the_curve(bench)
+    assert (curve.best, curve.slo_concurrency) == ("concurrency=4", 4.0)
+    assert bench.reasons == ("points-missing",)
+    assert (curve.points[1].state, curve.points[1].why) == ("measured", "the server ended (1 of 3 launches)")
+    assert len(curve.points[1].values["output_tps"].launches) == 2
+    assert curve.area is not None
+    assert len(curve.area.launches) == 2  # an area without a point is smaller, and no sample of the others
+    assert "concurrency=8 failed: the server ended (1 of 3 launches)" in bench.messages
+
+
+def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
+    skipped = {"concurrency=8": "failed:the server ended", "concurrency=16": "skipped:the server had ended"}
+    events = launch({"concurrency=4": (11.0, 0.3)}, failed=skipped)
+    steps = launches("chat", lambda _: events, 1, outcome="failed", why="exit")
+    (bench,) = summarise(record(tmp_path, *steps)).benchmarks
+    assert (bench.outcome, bench.perf) == ("failed", None)
+    assert [(point.name, point.state) for point in the_curve(bench).points] == [
+        ("concurrency=4", "measured"),
+        ("concurrency=8", "failed"),
+        ("concurrency=16", "skipped"),
+    ]
+    assert {"concurrency=8 failed: the server ended", "concurrency=16 skipped: the server had ended"} <= set(
+        bench.messages
+    )
+
+
+def test_a_launch_that_failed_is_no_part_of_the_curve_of_the_others(tmp_path: Path) -> None:
+    good, bad = launch({"concurrency=4": (11.0, 0.3)}), launch({"concurrency=4": (99.0, 0.1)})
+    steps = launches("chat", lambda repeat: bad if repeat == 1 else good, 3)
+    failed = [replace(step, outcome="failed", why="exit") if step.repeat == 1 else step for step in steps]
+    (bench,) = summarise(record(tmp_path, *failed)).benchmarks
+    assert the_curve(bench).points[0].values["output_tps"].launches == pytest.approx((11.0, 11.0), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("note", "reason"),
+    [
+        ("client-bound: 9 of 10 requests/s", "client-bound"),
+        ("client differs: output_tps 90, from its requests 100", "client-differs"),
+        ("warmed up", None),
+    ],
+)
+def test_a_note_of_a_point_makes_the_number_suspect(tmp_path: Path, note: str, reason: str | None) -> None:
+    loads: Loads = {"concurrency=4": (11.0, 0.3)}
+    bench = the_bench(tmp_path, launch(loads, notes=[note]), launch(loads))
+    assert bench.reasons == (() if reason is None else (reason,))
+    assert the_curve(bench).points[0].notes == (f"{note} (1 of 2 launches)",)
+
+
+def test_fewer_than_seven_points_are_said(tmp_path: Path) -> None:
+    bench = the_bench(tmp_path, launch({f"concurrency={2**n}": (10.0 + n, 0.3) for n in range(6)}))
+    assert bench.messages == ("a curve of 6 points: at least 7 show where it bends",)
+
+
+POWER = {"price": 87660.0, "years": 1.0, "electricity": 0.36, "pue": 1.5, "currency": "EUR"}
+
+
+def sampled(uuid: str, watts: float) -> Iterable[Event]:
+    """A device that takes so many watts for 20 s, from before the requests of `launch` until after."""
+    for second in range(5, 26):
+        yield data(task="main", gpudata={"0": {"uuid": uuid, "power_W": watts}}, time=float(second))
+
+
+def test_energy_and_cost_are_those_of_the_devices_in_the_time_of_the_point(tmp_path: Path) -> None:
+    client = launch({"concurrency=4": (10.0, 0.3)})
+    steps = launches("chat", lambda _: client, 1)
+    # The monitor of the server reads one device; that of the client reads it too, and another one.
+    server = replace(steps[0], events=(*steps[0].events, *sampled("GPU-0", 400.0)))
+    other = (
+        data(task="main", gpudata={"1": {"uuid": "GPU-1", "power_W": 100.0}}, time=5.0),
+        data(task="main", gpudata={"1": {"uuid": "GPU-1", "power_W": 100.0}}, time=25.0),
+    )
+    config = Config(step="", data={"serve": {"concurrency": [4]}})
+    run = record(
+        tmp_path,
+        server,
+        replace(steps[1], events=(config, *client, *sampled("GPU-0", 400.0), *other), is_complete=False),
+        manifest={"costs": POWER},
+    )
+    (bench,) = summarise(run).benchmarks
+    values = the_curve(bench).points[0].values
+    # 500 W for the 1e5 s that a million tokens take at 10 a second.
+    assert values["joules_per_mtok"].value == pytest.approx(5e7, rel=1e-4)
+    # 87660 over 8766 h is 10 an hour: 27.78 h; and 13.89 kWh at 1.5 x 0.36.
+    assert values["cost_per_mtok"].value == pytest.approx(277.78 + 7.5, rel=1e-3)
+
+
+def test_a_system_without_prices_or_readings_has_neither(tmp_path: Path) -> None:
+    values = (
+        the_curve(the_bench(tmp_path, launch({"concurrency=4": (10.0, 0.3)}), manifest={"costs": POWER}))
+        .points[0]
+        .values
+    )
+    assert not {"joules_per_mtok", "cost_per_mtok"} & set(values)
+
+
+def test_a_cost_may_stand_on_the_declared_power(tmp_path: Path) -> None:
+    costs = {**POWER, "power_W": 500.0}
+    values = (
+        the_curve(the_bench(tmp_path, launch({"concurrency=4": (10.0, 0.3)}), manifest={"costs": costs}))
+        .points[0]
+        .values
+    )
+    assert values["cost_per_mtok"].value == pytest.approx(277.78 + 7.5, rel=1e-3)
+    assert "joules_per_mtok" not in values
+
+
+def test_records_that_are_cut_off_at_any_byte_are_read(tmp_path: Path) -> None:
+    loads: Loads = {"concurrency=4": (10.0, 0.3), "concurrency=8": (11.0, 0.3)}
+    run = record(tmp_path, *launches("chat", lambda _: launch(loads), 1))
+    file = run.path / "chat.client.data"
+    whole = file.read_bytes()
+    starts = {name: whole.index(f'"point":{{"name":"{name}"'.encode()) for name in loads}
+    ends = {name: whole.index(b"\n", start) for name, start in starts.items()}
+    for size in thinned(range(len(whole))):
+        file.write_bytes(whole[:size])
+        curve = summarise(open_run(run.path)).benchmarks[0].serving
+        for point in () if curve is None else curve.points:
+            # A point whose end is not recorded is none that was measured.
+            is_whole = size >= ends[point.name]
+            assert (point.state == "measured") == is_whole
+            if point.state == "measured":
+                assert point.values["output_tps"].value == pytest.approx(loads[point.name][0], rel=1e-4)
+
+
+def test_the_drawn_runs_saturate_and_one_is_slower(tmp_path: Path) -> None:
+    (old,) = summarise(serving_run(tmp_path, "old")).benchmarks
+    (new,) = summarise(serving_run(tmp_path, "new", slower=1.2)).benchmarks
+    ours, theirs = the_curve(old), the_curve(new)
+    assert (ours.best, ours.slo_concurrency, ours.slo_rate, old.reasons) == ("concurrency=16", 16.0, 4.0, ())
+    for before, after in zip(ours.points, theirs.points, strict=True):
+        if before.concurrency is not None:
+            ratio = after.values["output_tps"].value / before.values["output_tps"].value
+            assert ratio == pytest.approx(1 / 1.2, rel=1e-3)
+    (broken,) = summarise(serving_run(tmp_path, "broken", failed={"concurrency=64": "the server ended"})).benchmarks
+    assert broken.reasons == ("points-missing",)
+    assert len(sweep(loads=(1,), rates=())) > 64

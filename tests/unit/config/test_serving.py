@@ -1,0 +1,190 @@
+"""What a suite may say of a sweep over a server, and what it may not, with its place and a hint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench.analysis.serving_model import METRICS
+from milabench.config.read import read_suite
+from milabench.config.schema import BenchmarkConfig
+from milabench.config.serving import SLO_NAMES
+from milabench.config.show import explain, to_yaml
+from milabench.errors import ConfigError
+
+SERVER = "server: {argv: {--port: '@port'}, ready: {port: '@port'}}"
+
+
+class Suites:
+    """Writes suites with one sweep, and reads them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def bench(self, serve: str, others: str = f"definition: x, {SERVER}") -> BenchmarkConfig:
+        file = self.folder / "suite.yaml"
+        file.write_text(f"a: {{{others}, serve: {serve}}}\n")
+        return read_suite([file]).benchmarks["a"]
+
+    def serve(self, text: str) -> Any:
+        serve = self.bench(f"{{model: m, {text}}}").serve
+        assert serve is not None
+        return serve
+
+    def error(self, *texts: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            self.bench(*texts)
+        return str(caught.value).replace(f"{self.folder}/", "")
+
+
+@pytest.fixture
+def suites(tmp_path: Path) -> Suites:
+    return Suites(tmp_path)
+
+
+def test_a_limit_of_the_slo_is_a_number_of_a_point() -> None:
+    assert set(SLO_NAMES) <= METRICS.keys()
+    in_ms = {name for name, metric in METRICS.items() if metric.units == "ms"}
+    assert set(SLO_NAMES) == {*in_ms, "error_rate"}
+
+
+def test_a_number_is_a_list_of_one_point(suites: Suites) -> None:
+    serve = suites.serve("client: loadgen, concurrency: 4, rate: [0.5, 1], scenario: offline")
+    assert (serve.concurrency, serve.rate, serve.scenario, serve.points) == ((4,), (0.5, 1), ("offline",), 4)
+
+
+@pytest.mark.parametrize("length", [100, {"mean": 100, "stddev": 20.5}, {"least": 10, "most": 10}])
+def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> None:
+    assert suites.serve(f"concurrency: 1, output_tokens: {length}").output_tokens == length
+
+
+@pytest.mark.parametrize(
+    ("serve", "line"),
+    [
+        ("{concurrency: 1}", "a.serve: the key 'model' is missing; name the model that requests ask for"),
+        ("{model: m}", "a.serve: a sweep needs at least one point; give concurrency, rate or scenario"),
+        ("{model: m, concurrency: []}", "a.serve: a sweep needs at least one point"),
+        ("{model: m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; leave one out"),
+        ("{model: m, rate: [2, 2.0]}", "a.serve.rate.1: 2.0 is there twice"),
+        ("{model: m, concurrency: 0}", "a.serve.concurrency.0: expected a whole number that is at least 1, got 0"),
+        ("{model: m, rate: -1}", "a.serve.rate.0: expected a number above 0, got -1"),
+        ("{model: m, rate: 1, seconds: -1}", "a.serve.seconds: expected a number that is at least 0, got -1"),
+        ("{model: m, rate: 1, requests: 0}", "a.serve.requests: expected a whole number that is at least 1, got 0"),
+        (
+            "{model: m, rate: 1, client: vlm}",
+            "a.serve.client: expected one of vllm, aiperf, loadgen, plain, got 'vlm'; did",
+        ),
+        ("{model: m, scenario: offline}", "a.serve.scenario: vllm has no scenarios; write client: loadgen, or give"),
+        ("{model: m, rate: 1, slo: {ttft_p95_ms: 1}}", "a.serve.slo: unknown key 'ttft_p95_ms'; did you mean 'ttft_p9"),
+        ("{model: m, rate: 1, slo: {goodput: 1}}", "a.serve.slo: unknown key 'goodput'; known: e2e_p50_ms, "),
+        (
+            "{model: m, rate: 1, slo: {error_rate: 2}}",
+            "a.serve.slo.error_rate: expected a number that is at most 1, got 2",
+        ),
+        (
+            "{model: m, rate: 1, input_tokens: {mean: 3}}",
+            "a.serve.input_tokens: expected a number of tokens, {mean, stddev}",
+        ),
+        ("{model: m, rate: 1, input_tokens: {least: 3, most: 2}}", "a.serve.input_tokens: least, 3, is above most, 2"),
+        ("{model: m, rate: 1, input_tokens: 1.5}", "a.serve.input_tokens: expected a whole number, got 1.5"),
+        ("{model: m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
+    ],
+)
+def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line: str) -> None:
+    said = suites.error(serve)
+    assert said.startswith("suite.yaml:1:")
+    assert line in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("others", "more", "line"),
+    [
+        ("definition: x", "", "a.serve: a sweep needs a server; write server: {command"),
+        (SERVER, "", "a.serve: its client needs an environment; write definition: FOLDER"),
+        (
+            f"definition: x, command: run, {SERVER}",
+            "",
+            "a.command: with a sweep it would be server and client; write it as",
+        ),
+        (
+            "definition: x, server: {argv: [a], ready: up}",
+            "",
+            "a.server: the client does not know its port: ready has none",
+        ),
+        (
+            "definition: x, server: {argv: ['@port'], ready: up}",
+            ", on_server_exit: restart",
+            "a.serve.on_server_exit: nobody would know when the server is back; write server.ready: {port",
+        ),
+    ],
+)
+def test_a_sweep_in_a_benchmark_that_cannot_have_one_is_refused(
+    suites: Suites, others: str, more: str, line: str
+) -> None:
+    assert line in suites.error(f"{{model: m, rate: 1{more}}}", others)
+
+
+GOOD = '{"session": "a", "turns": [{"input": "hello", "output_tokens": 4, "delay_ms": 0.5}, {"input": "more"}]}\n'
+
+
+def test_a_trace_is_beside_its_suite(suites: Suites) -> None:
+    (suites.folder / "talks.jsonl").write_text(GOOD + "\n" + GOOD)
+    assert suites.serve("rate: 1, trace: talks.jsonl").trace == str(suites.folder / "talks.jsonl")
+
+
+def test_a_trace_that_is_prepared_is_not_looked_for(suites: Suites) -> None:
+    assert suites.serve("rate: 1, trace: '{milabench_data}/talks.jsonl'").trace == "{milabench_data}/talks.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (None, ": cannot be read: no such file or directory; is the path right?"),
+        ("", ": it has no line; a line is"),
+        (GOOD + "hello\n", ":2: not JSON; a line is"),
+        (GOOD + "\n[1]\n", ":3: no list of turns"),
+        ('{"session": "a"}\n', ":1: no list of turns"),
+        ('{"turns": []}\n', ":1: no list of turns"),
+        ('{"turns": [{"input": "a"}, {"output_tokens": 3}]}\n', ":1: turn 2 has no input"),
+        ('{"turns": [{"input": "a", "output_tokens": 0}]}\n', ":1: turn 1: output_tokens is no whole number above 0"),
+        ('{"turns": [{"input": "a", "delay_ms": -1}]}\n', ":1: turn 1: delay_ms is no number of milliseconds"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused_with_its_line(suites: Suites, content: str | None, what: str) -> None:
+    if content is not None:
+        (suites.folder / "talks.jsonl").write_text(content)
+    said = suites.error("{model: m, rate: 1, trace: talks.jsonl}")
+    assert f"a.serve.trace: talks.jsonl{what}" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("key", ["input_tokens", "prefix_tokens"])
+def test_a_trace_has_prompts_of_its_own(suites: Suites, key: str) -> None:
+    (suites.folder / "talks.jsonl").write_text(GOOD)
+    said = suites.error(f"{{model: m, rate: 1, trace: talks.jsonl, {key}: 3}}")
+    assert f"a.serve.{key}: a trace has prompts of its own; leave out {key} or trace" in said
+
+
+def test_what_is_shown_reads_back_the_same(suites: Suites) -> None:
+    (suites.folder / "talks.jsonl").write_text(GOOD)
+    serve = (
+        "{model: '{milabench_data}/m', rate: [1], trace: talks.jsonl, slo: {itl_p99_ms: 9}, request_options: {n: [1]}}"
+    )
+    others = (
+        "definition: x, server: {command: [run, it], argv: ['@port'], ready: {port: '@port', path: /up, timeout: 9}}"
+    )
+    bench = suites.bench(serve, others)
+    suite = read_suite([suites.folder / "suite.yaml"])
+    again = suites.folder / "again.yaml"
+    again.write_text(to_yaml(suite))
+    assert read_suite([again]).benchmarks["a"] == bench
+    assert explain(suite, "a.serve.requests") == ("a.serve.requests = 32", "  built-in default")
+    assert explain(suite, "a.serve.rate")[0] == "a.serve.rate = [1]"
+
+
+def test_a_size_that_is_not_chosen_is_checked_key_by_key(suites: Suites) -> None:
+    sized = f"definition: x, {SERVER}, sizes: {{device: {{}}, tiny: {{serve: {{requests: 8, slo: {{x: 1}}}}}}}}"
+    assert "a.sizes.tiny.serve.slo: unknown key 'x'" in suites.error("{model: m, rate: 1}", sized)
