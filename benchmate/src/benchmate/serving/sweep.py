@@ -183,7 +183,8 @@ class Sweep:
         self._require_server(watch, result.requests)
         planned = workload.requests
         notes = point_notes(point, planned, result.requests, result.client)
-        return replace(result, notes=(*result.notes, *notes)), watch.averages()
+        readings = watch.averages(*_window(result.requests)) if result.requests else {}
+        return replace(result, notes=(*result.notes, *notes)), readings
 
     def _warm_up(self, point: LoadPoint) -> None:
         """Send the requests that do not count, by our own client. Raises ServerGone, ClientFailed in the server's words."""
@@ -241,8 +242,7 @@ class Sweep:
         result: PointResult | None = None,
     ) -> None:
         requests = () if result is None else result.requests
-        began = min((each.at for each in requests), default=start)
-        ended = max((each.at + (each.end or 0) for each in requests), default=None if start is None else time.time())
+        began, ended = _window(requests) if requests else (start, time.time())
         load: dict[str, object] = {}
         if point.concurrency is not None:
             load = {"concurrency": point.concurrency}
@@ -265,6 +265,11 @@ class Sweep:
 
 class ServerGone(BenchmateError):
     """The server ended; the text says so in one line."""
+
+
+def _window(requests: Sequence[RequestResult]) -> tuple[float, float]:
+    """Return when the first request was sent and the last one ended, unix seconds."""
+    return min(each.at for each in requests), max(each.at + (each.end or 0.0) for each in requests)
 
 
 def request_record(point: str, request: RequestResult) -> dict[str, object]:
