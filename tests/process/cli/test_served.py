@@ -92,3 +92,11 @@ def test_a_sweep_that_cannot_be_run_stops_every_command_with_one_line(milabench:
         assert said.err.startswith("error: ")
         assert said.err.count("\n") == 1
         assert "whole.serve" in said.err
+
+
+def test_dev_says_how_server_and_client_would_be_started(milabench: Milabench) -> None:
+    said = milabench("dev", "whole", *SERVED, "--", "true")
+    assert said.code == 0, said.err
+    assert "# whole.client: run would execute beside it:\n" in said.err
+    assert "-m benchmate.serving --url http://127.0.0.1:@port\n" in said.err
+    assert "/main.py @port 0\n" in said.err
