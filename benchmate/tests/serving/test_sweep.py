@@ -211,3 +211,16 @@ def test_turns_of_a_session_follow_one_another_and_hold_what_was_said(tmp_path: 
         first, second = swept.requests("concurrency=1")[:2]
         assert second["at"] - (first["at"] + first["end"]) == pytest.approx(0.3, abs=0.1)
         assert len(swept.requests("concurrency=1")) == 4
+
+
+def test_a_server_that_is_not_started_again_in_time_is_given_up(tmp_path: Path) -> None:
+    with SimulatedProcess(tmp_path, "--ttft-ms 1 --itl-ms 1 --exit-after 2") as server:
+        serve = {"concurrency": [1, 2, 4], "on_server_exit": "restart"}
+        swept = sweep(server.url, serve, ready={"timeout_s": 0.5})
+    late = "the server did not answer again within 0.5 s"
+    assert [(point["state"], point["why"]) for point in swept.points.values()] == [
+        ("failed", "the server ended"),
+        ("failed", late),
+        ("skipped", late),
+    ]
+    assert (swept.ran.code, swept.ran.stderr) == (1, f"error: {late}\n")
