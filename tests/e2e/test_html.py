@@ -13,6 +13,7 @@ from milabench.cli.compare import command as compare
 from milabench.cli.report import command as report
 from tests import chromium
 from tests.drawn_runs import HOSTILE, NAMES, system
+from tests.serving_runs import LOADS, RATES, serving_run
 
 pytestmark = [
     pytest.mark.e2e,
@@ -29,10 +30,12 @@ NAMES_SHOWN = f"[...{TABLE}.tBodies[0].rows].filter((row) => !row.hidden).map((r
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     base = tmp_path_factory.mktemp("pages")
     old, new = (str(system(base, name, faster).path) for name, faster in (("old", 1.0), ("new", 1.2)))
-    found = {"report": base / "report.html", "compare": base / "compare.html"}
+    swept = [str(serving_run(base / "swept", name, slower).path) for name, slower in (("old", 1.0), (HOSTILE, 1.2))]
+    found = {name: base / f"{name}.html" for name in ("report", "compare", "curves")}
     for command, words in (
         (report, [new, "-o", found["report"]]),
         (compare, [old, new, "--why", "-o", found["compare"]]),
+        (compare, [*swept, "-o", found["curves"]]),
     ):
         done = CliRunner().invoke(command, [str(word) for word in words], standalone_mode=False)
         assert done.exception is None, done.output
@@ -48,7 +51,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]
         yield page
 
 
-@pytest.fixture(params=["report", "compare", "index", "history"])
+@pytest.fixture(params=["report", "compare", "curves", "index", "history"])
 def shown(request: pytest.FixtureRequest, browser: chromium.Page, pages: dict[str, Path]) -> chromium.Page:
     """Either page, freshly opened."""
     opened(browser, pages[request.param])
@@ -173,3 +176,23 @@ def test_a_telephone_scrolls_tables_and_drawings_but_not_the_page(shown: chromiu
     click(shown, "document.getElementById('all')")
     assert shown.run("document.documentElement.scrollWidth") <= 390
     assert shown.errors == []
+
+
+def test_the_curves_of_two_servers_lie_within_their_drawings(browser: chromium.Page, pages: dict[str, Path]) -> None:
+    opened(browser, pages["curves"])
+    captions = "[...document.querySelectorAll('#curves figcaption')].map((each) => each.textContent)"
+    assert browser.run(captions) == [
+        "Throughput against what a user sees of it",
+        "Time to the first token (p90) against requests in flight",
+        "Time to the first token (p90) against requests/s that arrive",
+    ]
+    points = "[...document.querySelectorAll('#curves figure')].map((each) => each.querySelectorAll('.scroll > svg .dots').length)"
+    assert browser.run(points) == [2 * (len(LOADS) + len(RATES)), 2 * len(LOADS), 2 * len(RATES)]
+    outside = """[...document.querySelectorAll('#curves .scroll > svg')].flatMap((svg) => {
+        const frame = svg.getBoundingClientRect();
+        return [...svg.querySelectorAll('text, .dots, .whisker')].filter((each) => {
+            const box = each.getBoundingClientRect();
+            return box.left < frame.left || box.right > frame.right || box.top < frame.top || box.bottom > frame.bottom;
+        }).map((each) => each.textContent);
+    })"""
+    assert browser.run(outside) == []

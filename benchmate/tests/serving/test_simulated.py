@@ -99,6 +99,7 @@ def test_requests_beyond_the_slots_wait(tmp_path: Path) -> None:
     assert waited[1] < 0.05 < waited[2] <= waited[3] < 0.15 < waited[4]
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_in_a_stall(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 100 --itl-ms 100 --stall-at 0.25 --stall-s 0.5") as server:
         seen = Seen(server.port, PROMPT | {"max_tokens": 4})

@@ -6,12 +6,14 @@ Its keys are declared as those of a suite are (config/kinds.py): the parser and 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from milabench.config.kinds import Kind, MapOf, Record, ValueParser, key, keys_of, record_of
-from milabench.config.problems import Problems
+from milabench.analysis.serving_model import METRICS
+from milabench.config.kinds import INVALID, Key, Kind, MapOf, Record, ValueParser, key, keys_of, record_of
+from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
 from milabench.config.yaml_reader import decode_text, parse_document
 
@@ -36,24 +38,40 @@ class Bound:
 
 
 class _BoundText(Kind):
-    """A number and its unit, or times the reference."""
+    """A number and its unit, or times the reference; `units` are the only ones, where what is bound has some of its own."""
 
-    expected = "such as '800 items/s' or '1.2 x reference'"
     schema: Mapping[str, Any] = {"type": "string", "pattern": r"^[-+]?[0-9.eE+-]+ *((x|\*|×) *reference|[^0-9].*)?$"}
+
+    def __init__(self, units: str | None = None) -> None:
+        self.units = units
+        self.example = f"'{f'800 {units}'.rstrip()}'" if units is not None else "'800 items/s'"
+        self.expected = f"such as {self.example} or '1.2 x reference'"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         match = _BOUND.match(str(node.value).strip())
-        if match is None or float(match["number"]) <= 0:
+        least = (
+            0.0 if self.units == "" else 5e-324
+        )  # only what has no unit can be bound to zero, such as a rate of errors
+        if match is None or float(match["number"]) < least:
             return parser.expected(self.expected, node, path)
-        rest = match["rest"].strip()
-        if not rest:
-            what = f"{display_value(node)} has no unit"
-            return parser.reject(node, path, what, "write '800 items/s' or '1.2 x reference'")
+        rest, number = match["rest"].strip(), float(match["number"])
+        if not rest and self.units != "":
+            return parser.reject(
+                node, path, f"{display_value(node)} has no unit", f"write {self.example} or '1.2 x reference'"
+            )
         is_relative = _REFERENCE.match(rest) is not None
         if not is_relative and "reference" in rest:
             return parser.reject(node, path, f"cannot be read: {display_value(node)}", "write '1.2 x reference'")
+        if self.units == "" and rest == "%":
+            rest, number = "", number / 100
+        if not is_relative and self.units is not None and rest != self.units:
+            own = f"its units are {self.units}" if self.units else "it has no units"
+            return parser.reject(node, path, f"{display_value(node)}: {own}", f"write {self.example}")
         units = "" if is_relative else rest
-        return Bound(value=float(match["number"]), units=units, is_relative=is_relative, where=str(node.mark))
+        return Bound(value=number, units=units, is_relative=is_relative, where=str(node.mark))
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [self.schema, {"type": "number", "minimum": 0}]} if self.units == "" else dict(self.schema)
 
 
 class _Share(Kind):
@@ -103,6 +121,78 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingCriterion:
+    """The bounds of one number of a curve: of `metric` at a point of the sweep, or of the whole curve without a `point`."""
+
+    point: str
+    metric: str
+    minimum: Bound | None = None
+    maximum: Bound | None = None
+
+
+class _Curve(Kind):
+    """What is required of a sweep: bounds by point and metric, and of the whole curve."""
+
+    expected = "a mapping of points such as 'concurrency=8' to metrics"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        if type(node.value) is not dict:
+            return parser.expected(self.expected, node, path)
+        found: list[Any] = []
+        for name, child in node.value.items():
+            if name in _OF_CURVE:
+                found.append(_bounds("", name, _OF_CURVE[name], child, f"{path}.{name}", parser))
+            elif not _POINT.fullmatch(name):
+                hint = "" if "=" in name else did_you_mean(name, _OF_CURVE)
+                hint = hint or f"name a point such as 'concurrency=8' or 'rate=2.5', or one of {', '.join(_OF_CURVE)}"
+                found.append(parser.reject(child, path, f"unknown point {name!r}", hint, child.key))
+            elif type(child.value) is not dict:
+                found.append(parser.expected("a mapping of metrics", child, f"{path}.{name}"))
+            else:
+                found += _of_point(name, child, f"{path}.{name}", parser)
+        return INVALID if INVALID in found else tuple(found)
+
+    def json_schema(self) -> dict[str, Any]:
+        metrics = {name: _bound_keys(metric.units).json_schema() for name, metric in METRICS.items()}
+        point = {"type": "object", "properties": metrics, "additionalProperties": False}
+        whole = {name: _bound_keys(units).json_schema() for name, units in _OF_CURVE.items()}
+        return {
+            "type": "object",
+            "properties": whole,
+            "patternProperties": {f"^{_POINT.pattern}$": point},
+            "additionalProperties": False,
+        }
+
+
+def _of_point(point: str, node: Located, path: str, parser: ValueParser) -> Iterator[Any]:
+    for metric, child in node.value.items():
+        if metric in METRICS:
+            yield _bounds(point, metric, METRICS[metric].units, child, f"{path}.{metric}", parser)
+        else:
+            hint = did_you_mean(metric, METRICS) or f"known: {', '.join(METRICS)}"
+            yield parser.reject(child, path, f"unknown metric {metric!r}", hint, child.key)
+
+
+def _bounds(point: str, metric: str, units: str, node: Located, path: str, parser: ValueParser) -> Any:
+    given = _bound_keys(units).parse(node, path, parser)
+    if given is INVALID:
+        return INVALID
+    if not given:
+        return parser.reject(node, path, "asks for nothing", "give it a minimum or a maximum")
+    return ServingCriterion(point=point, metric=metric, **given)
+
+
+@cache
+def _bound_keys(units: str) -> Record:
+    """Return the keys `minimum` and `maximum` for numbers in these units."""
+    kind = _BoundText(units)
+    keys = {name: Key(name, name, kind, f"{name} of it", None) for name in ("minimum", "maximum")}
+    return Record(keys, None)
+
+
+_POINT = re.compile(r"(concurrency|rate)=[0-9.eE+-]+|scenario=[a-z_]+")
+_OF_CURVE = {"slo_concurrency": "", "slo_rate": "", "area": "(tokens/s)^2"}
 _Bounded = Annotated[Bound | None, _BoundText()]
 _OptionalShare = Annotated[float | None, _Share()]
 _NameList = Annotated[tuple[str, ...], _Names()]
@@ -124,6 +214,9 @@ class BenchCriteria:
     maximum: _Bounded = key("the same, for what should be small", default=None)
     device_spread: _OptionalShare = key("most spread between devices or nodes, relative", default=None)
     failure_rate: _OptionalShare = key("most of its steps that may fail", default=None)
+    serving: Annotated[tuple[ServingCriterion, ...], _Curve()] = key(
+        "bounds of a curve, by point and metric, and of slo_concurrency, slo_rate and area", default=()
+    )
     energy: _Bounded = key("most energy for an item: '0.4 J/image' or '0.9 x reference'", default=None)
     allow: _NameList = key("reasons for doubt that are accepted", default=())
     confidence: Annotated[float | None, _Confidence()] = key(
@@ -133,7 +226,8 @@ class BenchCriteria:
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """The bounds that are asked for."""
-        return tuple(bound for bound in (self.minimum, self.maximum, self.energy) if bound is not None)
+        of_curve = (bound for one in self.serving for bound in (one.minimum, one.maximum))
+        return tuple(bound for bound in (self.minimum, self.maximum, self.energy, *of_curve) if bound is not None)
 
 
 class _BenchKeys(Record):

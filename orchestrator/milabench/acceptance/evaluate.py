@@ -8,16 +8,18 @@ corrected for the number of claims, so that a good system is not rejected becaus
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
-from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
+from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
+from milabench.acceptance.curve_numbers import CurveNumber, curve_number, measured_points
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.serving_compare import AREA
 from milabench.analysis.summary_model import BenchSummary, Summary
 
 
@@ -140,6 +142,20 @@ def units_of(bench: BenchSummary, quantity: Quantity) -> str:
     return units.get(quantity, bench.units)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A bound as it is reported: the name of its criterion, and `of` what it is where that is not the name."""
+
+    name: str
+    bound: Bound
+    is_minimum: bool
+    of: str = ""
+
+    @property
+    def requirement(self) -> str:
+        return f"{'at least' if self.is_minimum else 'at most'} {self.bound}{self.of}"
+
+
 @dataclass(frozen=True, slots=True)
 class _BenchEvaluation:
     """One benchmark's criteria, and what the run and the reference have of it."""
@@ -167,6 +183,10 @@ class _BenchEvaluation:
         for name, quantity, bound in bounded:
             if bound is not None:
                 yield self._bound(self.run, name, quantity, bound)
+        for one in self.criteria.serving:
+            for is_minimum, bound in ((True, one.minimum), (False, one.maximum)):
+                if bound is not None:
+                    yield self._of_curve(self.run, one, bound, is_minimum=is_minimum)
         if self.criteria.device_spread is not None:
             yield self._device_spread(self.run, self.criteria.device_spread)
 
@@ -201,51 +221,98 @@ class _BenchEvaluation:
         return self._trusted(bench, self._check("device_spread", verdict, requirement, measured, value=spread))
 
     def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound) -> CriterionResult:
-        is_minimum = name == "minimum"
         of = "" if quantity in ("rate", "energy") else f" of {quantity}"
-        requirement = f"{'at least' if is_minimum else 'at most'} {bound}{of}"
         values = replicate_values(bench, quantity)
-
-        def unsure(measured: str, missing: str) -> CriterionResult:
-            return self._check(name, "INCONCLUSIVE", requirement, measured, missing=missing, where=bound.where)
-
+        asked = _Asked(name=name, bound=bound, is_minimum=name == "minimum", of=of)
         if not values:
-            return unsure("no number", f"a measurement of its {quantity}")
+            return self._undecided(asked, "no number", f"a measurement of its {quantity}")
         units, base = units_of(bench, quantity), list[float]()
         measured = f"{geometric_mean(values):.6g} {units}"
         if bound.is_relative:
             if self.reference is None:
-                return unsure(measured, "this benchmark in the reference")
+                return self._undecided(asked, measured, "this benchmark in the reference")
             expected = units_of(self.reference, quantity)
             if units != expected:
-                return unsure(f"in {units}", f"the same units: the reference is in {expected}")
+                return self._undecided(asked, f"in {units}", f"the same units: the reference is in {expected}")
             apart = differing(cases_of(self.reference.metrics), cases_of(bench.metrics))
             if apart:
-                return unsure(measured, f"the same cases as the reference: {apart}")
+                return self._undecided(asked, measured, f"the same cases as the reference: {apart}")
             base = replicate_values(self.reference, quantity)
             if not base:
-                return unsure(measured, "a number of it in the reference")
+                return self._undecided(asked, measured, "a number of it in the reference")
         elif units != bound.units:
-            return unsure(f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
+            return self._undecided(asked, f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
         # There is one peak for all replicates, so no spread from which a confidence could follow.
         confidence = None if quantity == "memory_peak" else self.criteria.confidence
+        return self._decided(bench, asked, values, base, units, confidence)
+
+    def _of_curve(
+        self, bench: BenchSummary, one: ServingCriterion, bound: Bound, *, is_minimum: bool
+    ) -> CriterionResult:
+        """Judge a number of a curve; one without a unit is a share or a count, of which what was measured decides."""
+        asked = _Asked(name=f"{one.point} {one.metric}".strip(), bound=bound, is_minimum=is_minimum)
+        found = curve_number(bench.serving, one)
+        if found.missing:
+            return self._undecided(asked, found.measured, found.missing)
+        base = CurveNumber()
+        if bound.is_relative:
+            reference = None if self.reference is None else self.reference.serving
+            if one.metric == AREA and measured_points(reference) != measured_points(bench.serving):
+                return self._undecided(
+                    asked, f"{found.value:.6g} {found.units}", "the reference's area over the same points"
+                )
+            base = curve_number(reference, one)
+            if base.missing or not base.value:
+                missing = f"a number of it in the reference ({base.missing or 'it is 0 there'})"
+                return self._undecided(asked, f"{found.value:.6g} {found.units}".rstrip(), missing)
+        if found.units:
+            values, reference_values = list(found.values), list(base.values)
+            return self._decided(bench, asked, values, reference_values, found.units, self.criteria.confidence)
+        value = found.value / base.value if bound.is_relative else found.value
+        wanted = BoundTarget(value=bound.value, is_minimum=is_minimum, confidence=None, to_fail=0.0)
+        verdict: Verdict = "PASS" if wanted.is_kept_by(value) else "FAIL"
+        measured = f"{value:.4g} x reference" if bound.is_relative else found.measured or f"{value:.6g}"
+        check = self._check(asked.name, verdict, asked.requirement, measured, value=value, where=bound.where)
+        return self._trusted_on_both(bench, check, is_relative=bound.is_relative)
+
+    def _undecided(self, asked: _Asked, measured: str, missing: str) -> CriterionResult:
+        about = {"missing": missing, "where": asked.bound.where}
+        return self._check(asked.name, "INCONCLUSIVE", asked.requirement, measured, **about)
+
+    def _decided(
+        self,
+        bench: BenchSummary,
+        asked: _Asked,
+        values: Sequence[float],
+        base: Sequence[float],
+        units: str,
+        confidence: float | None,
+    ) -> CriterionResult:
+        """Judge the launches' numbers, or their ratio to those of the reference."""
         # Bonferroni's correction, for failing only: see the head of this module.
         to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
-        wanted = BoundTarget(value=bound.value, is_minimum=is_minimum, confidence=confidence, to_fail=to_fail)
+        wanted = BoundTarget(
+            value=asked.bound.value, is_minimum=asked.is_minimum, confidence=confidence, to_fail=to_fail
+        )
         decision = decide_bound(values, base, wanted)
         shown = f"{decision.value:.4g} x reference" if base else f"{decision.value:.6g} {units}"
         check = self._check(
-            name,
+            asked.name,
             decision.verdict,
-            requirement,
+            asked.requirement,
             ", ".join(filter(None, (shown, decision.sure))),
             missing=decision.missing,
             value=decision.value,
             bounds=decision.bounds,
-            where=bound.where,
+            where=asked.bound.where,
         )
+        return self._trusted_on_both(bench, check, is_relative=bool(base))
+
+    def _trusted_on_both(self, bench: BenchSummary, check: CriterionResult, *, is_relative: bool) -> CriterionResult:
         check = self._trusted(bench, check)
-        return check if self.reference is None or not base else self._trusted(self.reference, check, "the reference's ")
+        if self.reference is None or not is_relative:
+            return check
+        return self._trusted(self.reference, check, "the reference's ")
 
     def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
         """Return the check, undecided when its number is in doubt for a reason that the criteria do not allow."""

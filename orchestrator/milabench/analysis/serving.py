@@ -121,9 +121,9 @@ class _Requests:
 
 
 def in_order(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the known numbers of a point, in the order of METRICS."""
+    """Return the known numbers of a point, in the order of METRICS; what is too small to divide by is zero."""
     known = {name: finite_number(values.get(name)) for name in METRICS}
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value if value >= SMALLEST else 0.0 for name, value in known.items() if value is not None}
 
 
 def _gaps(request: Mapping[str, Any]) -> Iterable[int] | Mapping[float, int] | None:

@@ -160,7 +160,8 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
     results = []
     for side in sides:
         sessions = side.values(metric, point)
-        notes = dict.fromkeys(note for p in side.points(point) for note in p.notes)
+        # Of a measured point, `why` says in which of its launches it failed.
+        notes = dict.fromkeys(note for p in side.points(point) for note in (*p.notes, p.why) if note)
         values = tuple(chain.from_iterable(sessions))
         counts = bool(values) and min(values) > 0
         result = SystemResult(

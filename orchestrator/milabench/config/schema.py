@@ -291,7 +291,7 @@ class BenchmarkConfig:
     gated: GatedConfig | None = key(
         "Weights or data whose terms must have been accepted; `milabench gated` lists them.", default=None
     )
-    max_duration: Seconds = key("Time limit of a step in seconds.", default=600)
+    max_duration: Seconds = key("Time limit of a step in seconds; of a sweep, for each of its points.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
     validation: Annotated[Mapping[str, Any], keys_of(ValidationKeys)] = key(

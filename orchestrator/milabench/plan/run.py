@@ -68,7 +68,7 @@ def _why_skipped(bench: ResolvedBenchmark, context: PlanContext) -> str | None:
     if (why := why_not_placed(bench.config, context.facts)) is not None:
         return why
     if (missing := _missing_program(bench.config, context)) is not None:
-        return f"requires the program {missing}, which is not on its PATH"
+        return f"requires the program {missing}, which is not on the PATH"
     if not bench.config.requires_capabilities:
         return None
     return unmet_requirement(benchmark_on(context.facts.main, bench, context))

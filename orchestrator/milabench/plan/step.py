@@ -131,7 +131,7 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         cwd=bench.cwd,
         venv=bench.venv,
         # A server has to outlive its client, whose time begins when it is ready.
-        timeout_s=config.max_duration + (_ready_s(config) if is_server else 0.0),
+        timeout_s=_limit_s(config) + (_ready_s(config) if is_server else 0.0),
         # A server that gets no request writes nothing.
         max_silence_s=None if is_server else config.max_silence,
         config=_step_config(process, rendered, instances, server),
@@ -301,6 +301,11 @@ def _step_config(
     if process.role == "server":
         described.pop("metrics", None)  # its client is what is measured
     return described
+
+
+def _limit_s(config: BenchmarkConfig) -> float:
+    """Return the time limit of a process, in seconds; of a sweep it follows from its points, each of which has the same."""
+    return config.max_duration * (config.serve.points if config.serve is not None else 1)
 
 
 def _ready_s(config: BenchmarkConfig) -> float:

@@ -13,7 +13,9 @@ import pytest
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
 from milabench.analysis.log_metrics import REDUCTIONS
+from milabench.analysis.score import Score
 from milabench.analysis.summary import summarise
+from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import Tracing
 from milabench.events.rundir import Run, open_run
@@ -57,6 +59,25 @@ def records() -> Iterator[tuple[str, Any]]:
 
 def main_metrics() -> Iterator[tuple[str, Any]]:
     yield from (("data", {"metric": "m", "case": c, "value": 2.5, "direction": "lower", "main": True}) for c in "abc")
+
+
+def sweep_records() -> Iterator[tuple[str, Any]]:
+    """Those of a client that swept a server, with everything that is ever counted with."""
+    yield (
+        "data",
+        {"serving": {"client": "plain", "version": "1", "seed": 1, "slo": {"ttft_p90_ms": 500, "e2e_p90_ms": 9000}}},
+    )
+    for point in (1, 2):
+        name = f"concurrency={point}"
+        for index in range(3):
+            times = {"at": 100.0 + index, "due": 100.0, "first": 0.25, "end": 0.75, "gaps_us": [250_000, 250_000]}
+            tokens = {"tokens": [1, 1, 2], "output_tokens": 4, "input_tokens": 8, "error": ""}
+            yield "data", {"request": {"point": name, "index": index, **times, **tokens}}
+        load = {"concurrency": point, "start": 100.0, "stop": 103.0, "requests": 3, "warmup": 2}
+        yield "data", {"point": {"name": name, **load, "state": "measured", "notes": [], "client": {"output_tps": 4.0}}}
+        yield "data", {"metric": "kv_cache", "value": 0.5, "units": "", "case": name}
+    yield "data", {"task": "main", "gpudata": {"0": DEVICE}, "time": 99.0}
+    yield "data", {"task": "main", "gpudata": {"0": DEVICE}, "time": 104.0}
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -104,6 +125,11 @@ def checked(run: Run) -> BenchSummary:
     return bench
 
 
+def as_json_value(bench: BenchSummary) -> Any:
+    summary = Summary(verdict="passed", benchmarks=(bench,), score=Score())
+    return json.loads(json.dumps(summary.to_json()))
+
+
 def told(bench: BenchSummary, check: str) -> tuple[str, str]:
     return next((one["verdict"], one["message"]) for one in bench.validations if one["check"] == check)
 
@@ -121,6 +147,17 @@ def test_no_number_of_a_record_breaks_what_is_made_of_it(tmp_path: Path, extreme
     for place, path in enumerate(sorted(kinds, key=repr)):
         lines = "".join(line(k, p, path if path in leaves(p) else (), extreme) for k, p in everything)
         checked(written(tmp_path / str(place), lines, lines))
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+def test_no_number_of_a_sweep_breaks_what_is_made_of_it(tmp_path: Path, extreme: str) -> None:
+    everything = list(sweep_records())
+    for place, path in enumerate(sorted({path for _, payload in everything for path in leaves(payload)}, key=repr)):
+        lines = "".join(line(k, p, path if path in leaves(p) else (), extreme) for k, p in everything)
+        as_recorded = "".join(line(k, p) for k, p in everything)
+        bench = checked(written(tmp_path / str(place), lines, lines, as_recorded))
+        assert bench.serving is not None
+        assert summary_from_json(as_json_value(bench)).benchmarks[0].serving == bench.serving, path
 
 
 @pytest.mark.parametrize("extreme", EXTREMES)

@@ -18,6 +18,8 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import BenchSummary
 from milabench.events.model import Config, Event
+from milabench.events.rundir import open_run
+from tests.examples import thinned
 from tests.recorded_run import data, record
 from tests.serving_runs import about, end_of, launches, request, serving_run, sweep
 
@@ -447,6 +449,7 @@ def test_energy_and_cost_are_those_of_the_devices_in_the_time_of_the_point(tmp_p
     assert values["joules_per_mtok"].value == pytest.approx(5e7, rel=1e-4)
     # 87660 over 8766 h is 10 an hour: 27.78 h; and 13.89 kWh at 1.5 x 0.36.
     assert values["cost_per_mtok"].value == pytest.approx(277.78 + 7.5, rel=1e-3)
+    assert the_curve(bench).currency == "EUR"
 
 
 def test_a_system_without_prices_or_readings_has_neither(tmp_path: Path) -> None:
@@ -467,6 +470,24 @@ def test_a_cost_may_stand_on_the_declared_power(tmp_path: Path) -> None:
     )
     assert values["cost_per_mtok"].value == pytest.approx(277.78 + 7.5, rel=1e-3)
     assert "joules_per_mtok" not in values
+
+
+def test_records_that_are_cut_off_at_any_byte_are_read(tmp_path: Path) -> None:
+    loads: Loads = {"concurrency=4": (10.0, 0.3), "concurrency=8": (11.0, 0.3)}
+    run = record(tmp_path, *launches("chat", lambda _: launch(loads), 1))
+    file = run.path / "chat.client.data"
+    whole = file.read_bytes()
+    starts = {name: whole.index(f'"point":{{"name":"{name}"'.encode()) for name in loads}
+    ends = {name: whole.index(b"\n", start) for name, start in starts.items()}
+    for size in thinned(range(len(whole))):
+        file.write_bytes(whole[:size])
+        curve = summarise(open_run(run.path)).benchmarks[0].serving
+        for point in () if curve is None else curve.points:
+            # A point whose end is not recorded is none that was measured.
+            is_whole = size >= ends[point.name]
+            assert (point.state == "measured") == is_whole
+            if point.state == "measured":
+                assert point.values["output_tps"].value == pytest.approx(loads[point.name][0], rel=1e-4)
 
 
 def test_the_drawn_runs_saturate_and_one_is_slower(tmp_path: Path) -> None:

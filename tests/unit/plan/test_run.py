@@ -471,7 +471,7 @@ def test_a_missing_program_skips_what_requires_it_unless_a_container_may_have_it
     """
     plan = World(tmp_path, suite, missing_programs={"b": "fio", "inside": "fio"}).plan()
     assert [(skip.bench, skip.why) for skip in plan.skipped] == [
-        ("b", "requires the program fio, which is not on its PATH")
+        ("b", "requires the program fio, which is not on the PATH")
     ]
     assert {step.bench for step in plan.steps} == {"inside", "fine"}
 

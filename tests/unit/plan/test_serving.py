@@ -123,6 +123,11 @@ def test_a_port_of_the_suite_is_the_port_of_the_client(tmp_path: Path) -> None:
     assert client.argv[4] == "http://127.0.0.1:8000"
 
 
+def test_the_time_limit_of_a_sweep_is_that_of_its_points(tmp_path: Path) -> None:
+    server, client = steps(tmp_path, SUITE, **{"definition: x": "definition: x\n  max_duration: 100"})
+    assert (server.timeout_s, client.timeout_s) == (330, 300)
+
+
 def test_a_server_for_each_device_has_a_client_for_each(tmp_path: Path) -> None:
     planned = steps(tmp_path, SUITE, multigpu="per_gpu")
     assert [step.id for step in planned] == ["chat.D0.server", "chat.D0.client", "chat.D1.server", "chat.D1.client"]

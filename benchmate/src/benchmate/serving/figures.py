@@ -49,11 +49,17 @@ def point_figures(requests: Sequence[RequestResult]) -> dict[str, float]:
 
 
 def token_gaps(request: RequestResult) -> list[float]:
-    """Return the seconds between tokens: a gap after which n of them came is n gaps of an n-th each."""
+    """Return the seconds between tokens: a gap after which n of them came is n gaps of an n-th each, without any it goes on."""
     if not request.tokens:
         return [gap_us / 1e6 for gap_us in request.gaps_us]
-    pairs = zip(request.gaps_us, request.tokens[1:], strict=True)
-    return [gap_us / 1e6 / count for gap_us, count in pairs for _ in range(count)]
+    gaps: list[float] = []
+    waited_us = 0
+    for gap_us, count in zip(request.gaps_us, request.tokens[1:], strict=True):
+        waited_us += gap_us
+        if count:
+            gaps += [waited_us / 1e6 / count] * count
+            waited_us = 0
+    return gaps
 
 
 def point_notes(

@@ -37,10 +37,13 @@ _REFUSED = re.compile(r"refused|cannot connect|connect call failed", re.IGNORECA
 
 @dataclass
 class ServerWatch:
-    """Use as a context manager around a point; `readings` are what was sampled, `is_gone` whether a connection was refused."""
+    """Use as a context manager around a point; `is_gone` is whether a connection was refused.
+
+    `readings` are unix time and values of each sample.
+    """
 
     url: str
-    readings: dict[str, list[float]] = field(default_factory=dict)
+    readings: list[tuple[float, dict[str, float]]] = field(default_factory=list)
     is_gone: bool = False
 
     def __enter__(self) -> ServerWatch:
@@ -53,9 +56,14 @@ class ServerWatch:
         self._ended.set()
         self._thread.join(PERIOD_S)
 
-    def averages(self) -> dict[str, float]:
-        """Return the mean of each reading."""
-        return {name: statistics.fmean(values) for name, values in self.readings.items()}
+    def averages(self, start: float, stop: float) -> dict[str, float]:
+        """Return the mean of each reading between two unix times: a client may take long before and after its requests."""
+        found: dict[str, list[float]] = {}
+        for at, values in self.readings:
+            if start <= at <= stop:
+                for name, value in values.items():
+                    found.setdefault(name, []).append(value)
+        return {name: statistics.fmean(values) for name, values in found.items()}
 
     def _watch(self) -> None:
         has_metrics = True
@@ -66,6 +74,7 @@ class ServerWatch:
             if not has_metrics:
                 self.is_gone = self.is_gone or is_refused(self.url)
                 continue
+            at = time.time()
             try:
                 status, text = get(self.url, "/metrics")
             except ConnectionRefusedError:
@@ -74,9 +83,8 @@ class ServerWatch:
                 pass  # slow, or in the midst of its end: the next look says
             else:
                 has_metrics = status == 200
-                if has_metrics and not self._ended.is_set():
-                    for name, value in parse_metrics(text).items():
-                        self.readings.setdefault(name, []).append(value)
+                if has_metrics:
+                    self.readings.append((at, parse_metrics(text)))
 
 
 def parse_metrics(text: str) -> dict[str, float]:

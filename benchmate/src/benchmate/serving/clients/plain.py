@@ -217,7 +217,7 @@ class _Answer:
         arrivals = self._arrivals
         total = self._usage.get("completion_tokens") or len(arrivals)
         # Where each event has the usage so far, it says how many tokens it brought.
-        counts = tuple(self._counts) if min(self._counts, default=0) > 0 and sum(self._counts) == total else ()
+        counts = tuple(self._counts) if sum(self._counts) == total else ()
         return RequestResult(
             index=self.index,
             at=self.at + self._unix_offset,
@@ -238,7 +238,9 @@ def request_body(target: Target, conversation: Sequence[dict[str, str]], tokens:
         content: dict[str, Any] = {"messages": list(conversation)}
     else:
         content = {"prompt": "".join(message["content"] for message in conversation)}
-    options = {"stream": True, "stream_options": {"include_usage": True}, **target.options}
+    # The usage in each event, where a server has that: an event may bring several tokens.
+    usage = {"include_usage": True, "continuous_usage_stats": True}
+    options = {"stream": True, "stream_options": usage, **target.options}
     return {"model": target.model, **content, "max_tokens": tokens, **options}
 
 

