@@ -163,6 +163,7 @@ def test_logs_are_filtered_on_a_terminal_and_as_written_elsewhere(
     raw = milabench("logs", FORMULA, "--run", str(hostile)).out
     assert "\x1b]0;owned\x07" in raw
     monkeypatch.setattr(cli.VisibleStream, "isatty", lambda _: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     said = milabench("logs", FORMULA, "--run", str(hostile)).out
     assert said.startswith("\x1b[32mok\x1b[0m ␛]0;owned␇")
     assert not OBEYED.search(said.replace("\x1b[32m", "").replace("\x1b[0m", ""))

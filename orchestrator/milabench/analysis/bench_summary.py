@@ -53,7 +53,7 @@ class RunConditions:
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
     curves = curves_by_step(results, conditions.costs, conditions.clocks)
-    serving = over_launches(results, curves)
+    serving = over_launches(results, curves, conditions.costs.currency)
     processes = at_best_point(tuple(_processes(results)), curves, serving)
     passed = [result for result in results if result.outcome == "passed"]
     outcomes = {result.outcome for result in results}

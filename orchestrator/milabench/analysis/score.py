@@ -46,7 +46,7 @@ class Score:
     is_weighted: bool = field(default=False, metadata={"json": JsonKey("weighted")})
     is_compat: bool = field(default=False, metadata={"json": JsonKey("compat")})
     suspects: int = 0
-    weights_of: str = ""
+    weights_of: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda score: not score.weights_of)})
 
 
 def score(entries: Sequence[ScoreEntry]) -> Score:

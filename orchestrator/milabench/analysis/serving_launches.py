@@ -52,7 +52,9 @@ def _ahead_s(result: StepResult, clocks: SharedClocks) -> float:
     return clocks.get(result.step.id, ("", 0.0))[1]
 
 
-def over_launches(results: Sequence[StepResult], curves: Mapping[str, LaunchCurve]) -> ServingCurve | None:
+def over_launches(
+    results: Sequence[StepResult], curves: Mapping[str, LaunchCurve], currency: str = ""
+) -> ServingCurve | None:
     """Return the curve over the launches in which every step passed, over those that failed where none did."""
     failed = {result.step.repeat for result in results if result.outcome != "passed"}
     launches: dict[int, list[LaunchCurve]] = {}
@@ -60,7 +62,8 @@ def over_launches(results: Sequence[StepResult], curves: Mapping[str, LaunchCurv
         if result.step.id in curves:
             launches.setdefault(result.step.repeat, []).append(curves[result.step.id])
     counted = [launch for repeat, launch in launches.items() if repeat not in failed]
-    return serving_curve(counted or list(launches.values()))
+    curve = serving_curve(counted or list(launches.values()))
+    return None if curve is None else replace(curve, currency=currency)
 
 
 def at_best_point(

@@ -126,7 +126,7 @@ class ServingCurve:
     (tokens/s)^2: what the curve dominates, of the launches that measured every point that any did. `best` is the name of the
     point with the most output tokens/s of those that every launch measured and that meet the SLO, of all those where there is
     none; empty where there is no such point. `slo_concurrency` and `slo_rate` are the largest load of such points, None without
-    an SLO and where no point meets it.
+    an SLO and where no point meets it. `currency` is that of `cost_per_mtok`, where costs are declared.
     """
 
     client: str = ""
@@ -138,3 +138,4 @@ class ServingCurve:
     best: str = ""
     slo_concurrency: float | None = None
     slo_rate: float | None = None
+    currency: str = ""

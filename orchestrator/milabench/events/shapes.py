@@ -148,7 +148,7 @@ RATE: Shape = {
 _COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), Required(int))
 _POINT_VALUE = {"value": Required(float), "ci95": [float], "launches": [float]}
 _CURVE = {
-    **dict.fromkeys(("client", "version", "best"), str),
+    **dict.fromkeys(("client", "version", "best", "currency"), str),
     "seed": int,
     "slo": {str: Required(float)},
     "points": [

@@ -449,6 +449,7 @@ def test_energy_and_cost_are_those_of_the_devices_in_the_time_of_the_point(tmp_p
     assert values["joules_per_mtok"].value == pytest.approx(5e7, rel=1e-4)
     # 87660 over 8766 h is 10 an hour: 27.78 h; and 13.89 kWh at 1.5 x 0.36.
     assert values["cost_per_mtok"].value == pytest.approx(277.78 + 7.5, rel=1e-3)
+    assert the_curve(bench).currency == "EUR"
 
 
 def test_a_system_without_prices_or_readings_has_neither(tmp_path: Path) -> None:
