@@ -25,6 +25,7 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.sides import ACROSS, noise_of
 from milabench.analysis.system_diff import differing_requests
+from milabench.events.values import SMALLEST
 
 # The ratio of TPOT p90 is that of user_tps, which is 1000 / TPOT p90.
 COMPARED = ("output_tps", "user_tps", "ttft_p90_ms")
@@ -175,7 +176,7 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
         sessions = side.values(metric, point)
         notes = side.notes(point)
         values = tuple(chain.from_iterable(sessions))
-        counts = bool(values) and min(values) > 0
+        counts = bool(values) and min(values) >= SMALLEST
         result = SystemResult(
             system=side.system,
             outcome="passed",
