@@ -62,6 +62,8 @@ def stated_seconds(bench: BenchmarkConfig | None, profile: Profile) -> float | N
     if bench is None or bench.resources.minutes is None:
         return None
     stated, usual = 60 * bench.resources.minutes, PROFILES["default"]
+    if bench.serve is not None:
+        return stated  # its points are the same with each profile
     measured = usual.warmup_s + usual.window_s
     # What is shorter than the profile's own window was not measured with it, as tiny sizes are not.
     return stated - measured + profile.warmup_s + profile.window_s if stated > measured else stated
@@ -124,8 +126,8 @@ class BudgetedPlan:
                 f"; profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}, and "
                 "the starts"
             )
-            # A command that is timed has neither: it takes as long as it takes.
-            is_timed = all(step.config.get("timed") for step in self.planned.plan.steps)
+            # A command that is timed has neither, nor has a sweep: they take as long as they take.
+            is_timed = all(step.config.get("timed") or step.config.get("serve") for step in self.planned.plan.steps)
             return [
                 f"{what}: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
+from milabench.config.serving import ServeConfig
 from milabench.facts.model import Device, Node
 from milabench.plan.profile import PROFILES
 from milabench.plan.resources import ResourceSum, memory_shortages, sum_of_data, sum_of_environments
@@ -127,6 +129,8 @@ def test_minutes_are_those_of_the_profile_default(benches: dict[str, BenchmarkCo
     # 180 s, of which 5 s of warm-up and 30 s of window; the quick profile has 1 s and 3 s.
     assert stated_seconds(benches["a"], PROFILES["default"]) == 180
     assert stated_seconds(benches["a"], PROFILES["quick"]) == 180 - 35 + 4
+    sweep = replace(benches["a"], serve=ServeConfig(model="m", rate=(1.0,)))
+    assert stated_seconds(sweep, PROFILES["quick"]) == 180
     assert stated_seconds(benches["b"], PROFILES["default"]) is None
     assert stated_seconds(None, PROFILES["default"]) is None
 
