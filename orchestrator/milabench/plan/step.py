@@ -141,8 +141,6 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         prerun=("/bin/sh", "-c", rendered.prerun) if rendered.prerun else (),
         keep_step_dir=config.keep_step_dir,
     )
-    if process.role == "client" and config.server is not None and config.server.command:
-        return step  # the image is that of the server's program
     step = containerized(step, bench, _visible_devices(config, placement))
     if is_server and config.serve is not None and config.serve.on_server_exit == "restart":
         # Outside of the container, whose image needs no Python.

@@ -51,8 +51,8 @@ _METRIC = (
 )
 _MANIFEST = ("profile", "version", "locks", "programs", "validations")
 _SUITE = (
-    *("name", "group", "install_group", "install_variant", "weight", "plan", "argv", "server", "client", "command"),
-    *("shell", "metrics", "voir", "num_machines", "options", "requires_capabilities", "requires_programs"),
+    *("name", "group", "install_group", "install_variant", "weight", "plan", "argv", "server", "client", "serve"),
+    *("command", "shell", "metrics", "voir", "num_machines", "options", "requires_capabilities", "requires_programs"),
     *("enabled", "tags", "env"),
     *("max_duration", "max_silence", "validation", "inherits"),
 )

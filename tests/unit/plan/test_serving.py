@@ -10,10 +10,12 @@ import pytest
 
 from milabench.bench.api import Benchmark
 from milabench.config.read import read_suite
+from milabench.config.schema import Suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Device, Node, SystemFacts
-from milabench.plan.context import PlanContext, ResolvedBenchmark, dirs_under
+from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.model import Step
+from milabench.plan.prepare import prepare_step
 from milabench.plan.profile import PROFILES
 from milabench.plan.run import plan_run
 
@@ -48,18 +50,25 @@ def steps(tmp_path: Path, suite: str, *nodes: Node, **changed: Any) -> tuple[Ste
     for old, new in changed.items():
         assert old in suite
         suite = suite.replace(old, new)
+    read_in, context = read(tmp_path, suite, *nodes)
+    benches = [
+        ResolvedBenchmark(config=bench, folder="/suite/x", declared=VLLM) for bench in read_in.benchmarks.values()
+    ]
+    return plan_run(benches, context).steps
+
+
+def read(tmp_path: Path, text: str, *nodes: Node) -> tuple[Suite, PlanContext]:
     path = tmp_path / "suite.yaml"
-    path.write_text(suite)
-    read = read_suite([path])
+    path.write_text(text)
+    suite = read_suite([path])
     context = PlanContext(
         facts=SystemFacts(arch="cuda", nodes=nodes or (node(),)),
-        system=read.system,
-        dirs=dirs_under("/base", read.system.dirs),
+        system=suite.system,
+        dirs=dirs_under("/base", suite.system.dirs),
         profile=PROFILES["quick"],
         run_name="r",
     )
-    benches = [ResolvedBenchmark(config=bench, folder="/suite/x", declared=VLLM) for bench in read.benchmarks.values()]
-    return plan_run(benches, context).steps
+    return suite, context
 
 
 def test_the_program_of_the_benchfile_is_the_server_and_the_client_is_ours(tmp_path: Path) -> None:
@@ -152,6 +161,19 @@ def test_in_a_container_of_its_own_program_is_the_server_alone(tmp_path: Path) -
     assert server.argv[:6] == (PYTHON, "-m", "benchmate.serving.restarting", "--", "docker", "run")
     assert server.argv[server.argv.index("vendor/server") + 1] == "serve-it"
     assert client.argv[:3] == (PYTHON, "-m", "benchmate.serving")
+
+
+@pytest.mark.parametrize(("server", "container"), [("", "vendor/server"), ("command: serve-it, ", None)])
+def test_what_prepares_for_a_server_of_its_own_image_runs_outside(
+    tmp_path: Path, server: str, container: str | None
+) -> None:
+    text = SUITE.replace("definition: x", "definition: x\n  docker_image: vendor/server")
+    suite, context = read(tmp_path, text.replace("server: {", "server: {" + server))
+    resolved = ResolvedBenchmark(config=suite.benchmarks["chat"], folder="/suite/x", declared=VLLM)
+    step = prepare_step(benchmark_on(context.facts.main, resolved, context))
+    assert step is not None
+    assert step.container == container
+    assert step.config["serve"]["model"] == "/base/data/tiny"
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
