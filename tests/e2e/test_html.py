@@ -196,3 +196,9 @@ def test_the_curves_of_two_servers_lie_within_their_drawings(browser: chromium.P
         }).map((each) => each.textContent);
     })"""
     assert browser.run(outside) == []
+    overlapping = """[...document.querySelectorAll('#curves .scroll > svg')].flatMap((svg) => {
+        const boxes = [...svg.querySelectorAll('text.halo')].map((each) => each.getBoundingClientRect());
+        return boxes.filter((one, at) => boxes.slice(0, at).some((other) =>
+            one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom));
+    }).length"""
+    assert browser.run(overlapping) == 0

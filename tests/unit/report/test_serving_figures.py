@@ -56,10 +56,18 @@ def test_every_measured_point_says_its_load_and_what_it_is() -> None:
     )
     root = drawn(curve_figure([("a", ServingCurve(points=points, best="concurrency=8"))]))
     labels = [text for text in texts(root) if text.startswith(("c ", "2.5", "scenario"))]
-    assert labels == ["c 8 ★", "c 16 ✕", "2.5/s", "scenario=offline"]
+    assert labels == ["c 16 ✕", "scenario=offline", "2.5/s", "c 8 ★"]  # from the top down
     tooltips = {title.text for title in root.iter("title")}
     numbers = "tokens of a user (1000 / TPOT p90) 20.00 tokens/s, output tokens 400.00 tokens/s, TTFT p90 100.00 ms"
     assert f"concurrency=16: {numbers}" in tooltips
+
+
+def test_loads_that_lie_on_each_other_share_a_label_that_stays_within_the_drawing() -> None:
+    curve = ServingCurve(points=(*(at(8 * n, 50 + n / 100, 300 + n) for n in range(1, 30)), at(1, 40, 100)))
+    root = drawn(curve_figure([("a", curve)]))
+    shared = next(text for text in root.iter("text") if (text.text or "").startswith("c 8, c 16, c 24"))
+    assert (shared.text or "").count("c ") == 29 and shared.get("text-anchor") == "end"
+    assert "c 1" in texts(root)
 
 
 def test_two_curves_differ_in_shape_and_in_dash_and_have_a_legend() -> None:

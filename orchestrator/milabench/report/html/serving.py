@@ -14,6 +14,8 @@ from milabench.report.model import format_number
 NamedCurve = tuple[str, ServingCurve]
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, WIDTH - 60, 18, 348
+_LABEL_HEIGHT, _LABEL_WIDTH = 15, 48  # below which the labels of two points would overlap
+_LETTER = 6.5  # wide, about
 _LOG_FROM = 10  # times the smallest value, from which an axis is logarithmic
 _LOADS = {"concurrency": "requests in flight", "rate": "requests/s that arrive"}
 
@@ -33,13 +35,13 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
     pairs = [pair for _, _, own in placed for pair in own]
     if not pairs:
         return None
-    x = Scale(low=0, high=1.06 * max(_top(user) for _, user, _ in pairs), start=_LEFT, stop=_RIGHT)
-    y = Scale(low=0, high=1.08 * max(_top(output) for _, _, output in pairs), start=_BOTTOM, stop=_TOP)
+    x = Scale(low=0, high=_end([user for _, user, _ in pairs]), start=_LEFT, stop=_RIGHT)
+    y = Scale(low=0, high=_end([output for _, _, output in pairs]), start=_BOTTOM, stop=_TOP)
     sign = marks([name for name, _ in curves])
     drawn: list[Child] = [_axes(x, y, "tokens/s of a user", "output tokens/s")]
     for place, (name, curve, own) in enumerate(placed):
         drawn.append(el("path", d=_steps(own, x, y), class_=f"line thin {sign[name]}"))
-        drawn += [_load_label(curve, pair, x, y, is_above=place % 2 == 0) for pair in own]
+        drawn += [_load_labels(curve, close, x, y, is_above=place % 2 == 0) for close in _close_ones(own, x, y)]
     # Over all labels, whose halo would hide what lies below.
     drawn += [_point(pair, x, y, sign[name]) for name, _, own in placed for pair in own]
     describe = "; ".join(
@@ -103,16 +105,18 @@ def _loads(curve: ServingCurve, load: str) -> list[_Pair]:
     return pairs
 
 
-def _top(number: PointValue) -> float:
-    return max(number.value, *(number.ci95 or (number.value,)))
+def _end(numbers: Sequence[PointValue]) -> float:
+    """Return the end of an axis from zero on that holds some numbers with their intervals; above zero, and finite."""
+    highest = max(end for number in numbers for end in (number.value, *(number.ci95 or ())))
+    return min(1.08 * highest, 1e300) if highest > 1e-300 else 1.0
 
 
 def _scale(values: Sequence[float], start: float, stop: float) -> Scale:
     """Return a scale of some values, logarithmic where they lie far apart, else from zero on."""
     low, high = min(values), max(values)
-    if low > 0 and high >= _LOG_FROM * low:
+    if low > 1e-300 and _LOG_FROM * low <= high < 1e300:
         return Scale(low=low / 1.15, high=high * 1.15, start=start, stop=stop, is_log=True)
-    return Scale(low=0, high=1.08 * high or 1.0, start=start, stop=stop)
+    return Scale(low=0, high=_end([PointValue(value=high)]), start=start, stop=stop)
 
 
 def _axes(x: Scale, y: Scale, across: str, up: str, marked: Sequence[float] = ()) -> Markup:
@@ -166,18 +170,40 @@ def _bar(interval: Interval | None, scale: Scale, at: float, *, is_upright: bool
     return f"M{low},{coordinate(at)}H{high}M{low},{top}v6M{high},{top}v6"
 
 
-def _load_label(curve: ServingCurve, pair: _Pair, x: Scale, y: Scale, *, is_above: bool) -> Markup:
-    """Return the load of a point, right above it or left below it: so those of two curves lie apart."""
-    point, across, up = pair
+def _close_ones(pairs: Sequence[_Pair], x: Scale, y: Scale) -> list[list[_Pair]]:
+    """Return the points in groups whose labels would overlap: where a server is saturated, loads lie on each other."""
+    groups: list[list[_Pair]] = []
+    for pair in sorted(pairs, key=lambda pair: y(pair[2].value)):
+        last = groups[-1][-1] if groups else None
+        is_close = (
+            last is not None
+            and y(pair[2].value) - y(last[2].value) < _LABEL_HEIGHT
+            and abs(x(pair[1].value) - x(last[1].value)) < _LABEL_WIDTH
+        )
+        groups[-1].append(pair) if is_close else groups.append([pair])
+    return groups
+
+
+def _load_labels(curve: ServingCurve, pairs: Sequence[_Pair], x: Scale, y: Scale, *, is_above: bool) -> Markup:
+    """Return the loads of points, right above the highest or left below the lowest: so those of two curves lie apart."""
+    in_order = sorted(pairs, key=lambda pair: curve.points.index(pair[0]))
+    text = ", ".join(_load_text(curve, point) for point, _, _ in in_order)
+    across = [x(number.value) for _, number, _ in pairs]
+    up = [y(number.value) for _, _, number in pairs]
+    right, left = max(across) + 7, min(across) - 7
+    wide = _LETTER * len(text)
+    is_right = right + wide <= WIDTH if is_above else left < wide
+    at_y = min(up) - 7 if is_above else max(up) + 16
+    return label(right if is_right else left, at_y, text, "dim halo whole", "start" if is_right else "end")
+
+
+def _load_text(curve: ServingCurve, point: CurvePoint) -> str:
     load = point.name
     if point.concurrency is not None:
         load = f"c {point.concurrency:g}"
     elif point.rate is not None:
         load = f"{point.rate:g}/s"
-    text = load + (" ★" if point.name == curve.best else "") + (" ✕" if point.meets_slo is False else "")
-    at_x, at_y = x(across.value), y(up.value)
-    kind = "dim halo whole"
-    return label(at_x + 7, at_y - 7, text, kind) if is_above else label(at_x - 7, at_y + 16, text, kind, "end")
+    return load + (" ★" if point.name == curve.best else "") + (" ✕" if point.meets_slo is False else "")
 
 
 def _legend(sign: dict[str, str]) -> Markup | None:
