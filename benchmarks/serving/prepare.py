@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 from pathlib import Path
+
+import models
 
 import benchmate
 
-SHARED = Path(__file__).resolve().parent.parent / "_environments" / "serving"
 SEED = 20260101
 
 
@@ -18,9 +18,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--model", type=Path)
     args, _ = parser.parse_known_args()
-    sys.path.append(str(SHARED))
-    import models
-
     sweep = benchmate.config()["serve"]
     # A server that is not vLLM may have another name for its model, or none; its clients need a tokenizer.
     models.prepare(args.model or Path(sweep["tokenizer"]), benchmate.option("model"))

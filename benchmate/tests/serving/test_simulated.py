@@ -60,15 +60,15 @@ def test_its_times_are_those_that_were_set(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, f"--ttft-ms {TTFT_MS} --itl-ms {ITL_MS}") as server:
         seen = [Seen(server.port, PROMPT | {"max_tokens": 26}) for _ in range(5)]
         logged = server.requests()
-    ttft = statistics.median(each.times[0] for each in seen)
     gaps = [after - before for each in seen for before, after in zip(each.times, each.times[1:], strict=False)]
-    assert ttft == pytest.approx(TTFT_MS / 1e3, rel=0.01)
+    # The best of five: what a busy machine adds is not the server's doing.
+    assert min(each.times[0] for each in seen) == pytest.approx(TTFT_MS / 1e3, rel=0.01)
     assert statistics.median(gaps) == pytest.approx(ITL_MS / 1e3, rel=0.01)
     # Without drift: the last token is where 25 exact gaps end.
-    assert statistics.median(each.times[-1] for each in seen) == pytest.approx(0.7, rel=0.01)
+    assert min(each.times[-1] for each in seen) == pytest.approx(0.7, rel=0.01)
     assert [(line["input_tokens"], line["output_tokens"], line["error"]) for line in logged] == [(3, 26, "")] * 5
-    assert statistics.median(line["first"] for line in logged) == pytest.approx(ttft, rel=0.01)
-    assert statistics.median(line["end"] for line in logged) == pytest.approx(0.7, rel=0.01)
+    assert min(line["first"] for line in logged) == pytest.approx(TTFT_MS / 1e3, rel=0.01)
+    assert min(line["end"] for line in logged) == pytest.approx(0.7, rel=0.01)
     assert all(len(line["gaps_us"]) == 25 for line in logged)
 
 
@@ -99,6 +99,7 @@ def test_requests_beyond_the_slots_wait(tmp_path: Path) -> None:
     assert waited[1] < 0.05 < waited[2] <= waited[3] < 0.15 < waited[4]
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_in_a_stall(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 100 --itl-ms 100 --stall-at 0.25 --stall-s 0.5") as server:
         seen = Seen(server.port, PROMPT | {"max_tokens": 4})

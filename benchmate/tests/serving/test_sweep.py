@@ -30,6 +30,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.slow
 def test_the_records_are_what_the_server_did(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 100 --itl-ms 10") as server:
         swept = sweep(server.url, {"concurrency": [2], "rate": [20], "slo": {"ttft_p90_ms": 500}, "seed": 3})
@@ -52,7 +53,7 @@ def test_the_records_are_what_the_server_did(tmp_path: Path) -> None:
         assert all(len(each["gaps_us"]) == 5 for each in requests)
         for key in ("first", "end"):
             own, server_own = ([each[key] for each in found] for found in (requests, logged))
-            assert statistics.median(own) == pytest.approx(statistics.median(server_own), abs=0.01)
+            assert min(own) == pytest.approx(min(server_own), abs=0.01)
         gaps, server_gaps = ([gap for each in found for gap in each["gaps_us"]] for found in (requests, logged))
         assert statistics.median(gaps) == pytest.approx(statistics.median(server_gaps), abs=1000)
         assert min(each["at"] for each in requests) == pytest.approx(logged[0]["received"], abs=0.05)
@@ -71,6 +72,7 @@ def test_a_chat_is_streamed_and_counted_like_a_completion(tmp_path: Path) -> Non
     assert [(each["input_tokens"], each["output_tokens"]) for each in swept.requests("concurrency=4")] == [(8, 6)] * 8
 
 
+@pytest.mark.slow
 def test_a_stall_is_seen_by_each_request_that_is_due_in_it_in_an_open_loop_alone(tmp_path: Path) -> None:
     stall = "--ttft-ms 20 --itl-ms 0 --stall-at 0.2 --stall-s 2"
     waits = {}
@@ -100,6 +102,7 @@ def test_a_server_that_ends_fails_its_point_and_skips_the_rest(tmp_path: Path) -
     assert [each["error"] for each in swept.requests("concurrency=2")][:2] == ["", ""]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_started_again_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     served = [sys.executable, "-m", "benchmate.serving.simulated", "--port", str(port), "--exit-after", "12"]
@@ -149,6 +152,7 @@ def test_a_warm_up_is_sent_and_not_counted(tmp_path: Path) -> None:
     assert [len(swept.requests(name)) for name in swept.points] == [8, 8]
 
 
+@pytest.mark.slow
 def test_the_metrics_of_the_server_are_averaged_over_a_point(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 500 --itl-ms 400 --slots 2") as server:
         swept = sweep(server.url, {"concurrency": [3], "requests": 3})
@@ -195,6 +199,7 @@ def test_a_sweep_that_cannot_be_is_one_line(serve: dict[str, Any], line: str) ->
     assert swept.points == {}
 
 
+@pytest.mark.slow
 def test_turns_of_a_session_follow_one_another_and_hold_what_was_said(tmp_path: Path) -> None:
     turns = [{"input": "one two", "output_tokens": 3}, {"input": "three", "output_tokens": 2, "delay_ms": 300}]
     trace = tmp_path / "trace.jsonl"
@@ -209,5 +214,19 @@ def test_turns_of_a_session_follow_one_another_and_hold_what_was_said(tmp_path: 
             (6 if endpoint == "chat" else 5, 2),
         ]
         first, second = swept.requests("concurrency=1")[:2]
-        assert second["at"] - (first["at"] + first["end"]) == pytest.approx(0.3, abs=0.1)
+        assert 0.3 <= second["at"] - (first["at"] + first["end"]) < 1
         assert len(swept.requests("concurrency=1")) == 4
+
+
+@pytest.mark.slow
+def test_a_server_that_is_not_started_again_in_time_is_given_up(tmp_path: Path) -> None:
+    with SimulatedProcess(tmp_path, "--ttft-ms 1 --itl-ms 1 --exit-after 2") as server:
+        serve = {"concurrency": [1, 2, 4], "on_server_exit": "restart"}
+        swept = sweep(server.url, serve, ready={"timeout_s": 0.5})
+    late = "the server did not answer again within 0.5 s"
+    assert [(point["state"], point["why"]) for point in swept.points.values()] == [
+        ("failed", "the server ended"),
+        ("failed", late),
+        ("skipped", late),
+    ]
+    assert (swept.ran.code, swept.ran.stderr) == (1, f"error: {late}\n")

@@ -45,18 +45,19 @@ def compare_systems(
         [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights) for name in names]
     )
     indices = _indices(systems, rows, margin, None if weights is None else weights_of)
+    curves = compare_curves(systems, margin=margin, across=across)
     comparison = Comparison(
         systems=tuple(systems),
         rows=tuple(rows),
         indices=tuple(indices),
         job_mix=_job_mixes(systems, rows, indices, work),
         excluded=tuple(excluded_benches(rows)),
-        warnings=tuple(warnings_on(systems, rows)),
+        warnings=tuple(warnings_on(systems, rows, curves)),
         differs=difference_line(systems, names),
         margin=margin,
         per=per,
         has_work=work is not None,
-        curves=compare_curves(systems, margin=margin, across=across),
+        curves=curves,
     )
     return replace(comparison, sentence=sentence_on(comparison))
 

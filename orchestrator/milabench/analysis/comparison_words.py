@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, System, SystemResult
+from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System, SystemResult
 from milabench.analysis.replicates import LEAST
 from milabench.analysis.summary_model import Summary, some_names
 from milabench.analysis.two_samples import Verdict
@@ -21,7 +21,9 @@ def excluded_benches(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]
             yield row.bench, "; ".join(reasons)
 
 
-def warnings_on(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Iterable[str]:
+def warnings_on(
+    systems: Sequence[System], rows: Sequence[ComparisonRow], curves: Sequence[CurveComparison] = ()
+) -> Iterable[str]:
     """Yield what a reader must know before the first number."""
     for system in systems:
         yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
@@ -35,7 +37,9 @@ def warnings_on(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Ite
     if lacking:
         yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
     single = [system.name for system in systems if not system.later]
-    if single and any(contrast is not None and contrast.ci95 is not None for row in rows for contrast in row.contrasts):
+    contrasts = [contrast for row in rows for contrast in row.contrasts if contrast is not None]
+    contrasts += [ratio.contrast for one in curves for ratio in one.ratios]
+    if single and any(contrast.ci95 is not None for contrast in contrasts):
         yield (
             f"{', '.join(single)}: one session{' each' * (len(single) > 1)}: how sessions drift is not in the intervals; compare"
             " several runs a side (compare A1,A2,A3 B1,B2,B3), or alternate the two (run --ab)"

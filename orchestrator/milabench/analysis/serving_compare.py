@@ -25,9 +25,12 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.sides import ACROSS, noise_of
 from milabench.analysis.system_diff import differing_requests
+from milabench.events.values import SMALLEST
 
 # The ratio of TPOT p90 is that of user_tps, which is 1000 / TPOT p90.
 COMPARED = ("output_tps", "user_tps", "ttft_p90_ms")
+# Reasons for doubt that stand on single points, whose notes say on which.
+_OF_POINTS = ("points-missing", "client-bound", "client-differs", "request-errors")
 AREA, AREA_UNITS = "area", "(tokens/s)^2"
 
 
@@ -45,11 +48,21 @@ def compare_curves(systems: Sequence[System], *, margin: float, across: bool) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """The curves of a system, one for each session that has one; `why_not` says why they are not compared with the first's."""
+    """The curves of a system, one for each session that has one; `why_not` says why they are not compared with the first's.
+
+    `doubts` are the reasons for doubt of the whole benchmark, such as a machine that others used.
+    """
 
     system: str
     curves: tuple[ServingCurve, ...]
+    doubts: tuple[str, ...] = ()
     why_not: str = ""
+
+    def notes(self, point: str) -> tuple[str, ...]:
+        """Return why a number of a point is in doubt, or one of the whole curve without a point."""
+        points = [p for curve in self.curves for p in curve.points if p.state == "measured" and point in ("", p.name)]
+        # Of a measured point, `why` says in which of its launches it failed.
+        return (*self.doubts, *(note for p in points for note in (*p.notes, p.why) if note))
 
     def points(self, name: str) -> list[CurvePoint]:
         """Return a point of the sweep, of each session that measured it."""
@@ -131,7 +144,8 @@ def _side(first: System, system: System, name: str, *, across: bool) -> _Side:
         why_not = f"invalid: {', '.join(invalid.reasons)}"
     elif not across and (unlike := differing_requests([first, system], name)):
         why_not = f"asks other requests than {first.name}: {unlike}{ACROSS}"
-    return _Side(system=system.name, curves=curves, why_not=why_not)
+    doubts = tuple(reason for bench in benches for reason in bench.reasons if reason not in _OF_POINTS)
+    return _Side(system=system.name, curves=curves, doubts=doubts, why_not=why_not)
 
 
 def _named_curves(system: System, name: str) -> Iterable[SystemCurve]:
@@ -160,10 +174,9 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
     results = []
     for side in sides:
         sessions = side.values(metric, point)
-        # Of a measured point, `why` says in which of its launches it failed.
-        notes = dict.fromkeys(note for p in side.points(point) for note in (*p.notes, p.why) if note)
+        notes = side.notes(point)
         values = tuple(chain.from_iterable(sessions))
-        counts = bool(values) and min(values) > 0
+        counts = bool(values) and min(values) >= SMALLEST
         result = SystemResult(
             system=side.system,
             outcome="passed",
@@ -172,7 +185,7 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
             values=values,
             sessions=tuple(map(len, sessions)),
             validity="suspect" if notes else "valid",
-            reasons=tuple(notes),
+            reasons=notes,
             counts=counts,
         )
         results.append(replace(result, value=geometric_mean(result.replicates)) if counts else result)

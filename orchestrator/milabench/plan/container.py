@@ -148,6 +148,8 @@ def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = 
     dirs = bench.dirs
     folders = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra, bench.folder, bench.modules]
     folders += [context.current_env] if context.current_env is not None else []
+    if trace := step.config.get("serve", {}).get("trace"):
+        folders.append(str(PurePath(trace).parent))
     return containerize(step, container, context.facts.arch, devices, folders, dirs.cache)
 
 

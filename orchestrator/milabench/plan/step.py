@@ -14,7 +14,7 @@ from milabench.config.serving import FREE_PORT
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Device, Node
 from milabench.plan.container import containerized
-from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
+from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on, rebase_path
 from milabench.plan.environ import placed_environment, program_environment
 from milabench.plan.launchers import launcher_of, launcher_words, network_environment, rank_environment
 from milabench.plan.method import RANKS, Placement, is_client_server, method_of, placements
@@ -274,10 +274,18 @@ def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str,
             "n": config.plan.n,
             **({"ranks": True} if launcher_of(config) == RANKS else {}),
         },
-        **({"serve": dict(rendered.serve)} if rendered.serve else {}),
+        **({"serve": _sweep(bench, rendered)} if rendered.serve else {}),
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
         "measure": {"profile": profile.name, **{name: getattr(profile, name) for name in _MEASURED}},
     }
+
+
+def _sweep(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str, Any]:
+    """Return the sweep as a process of the node gets it: a trace in the benchmark's own folder has come there with it."""
+    sweep, definition = dict(rendered.serve), bench.config.definition
+    if isinstance(definition, PurePath) and PurePath(sweep["trace"]).is_relative_to(definition):
+        sweep["trace"] = rebase_path(str(definition), sweep["trace"], bench.folder)
+    return sweep
 
 
 def _step_config(

@@ -31,7 +31,11 @@ def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session
     context = _with_every_benchmark(read_single_context(options, bench, session, Extent(repeat=1), "dev works in"))
     plan = plan_single_suite(context)
     require_installed(context)
-    return enter(plan.steps[0], argv, session)
+    step = plan.steps[0]
+    for other in plan.steps[1:]:
+        if step.config.get("role") and other.job == step.job:
+            session.info(f"# {other.id}: run would execute beside it:\n{shlex.join(other.argv)}")
+    return enter(step, argv, session)
 
 
 def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> int:

@@ -179,9 +179,25 @@ def test_the_verdicts_on_curves_are_a_family_of_their_own() -> None:
     assert min(claim.p_holm for claim in claims if claim.p_holm is not None) == pytest.approx(min(1.0, 4 * least))
 
 
-def test_a_point_with_a_note_is_suspect() -> None:
-    found = compared(curve(point(4, notes=("client-bound: sent 0.9 of 1.0 requests/s",))), curve(point(4)))
-    assert ratio(found, "output_tps", "concurrency=4").contrast.is_suspect
+def test_a_point_with_a_note_is_suspect_and_so_is_the_area_it_is_part_of() -> None:
+    noted = point(4, notes=("client-bound: sent 0.9 of 1.0 requests/s",))
+    found = compared(curve(noted, point(8), area=A), curve(point(4), point(8), area=B))
+    suspect = {r.point for r in found.curves[0].ratios if r.contrast.is_suspect}
+    assert suspect == {"concurrency=4", ""}
+
+
+def test_a_doubt_of_the_whole_benchmark_is_one_of_each_point_and_one_of_a_point_is_not() -> None:
+    def doubted(*reasons: str) -> set[bool]:
+        old, new = server("old", curve(point(4))), server("new", curve(point(4)), validity="suspect", reasons=reasons)
+        return {r.contrast.is_suspect for r in compare_systems([old, new]).curves[0].ratios}
+
+    assert doubted("contended") == {True}
+    assert doubted("client-bound") == {False}
+
+
+def test_single_sessions_are_warned_of_where_only_curves_are_compared() -> None:
+    ended = [server(name, curve(point(4)), perf=None, processes=()) for name in ("old", "new")]
+    assert any("one session each" in warning for warning in compare_systems(ended).warnings)
 
 
 def test_sessions_are_the_sample_where_a_side_has_several() -> None:

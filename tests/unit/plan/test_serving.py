@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,28 @@ def test_a_size_and_a_matrix_change_keys_of_the_sweep(tmp_path: Path) -> None:
     planned = steps(tmp_path, SUITE + matrix, **{"    input_tokens: {least: 10, most: 20}\n": ""})
     lengths = {step.bench: step.config["serve"]["input_tokens"] for step in planned}
     assert lengths == {"chat": 128, "chat-16": 16, "chat-32": 32}
+
+
+TRACE = '{"session": "a", "turns": [{"input": "hello", "output_tokens": 4}]}\n'
+REPLAY = """
+chat:
+  definition: x
+  num_machines: 2
+  docker_image: image
+  plan: {method: multigpu}
+  server: {argv: ["@port"], ready: {port: "@port"}}
+  serve: {model: m, rate: 1, trace: talks.jsonl}
+"""
+
+
+def test_a_trace_is_seen_where_the_client_is(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    nodes = (node(), replace(node("two", "10.0.0.2"), local=False, base="/far"))
+    for place in ("talks.jsonl", "x/talks.jsonl"):
+        (tmp_path / place).write_text(TRACE)
+    server, client = steps(tmp_path, REPLAY, *nodes)
+    assert client.config["serve"]["trace"] == server.config["serve"]["trace"] == str(tmp_path / "talks.jsonl")
+    assert f"--volume={tmp_path}:{tmp_path}" in client.argv
+    server, client = steps(tmp_path, REPLAY, *nodes, **{"talks.jsonl": "x/talks.jsonl"})
+    assert server.config["serve"]["trace"] == "/suite/x/talks.jsonl"
+    assert client.config["serve"]["trace"] == "/far/definitions/suite-x/talks.jsonl"

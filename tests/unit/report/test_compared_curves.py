@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison
-from milabench.analysis.serving_model import CurvePoint
+from milabench.analysis.serving_model import CurvePoint, PointValue
 from milabench.report.registry import FORMATS
 from milabench.workflow.schemas import schema_file
 from tests.unit.analysis.test_compare import bench, system
@@ -112,3 +113,25 @@ def test_a_page_draws_the_curves_over_each_other_and_lists_every_ratio(slower: C
     assert section.count('data-state="SLOWER"') == 15
     assert "concurrency=32: old: measured; new: failed: the server ended" in section
     assert 'id="curves"' not in written(compare_systems([system("old", bench()), system("new", bench())]), "html")
+
+
+def test_whatever_numbers_two_reports_hold_every_format_shows_them() -> None:
+    rng = random.Random(18)
+    extremes = (0.0, 1e-60, 1e-50, 1.0, 7.5, 1e9, 1e50, -1.0, -1e50)
+
+    def odd_number() -> PointValue:
+        launches = tuple(rng.choice(extremes) for _ in range(rng.randint(0, 4)))
+        return PointValue(
+            value=rng.choice(extremes), launches=launches, ci95=(rng.choice(extremes), rng.choice(extremes))
+        )
+
+    def odd_point(load: float) -> CurvePoint:
+        values = {metric: odd_number() for metric in METRICS if rng.random() < 0.9}
+        return CurvePoint(name=f"rate={load}", rate=rng.choice((None, 0.0, load, 1e50)), values=values)
+
+    for _ in range(60):
+        sides = [
+            curve(*map(odd_point, range(rng.randint(0, 5))), slo={"ttft_p90_ms": rng.choice(extremes)}) for _ in "ab"
+        ]
+        comparison = compare_systems([server(name, side) for name, side in zip("ab", sides, strict=True)])
+        assert all(written(comparison, form) for form in FORMATS)

@@ -122,6 +122,7 @@ class Sweep:
     def __init__(self, plan: SweepPlan, recorder: Recording) -> None:
         self._plan, self._recorder = plan, recorder
         self._client: Client = load_client(plan.client)
+        self._was_gone = False
 
     def run(self) -> int:
         """Measure every point; return how many were. Raises ClientFailed without a client, Interrupted, BenchmateError.
@@ -156,9 +157,9 @@ class Sweep:
             raise
         except ServerGone as error:
             self._end_point(point, "failed", why=str(error), start=start)
-            if not self._plan.restarts:
+            if self._was_gone or not self._plan.restarts:
                 raise
-            self._await_server()
+            self._was_gone = True
             return False
         except BenchmateError as error:
             self._end_point(point, "failed", why=_line(error), start=start)
@@ -170,6 +171,8 @@ class Sweep:
 
     def _measure(self, point: LoadPoint) -> tuple[PointResult, Mapping[str, float]]:
         plan = self._plan
+        if self._was_gone:
+            self._await_server()
         workload = plan.recipe.workload(point.name, plan.number_of(point))
         self._warm_up(point)
         with tempfile.TemporaryDirectory(prefix="benchmate-serving-") as folder, ServerWatch(plan.target.url) as watch:
@@ -208,9 +211,11 @@ class Sweep:
             raise ServerGone(DIED)
 
     def _await_server(self) -> None:
+        """Wait until the server answers again. Raises ServerGone."""
         plan = self._plan
         if not wait_until_ready(plan.target.url, plan.ready_path, plan.ready_timeout_s):
             raise ServerGone(f"the server did not answer again within {plan.ready_timeout_s:g} s")
+        self._was_gone = False
 
     def _record(self, point: LoadPoint, result: PointResult, readings: Mapping[str, float], start: float) -> bool:
         for name, value in readings.items():

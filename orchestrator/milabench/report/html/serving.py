@@ -35,8 +35,8 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
     pairs = [pair for _, _, own in placed for pair in own]
     if not pairs:
         return None
-    x = Scale(low=0, high=1.06 * max(_top(user) for _, user, _ in pairs), start=_LEFT, stop=_RIGHT)
-    y = Scale(low=0, high=1.08 * max(_top(output) for _, _, output in pairs), start=_BOTTOM, stop=_TOP)
+    x = Scale(low=0, high=_end([user for _, user, _ in pairs]), start=_LEFT, stop=_RIGHT)
+    y = Scale(low=0, high=_end([output for _, _, output in pairs]), start=_BOTTOM, stop=_TOP)
     sign = marks([name for name, _ in curves])
     drawn: list[Child] = [_axes(x, y, "tokens/s of a user", "output tokens/s")]
     for place, (name, curve, own) in enumerate(placed):
@@ -105,16 +105,18 @@ def _loads(curve: ServingCurve, load: str) -> list[_Pair]:
     return pairs
 
 
-def _top(number: PointValue) -> float:
-    return max(number.value, *(number.ci95 or (number.value,)))
+def _end(numbers: Sequence[PointValue]) -> float:
+    """Return the end of an axis from zero on that holds some numbers with their intervals; above zero, and finite."""
+    highest = max(end for number in numbers for end in (number.value, *(number.ci95 or ())))
+    return min(1.08 * highest, 1e300) if highest > 1e-300 else 1.0
 
 
 def _scale(values: Sequence[float], start: float, stop: float) -> Scale:
     """Return a scale of some values, logarithmic where they lie far apart, else from zero on."""
     low, high = min(values), max(values)
-    if low > 0 and high >= _LOG_FROM * low:
+    if low > 1e-300 and _LOG_FROM * low <= high < 1e300:
         return Scale(low=low / 1.15, high=high * 1.15, start=start, stop=stop, is_log=True)
-    return Scale(low=0, high=1.08 * high or 1.0, start=start, stop=stop)
+    return Scale(low=0, high=_end([PointValue(value=high)]), start=start, stop=stop)
 
 
 def _axes(x: Scale, y: Scale, across: str, up: str, marked: Sequence[float] = ()) -> Markup:

@@ -73,13 +73,14 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
     with tempfile.TemporaryDirectory(prefix="aiperf-") as scratch:
         ended = run_client(arguments(target, point, workload, inputs, tokenizer), output, env | {"TMPDIR": scratch})
     if ended.code:
-        raise ClientFailed(f"aiperf ended with exit code {ended.code}: {last_words(output)} (all of it in {output})")
+        print(ended.tail, file=sys.stderr)
+        raise ClientFailed(f"aiperf: {ended.how}: {last_words(output)}")
     try:
         lines = (folder / "profile_export.jsonl").read_text(encoding="utf-8").splitlines()
         summary = json.loads((folder / "profile_export_aiperf.json").read_text(encoding="utf-8"))
         records = [json.loads(line) for line in lines]
     except (OSError, ValueError) as error:
-        raise ClientFailed(f"aiperf's results cannot be read: {error} (its output: {output})") from None
+        raise ClientFailed(f"aiperf's results cannot be read: {error}") from None
     return point_result(records, summary, point, workload)
 
 

@@ -59,14 +59,14 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
     output = folder / "output.txt"
     ended = run_client([sys.executable, "-m", "benchmate.serving.clients.loadgen", str(folder)], output)
     if ended.code:
-        last = (ended.tail.strip().splitlines() or ["no output"])[-1]
-        raise ClientFailed(f"loadgen: {ended.how}: {last} (all of it in {output})")
+        print(ended.tail, file=sys.stderr)
+        raise ClientFailed(f"loadgen: {ended.how}: {(ended.tail.strip().splitlines() or ['no output'])[-1]}")
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         summary = (folder / "mlperf_log_summary.txt").read_text(encoding="utf-8")
         trace = (folder / "mlperf_log_trace.json").read_text(encoding="utf-8") if scenario == "Server" else ""
     except (OSError, ValueError) as error:
-        raise ClientFailed(f"loadgen's results cannot be read: {error} (its output: {output})") from None
+        raise ClientFailed(f"loadgen's results cannot be read: {error}") from None
     requests = with_due_times([RequestResult(**_with_tuples(result)) for result in results], trace)
     notes, figures = list(invalid_notes(summary)), {}
     # loadgen knows no request that failed: with one, its figures are not ours.
