@@ -31,10 +31,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     base = tmp_path_factory.mktemp("pages")
     old, new = (str(system(base, name, faster).path) for name, faster in (("old", 1.0), ("new", 1.2)))
     swept = [str(serving_run(base / "swept", name, slower).path) for name, slower in (("old", 1.0), (HOSTILE, 1.2))]
-    found = {name: base / f"{name}.html" for name in ("report", "compare", "curves")}
+    torn = serving_run(base / "swept", "torn", loads=(*LOADS, 128), failed={"concurrency=128": HOSTILE})
+    found = {name: base / f"{name}.html" for name in ("report", "compare", "sweep", "curves")}
     for command, words in (
         (report, [new, "-o", found["report"]]),
         (compare, [old, new, "--why", "-o", found["compare"]]),
+        (report, [torn.path, "-o", found["sweep"]]),
         (compare, [*swept, "-o", found["curves"]]),
     ):
         done = CliRunner().invoke(command, [str(word) for word in words], standalone_mode=False)
@@ -51,7 +53,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]
         yield page
 
 
-@pytest.fixture(params=["report", "compare", "curves", "index", "history"])
+@pytest.fixture(params=["report", "compare", "sweep", "curves", "index", "history"])
 def shown(request: pytest.FixtureRequest, browser: chromium.Page, pages: dict[str, Path]) -> chromium.Page:
     """Either page, freshly opened."""
     opened(browser, pages[request.param])
@@ -178,8 +180,11 @@ def test_a_telephone_scrolls_tables_and_drawings_but_not_the_page(shown: chromiu
     assert shown.errors == []
 
 
-def test_the_curves_of_two_servers_lie_within_their_drawings(browser: chromium.Page, pages: dict[str, Path]) -> None:
-    opened(browser, pages["curves"])
+@pytest.mark.parametrize(("page", "servers"), [("sweep", 1), ("curves", 2)])
+def test_the_curves_of_servers_lie_within_their_drawings(
+    browser: chromium.Page, pages: dict[str, Path], page: str, servers: int
+) -> None:
+    opened(browser, pages[page])
     captions = "[...document.querySelectorAll('#curves figcaption')].map((each) => each.textContent)"
     assert browser.run(captions) == [
         "Throughput against what a user sees of it",
@@ -187,7 +192,7 @@ def test_the_curves_of_two_servers_lie_within_their_drawings(browser: chromium.P
         "Time to the first token (p90) against requests/s that arrive",
     ]
     points = "[...document.querySelectorAll('#curves figure')].map((each) => each.querySelectorAll('.scroll > svg .dots').length)"
-    assert browser.run(points) == [2 * (len(LOADS) + len(RATES)), 2 * len(LOADS), 2 * len(RATES)]
+    assert browser.run(points) == [servers * (len(LOADS) + len(RATES)), servers * len(LOADS), servers * len(RATES)]
     outside = """[...document.querySelectorAll('#curves .scroll > svg')].flatMap((svg) => {
         const frame = svg.getBoundingClientRect();
         return [...svg.querySelectorAll('text, .dots, .whisker')].filter((each) => {

@@ -92,11 +92,12 @@ def test_a_stream_has_an_event_for_each_token_and_the_usage_last(
     assert json.loads(whole.body)["usage"] == seen.events[-1]["usage"]
 
 
+@pytest.mark.slow
 def test_requests_beyond_the_slots_wait(tmp_path: Path) -> None:
-    with SimulatedProcess(tmp_path, "--ttft-ms 100 --itl-ms 0 --slots 2") as server:
+    with SimulatedProcess(tmp_path, "--ttft-ms 600 --itl-ms 0 --slots 2") as server:
         at_once(server.port, 5, PROMPT | {"max_tokens": 1})
         waited = sorted(line["waited"] for line in server.requests())
-    assert waited[1] < 0.05 < waited[2] <= waited[3] < 0.15 < waited[4]
+    assert waited[1] < 0.1 < 0.3 < waited[2] <= waited[3] < 0.8 < waited[4]
 
 
 @pytest.mark.slow
@@ -104,7 +105,7 @@ def test_nothing_is_sent_in_a_stall(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 100 --itl-ms 100 --stall-at 0.25 --stall-s 0.5") as server:
         seen = Seen(server.port, PROMPT | {"max_tokens": 4})
     gaps = [after - before for before, after in zip(seen.times, seen.times[1:], strict=False)]
-    assert gaps == pytest.approx([0.1, 0.6, 0.1], abs=0.06)
+    assert max(gaps[0], gaps[2]) < 0.4 < 0.5 < gaps[1]
 
 
 def test_what_fails_fails_as_asked(tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def test_the_metrics_of_the_server_are_averaged_over_a_point(tmp_path: Path) -> 
     assert 0 < swept.readings("concurrency=3")["waiting"] < 1
 
 
-def test_a_signal_fails_the_point_in_hand_and_skips_the_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("why", ["interrupted by SIGTERM", "the server ended"])
+def test_a_signal_fails_the_point_in_hand_and_skips_the_rest(tmp_path: Path, why: str) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 60000") as server, Agent() as agent:
         config = tmp_path / "config.json"
         config.write_text(json.dumps({"serve": SERVE | {"concurrency": [2, 4]}}))
@@ -170,16 +171,19 @@ def test_a_signal_fails_the_point_in_hand_and_skips_the_rest(tmp_path: Path) -> 
         with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
             while 'running{model_name="simulated"} 2' not in get(server.url, "/metrics")[1]:
                 time.sleep(0.02)
+            process.send_signal(signal.SIGSTOP)
+            if why == "the server ended":
+                server.process.kill()
+                server.process.wait()
             process.terminate()
+            process.send_signal(signal.SIGCONT)
             _, stderr = process.communicate(timeout=60)
         agent.close()
         points = [record["point"] for record in agent.records() if "point" in record]
     assert process.returncode == 128 + signal.SIGTERM
-    assert stderr == "error: interrupted by SIGTERM\n"
-    assert [(point["state"], point["why"]) for point in points] == [
-        ("failed", "interrupted by SIGTERM"),
-        ("skipped", "interrupted by SIGTERM"),
-    ]
+    assert stderr == f"error: {why}\n"
+    skipped = f"{why} at an earlier point" if why == "the server ended" else why
+    assert [(point["state"], point["why"]) for point in points] == [("failed", why), ("skipped", skipped)]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from milabench.events.reasons import REASONS
 from milabench.report import document, model
+from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks
 from milabench.report.text import document_text
 from milabench.shown import cut_text
@@ -50,6 +51,7 @@ def brief_document(summary: Summary) -> document.Document:
         *(() if summary.is_ended else (model.CUT_OFF,)),
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
+        *curve_blocks(summary, is_brief=True),
         *model.compute_tables(summary),
         *ab_blocks(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),

@@ -1,15 +1,15 @@
-"""Comma-separated values: one row per run and benchmark, or per benchmark and system; full precision, units in a column."""
+"""Comma-separated values: a row per run and benchmark, or benchmark and system; those of curves last; full precision."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveRatio, SystemResult
-from milabench.analysis.serving_model import METRICS
+from milabench.analysis.serving_model import METRICS, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
@@ -29,9 +29,20 @@ FIELDS = (
 )
 
 
+OF_A_POINT = ("point", "metric", "meets_slo")
+
+
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-    """Return all runs in one table; an unknown value is an empty field."""
-    return _table(FIELDS, (_row(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)))
+    """Return all runs in one table; an unknown value is an empty field.
+
+    Where there are curves, three more columns name the point and the metric of their numbers, which come last, and say whether
+    the point meets the SLO.
+    """
+    benches = [(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)]
+    rows = [_row(summary, bench) for summary, bench in benches]
+    curves = [(summary, bench, bench.serving) for summary, bench in benches if bench.serving is not None]
+    rows += [row for curve in curves for row in _of_points(*curve)]
+    return _table((*FIELDS, *(OF_A_POINT if curves else ())), rows)
 
 
 def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -58,6 +69,29 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
         "failures": "; ".join(f"{failure.step}: {failure.why}" for failure in bench.failures),
         "capsule": summary.capsule,
     }
+
+
+def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> Iterator[dict[str, Any]]:
+    """Yield a row for each number of each point, one for a point without numbers."""
+    for point in curve.points:
+        about = {
+            "run": summary.run,
+            "profile": summary.profile,
+            "bench": bench.bench,
+            "capsule": summary.capsule,
+            "outcome": point.state,
+            "failures": point.why,
+            "reasons": "; ".join(point.notes),
+            "point": point.name,
+            "meets_slo": point.meets_slo,
+        }
+        for name, number in point.values.items():
+            low, high = number.ci95 or (None, None)
+            value = {"perf": number.value, "ci95_low": low, "ci95_high": high, "processes": len(number.launches)}
+            units = curve.currency if name == "cost_per_mtok" else METRICS[name].units
+            yield {**about, **value, "metric": name, "units": units, "direction": METRICS[name].direction}
+        if not point.values:
+            yield about
 
 
 _OF_CONTRAST = (

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from milabench.report import comparison_text, document, model
+from milabench.report.curves import curve_blocks
 
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def run_document(summary: Summary) -> document.Document:
         document.Notes(lines=(*model.LEGEND, *([model.REFERENCE_LEGEND] if summary.score.reference else []))),
         *document.section("not beside the reference", model.without_ratio(summary)),
         *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
+        *curve_blocks(summary),
         *model.compute_tables(summary),
         *model.window_tables(summary),
         *ab_blocks(summary),

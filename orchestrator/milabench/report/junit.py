@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveComparison, SystemResult
+from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
-from milabench.report import comparison_text, model
+from milabench.report import comparison_text, curves, model
 from milabench.shown import visible
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-    """Return a test suite for each run: benchmarks that did not pass and invalid numbers are failures."""
+    """Return a test suite for each run: benchmarks that did not pass, invalid numbers and missing points are failures."""
     suites = []
     for summary in summaries:
         suite = ET.Element("testsuite", name=visible(summary.run), timestamp=visible(summary.created))
@@ -24,6 +25,8 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
             ET.SubElement(properties, "property", name="capsule", value=visible(summary.capsule))
         for bench in model.ordered(summary.benchmarks):
             _bench(suite, summary, bench)
+            if bench.serving is not None:
+                _points(suite, summary, bench.bench, bench.serving)
         suites.append(suite)
     return _document(suites)
 
@@ -36,8 +39,8 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
         suite = ET.Element("testsuite", name=visible(f"{name} compared with {comparison.systems[0].name}"))
         for row in comparison.rows:
             _row(suite, row, row.sides[position + 1], row.contrasts[position])
-        for curves in comparison.curves:
-            _curve(suite, curves, index.system)
+        for compared in comparison.curves:
+            _curve(suite, compared, index.system)
         case = _case(suite, "index", index.system)
         text = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
         if index.verdict == "SLOWER":
@@ -72,10 +75,20 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
         _add_result(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
     elif bench.validity == "invalid" or bench.perf is None:
         why = "invalid" if bench.validity == "invalid" else "no-data"
-        _add_result(case, "failure", why, model.validity_text(bench))
+        of_curve = () if bench.serving is None else curves.curve_lines(bench.bench, bench.serving)
+        _add_result(case, "failure", why, "\n".join((model.validity_text(bench), *of_curve)))
     _add_output(
         case, [f"{model.format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages]
     )
+
+
+def _points(suite: ET.Element, summary: Summary, bench: str, curve: ServingCurve) -> None:
+    case, table = _case(suite, f"{bench} curve", summary.run), curves.points_table(bench, curve, is_brief=True)
+    if missing := [f"{names}: {why}" for names, why in curves.point_remarks(curve, has_notes=False)]:
+        _add_result(case, "failure", "points-missing", "\n".join(missing))
+    rows = (zip(table.headings, row, strict=True) for row in table.rows)
+    points = [", ".join(f"{heading} {cell}" for heading, cell in row if cell) for row in rows]
+    _add_output(case, [*curves.curve_lines(bench, curve), *points])
 
 
 def _row(suite: ET.Element, row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> None:
@@ -91,13 +104,13 @@ def _row(suite: ET.Element, row: ComparisonRow, side: SystemResult, contrast: Co
     _add_output(case, [f"{text} {comparison_text.verdict_text(contrast)}", contrast.note])
 
 
-def _curve(suite: ET.Element, curves: CurveComparison, system: str) -> None:
-    case = _case(suite, f"{curves.bench} curve", system)
+def _curve(suite: ET.Element, compared: CurveComparison, system: str) -> None:
+    case = _case(suite, f"{compared.bench} curve", system)
     lines = [
         f"{comparison_text.metric_label(r.metric)} {r.point}".rstrip()
         + f": {comparison_text.ratio_text(r.contrast.ratio)} {comparison_text.interval_text(r.contrast.ci95)} "
         + comparison_text.verdict_text(r.contrast)
-        for r in curves.ratios
+        for r in compared.ratios
         if r.system == system
     ]
     if slower := [line for line in lines if line.endswith("SLOWER")]:

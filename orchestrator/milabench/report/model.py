@@ -14,6 +14,8 @@ from milabench.analysis.host_load import busy_text, clock_text
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import median
+from milabench.analysis.serving_curve import curve_messages
+from milabench.analysis.serving_model import METRICS
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import (
     BenchSummary,
@@ -434,17 +436,22 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
 
 
 def messages(summary: Summary) -> list[tuple[str, str]]:
-    """Return the messages of benchmarks and checks."""
-    return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
+    """Return the messages of benchmarks and checks, but for those that stand below a curve."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        of_curve = set() if bench.serving is None else set(curve_messages(bench.serving))
+        rows += [(bench.bench, text) for text in bench.messages if text not in of_curve]
+    return rows
 
 
 def metric_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return all metrics but the rate, the median over processes; empty without other metrics."""
+    """Return all metrics but the rate and those of a curve, the median over processes; empty without other metrics."""
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
+        elsewhere = {*_METRICS_ELSEWHERE, *(METRICS if bench.serving is not None else ())}
         for metric in bench.metrics:
-            if metric["metric"] in _METRICS_ELSEWHERE:
+            if metric["metric"] in elsewhere:
                 continue
             params = metric.get("params") or {}
             qualifiers = [metric.get("case"), metric.get("part"), *(f"{key}={value}" for key, value in params.items())]

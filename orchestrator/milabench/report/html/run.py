@@ -9,12 +9,13 @@ from dataclasses import replace
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary
 from milabench.analysis.traces import Trace
-from milabench.report import model
+from milabench.report import curves, model
 from milabench.report.document import words_table
 from milabench.report.html import details
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note, pairs
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
+from milabench.report.html.serving import serving_figures
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 # The columns that stand first; the others come after them.
@@ -54,6 +55,7 @@ def run_article(
         _alerts(summary),
         (
             ("table", "Benchmarks", _benchmarks(summary, key)),
+            *((("curves", "Curves", _curves(summary)),) if any(bench.serving for bench in summary.benchmarks) else ()),
             ("spread", "Spread", _spread(summary)),
             ("memory", "Memory, overlap", _memory(summary)),
             ("details", "Each benchmark", _details(summary, traced, how, key)),
@@ -157,6 +159,28 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         *children,
         *map(html_table, (*model.compute_tables(summary), *model.window_tables(summary), *model.node_tables(summary))),
     ]
+
+
+def _curves(summary: Summary) -> list[Child]:
+    """Return each curve as drawings, its points, and what they come to."""
+    children: list[Child] = []
+    for bench in model.ordered(summary.benchmarks):
+        if (curve := bench.serving) is None:
+            continue
+        remarks = [el("li", el("strong", names), ": ", text) for names, text in curves.point_remarks(curve)]
+        points = curves.points_table(bench.bench, curve, first=("point", "SLO", "remarks"))
+        states = ["misses the SLO" if point.meets_slo is False else point.state for point in curve.points]
+        children += [
+            el("h3", bench.bench),
+            el("ul", [el("li", line) for line in curves.curve_lines(bench.bench, curve)], remarks),
+            serving_figures([(bench.bench, curve)]),
+            html_table(points, states=states),
+            [
+                foldable("All times", f"of {bench.bench}", html_table(table))
+                for table in curves.times_tables(bench.bench, curve)
+            ],
+        ]
+    return [*children, *map(note, curves.LEGEND)]
 
 
 def _interval(bench: BenchSummary) -> str:

@@ -1,0 +1,211 @@
+"""Sweeps over servers as tables: a row for each point, which of them is the best, how far the limits are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from milabench.analysis.serving_curve import LEAST_POINTS
+from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.analysis.summary_model import Summary
+from milabench.report.document import Document, Notes, Table, section
+from milabench.report.model import format_number, ordered, percent
+
+LEGEND = (
+    "tokens/s: output tokens of all users; ±: half of the 95 % interval over launches, from 3 on; of a user: 1000 / TPOT p90;"
+    " times in ms",
+    "TTFT: from sending to the first token; TPOT: per token after it, of a request; ITL: between tokens;"
+    " goodput: requests/s within the SLO",
+)
+_BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user: 1000 / TPOT p90; times in ms",)
+_TIMES = tuple(name for name, metric in METRICS.items() if metric.units == "ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column of the table of points; `rank` says how early a narrow terminal does without, 0: never."""
+
+    heading: str
+    cell: Callable[[CurvePoint], str]
+    rank: int = 0
+    is_brief: bool = False
+    is_text: bool = False
+
+
+def curve_blocks(summary: Summary, *, is_brief: bool = False) -> Document:
+    """Return the curve of each benchmark that has one: its points, what they come to, what a reader must know of them."""
+    blocks: list[Document] = []
+    for bench in ordered(summary.benchmarks):
+        if (curve := bench.serving) is not None:
+            times = () if is_brief else times_tables(bench.bench, curve)
+            remarks = section(f"remarks on the curve of {bench.bench}", point_remarks(curve, has_notes=not is_brief))
+            lines = Notes(lines=curve_lines(bench.bench, curve))
+            blocks.append((points_table(bench.bench, curve, is_brief=is_brief), lines, *remarks, *times))
+    legend = Notes(lines=_BRIEF_LEGEND if is_brief else LEGEND)
+    return (*(block for of_bench in blocks for block in of_bench), legend) if blocks else ()
+
+
+def points_table(bench: str, curve: ServingCurve, *, is_brief: bool = False, first: Sequence[str] = ()) -> Table:
+    """Return a row for each point, in the order of the sweep; columns without a number are left out, some are the `first`."""
+    ranks = {heading: rank for rank, heading in enumerate(first)}
+    wanted = sorted(_columns(curve), key=lambda column: ranks.get(column.heading, len(ranks)))
+    columns = [column for column in wanted if column.is_brief or not is_brief]
+    client = f"{curve.client} {curve.version}".strip()
+    seed = "" if curve.seed is None else f"seed {curve.seed}"
+    asked = ", ".join(filter(None, (client, seed)))
+    spare = sorted((column for column in columns if column.rank), key=lambda column: column.rank)
+    return Table(
+        title=f"curve of {bench}" + (f", asked by {asked}" if asked else ""),
+        headings=tuple(column.heading for column in columns),
+        is_text=tuple(column.is_text for column in columns),
+        rows=tuple(tuple(column.cell(point) for column in columns) for point in curve.points),
+        spare=tuple(column.heading for column in spare),
+    ).without_empty([column.heading for column in columns[1:]])[0]
+
+
+def times_tables(bench: str, curve: ServingCurve) -> tuple[Table, ...]:
+    """Return all quantiles of all times at each point, ms; empty where no point was measured."""
+    measured = [point for point in curve.points if point.values]
+    headings = ("point", *(METRICS[name].label for name in _TIMES))
+    table = Table(
+        title=f"times of {bench}, ms",
+        headings=headings,
+        is_text=(True, *(False for _ in _TIMES)),
+        rows=tuple((point.name, *(_number(name)(point) for name in _TIMES)) for point in measured),
+        spare=tuple(METRICS[name].label for name in (*_TIMES[-3:], *_TIMES[3:-3])),
+    )
+    return (table.without_empty(headings[1:])[0],) if measured else ()
+
+
+def curve_lines(bench: str, curve: ServingCurve) -> tuple[str, ...]:
+    """Return which point is the best, how far the SLO is kept, the area, and that points are few."""
+    return tuple(
+        filter(None, (_best_line(bench, curve), _slo_line(curve), _area_line(curve), _few_line(len(curve.points))))
+    )
+
+
+def slo_text(curve: ServingCurve) -> str:
+    """Return `TTFT p90 <= 500 ms, TPOT p90 <= 50 ms`; empty without limits."""
+    return ", ".join(f"{_label(name)} <= {limit:g} {_units(name)}".rstrip() for name, limit in curve.slo.items())
+
+
+def point_remarks(curve: ServingCurve, *, has_notes: bool = True) -> list[tuple[str, str]]:
+    """Return why points failed or were skipped, and the notes on those that were measured; points that are alike together."""
+    alike: dict[str, list[str]] = {}
+    for point in curve.points:
+        for text in _remarks(point, has_notes=has_notes):
+            alike.setdefault(text, []).append(point.name)
+    return [(", ".join(names), text) for text, names in alike.items()]
+
+
+def _remarks(point: CurvePoint, *, has_notes: bool) -> Iterator[str]:
+    if point.state != "measured" or point.why:
+        yield ": ".join(filter(None, (_state(point), point.why)))
+    if has_notes:
+        yield from point.notes
+
+
+def _state(point: CurvePoint) -> str:
+    """Return `failed` or `skipped`; empty for a point that every launch measured."""
+    if point.state != "measured":
+        return point.state
+    return "not in every launch" if point.why else ""
+
+
+def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
+    def remark(point: CurvePoint) -> str:
+        kinds = (note.partition(":")[0] for note in point.notes)
+        return ", ".join(filter(None, ("best" if point.name == curve.best else "", _state(point), *kinds)))
+
+    money = f"{curve.currency or 'cost'}/M tokens"
+    return (
+        _Column(heading="point", cell=lambda point: point.name, is_brief=True, is_text=True),
+        _Column(heading="tokens/s", cell=_with_interval("output_tps"), is_brief=True),
+        _Column(heading="all tokens/s", cell=_number("total_tps"), rank=4),
+        _Column(heading="of a user", cell=_number("user_tps"), is_brief=True),
+        _Column(heading="requests/s", cell=_number("request_rate"), rank=5),
+        _Column(heading="goodput", cell=_number("goodput"), rank=6),
+        _Column(heading="TTFT p50", cell=_number("ttft_p50_ms"), rank=7),
+        _Column(heading="TTFT p90", cell=_number("ttft_p90_ms"), rank=13, is_brief=True),
+        _Column(heading="TTFT p99", cell=_number("ttft_p99_ms"), rank=8),
+        _Column(heading="TPOT p90", cell=_number("tpot_p90_ms"), rank=12, is_brief=True),
+        _Column(heading="errors %", cell=_percent("error_rate"), rank=11, is_brief=True),
+        _Column(heading="SLO", cell=_kept, is_brief=True, is_text=True),
+        _Column(heading="KV cache %", cell=_percent("kv_cache"), rank=3),
+        _Column(heading="batch", cell=_count("running"), rank=2),
+        _Column(heading="waiting", cell=_count("waiting"), rank=1),
+        _Column(heading="J/M tokens", cell=_number("joules_per_mtok"), rank=9),
+        _Column(heading=money, cell=_number("cost_per_mtok"), rank=10),
+        _Column(heading="remarks", cell=remark, is_brief=True, is_text=True),
+    )
+
+
+def _number(name: str) -> Callable[[CurvePoint], str]:
+    return lambda point: format_number(point.values[name].value) if name in point.values else ""
+
+
+def _percent(name: str) -> Callable[[CurvePoint], str]:
+    return lambda point: percent(point.values[name].value) if name in point.values else ""
+
+
+def _count(name: str) -> Callable[[CurvePoint], str]:
+    return lambda point: f"{point.values[name].value:.1f}" if name in point.values else ""
+
+
+def _with_interval(name: str) -> Callable[[CurvePoint], str]:
+    def cell(point: CurvePoint) -> str:
+        number = point.values.get(name)
+        if number is None or number.ci95 is None or number.value <= 0:
+            return _number(name)(point)
+        return f"{format_number(number.value)} ±{50 * (number.ci95[1] - number.ci95[0]) / number.value:.1f}%"
+
+    return cell
+
+
+def _kept(point: CurvePoint) -> str:
+    return "" if point.meets_slo is None else "yes" if point.meets_slo else "no"
+
+
+def _best_line(bench: str, curve: ServingCurve) -> str:
+    if not any(point.state == "measured" for point in curve.points):
+        return f"best point of {bench}: none: no point was measured"
+    if not curve.best:
+        why = "meets the SLO" if curve.slo else "was measured in every launch"
+        return f"best point of {bench}: none {why}, so that it has no number"
+    best = next((point for point in curve.points if point.name == curve.best), None)
+    output = best.values.get("output_tps") if best is not None else None
+    number = "" if output is None else f", {_spanned(output)} tokens/s, the number of the benchmark"
+    return f"best point of {bench}: {curve.best}{number}"
+
+
+def _slo_line(curve: ServingCurve) -> str:
+    if not curve.slo:
+        return "SLO: none stated, so that every point counts"
+    limits = (("concurrency", curve.slo_concurrency), ("rate", curve.slo_rate))
+    kept = [f"{name} {limit:g}" for name, limit in limits if limit is not None]
+    if not kept and (other := [point.name for point in curve.points if point.meets_slo]):
+        kept = other  # scenarios have no load
+    return f"SLO: {slo_text(curve)}; " + (f"kept at up to {', '.join(kept)}" if kept else "no point meets it")
+
+
+def _area_line(curve: ServingCurve) -> str:
+    return "" if curve.area is None else f"area below the steps: {_spanned(curve.area)} (tokens/s)^2"
+
+
+def _few_line(points: int) -> str:
+    if points >= LEAST_POINTS:
+        return ""
+    return f"{points} point{'' if points == 1 else 's'}: fewer than {LEAST_POINTS} do not show where a curve bends"
+
+
+def _spanned(number: PointValue) -> str:
+    interval = "" if number.ci95 is None else " [{}, {}]".format(*map(format_number, number.ci95))
+    return format_number(number.value) + interval
+
+
+def _label(name: str) -> str:
+    return METRICS[name].label.partition(" (")[0] if name in METRICS else name
+
+
+def _units(name: str) -> str:
+    return METRICS[name].units if name in METRICS else ""
