@@ -32,6 +32,8 @@ def test_a_server_and_its_client_and_ranks_span_two_machines(
     assert {name: step["node"] for name, step in steps.items()} == {
         "web.server.node0": "h0",
         "web.client.node1": "h1",
+        "swept.server.node0": "h0",
+        "swept.client.node1": "h1",
         "ranks.D0.node0": "h0",
         "ranks.D0.node1": "h1",
     }
@@ -41,6 +43,11 @@ def test_a_server_and_its_client_and_ranks_span_two_machines(
     assert said[0][5].startswith(made["system"]["nodes"][0]["ip"])
     benches = {each["bench"]: each for each in json.loads(milabench("report", "--json").out)["benchmarks"]}
     assert (benches["web"]["outcome"], benches["web"]["units"]) == ("passed", "requests/s")
+    data = [json.loads(line)["data"] for line in (run / "swept.client.node1.data").read_text().splitlines()]
+    (about,) = (one["serving"] for one in data if "serving" in one)
+    assert about["url"].startswith(f"http://{made['system']['nodes'][0]['ip']}:")
+    tokens = [one["request"]["output_tokens"] for one in data if "request" in one]
+    assert tokens == [3, 2, 3, 2] * 2
 
 
 def unlike(hosts: Hosts, tmp_path: Path) -> dict[str, Any]:

@@ -33,4 +33,4 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+http.server.ThreadingHTTPServer((os.environ.get("HOST", "127.0.0.1"), int(sys.argv[1])), Handler).serve_forever()
