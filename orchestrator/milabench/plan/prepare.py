@@ -78,8 +78,8 @@ def prepare_digest(
 
     `files` are those that it is made of (the Python files of the benchmark's folder and of the modules that it shares),
     `venv` the digest of the environment, `source` the revision of the fetched program. The configuration and limits of the
-    step are left out: they do not reach the data, except through argv and env. `places` are folders of this machine with
-    names that they have on every machine: with them the digest is the same below another base.
+    step are left out: they do not reach the data, except through argv, env and what a sweep reads. `places` are folders of
+    this machine with names that they have on every machine: with them the digest is the same below another base.
     """
     named = sorted((places or {}).items(), key=lambda place: -len(place[0]))  # a folder before the one that holds it
 
@@ -88,12 +88,15 @@ def prepare_digest(
             text = text.replace(folder, name)
         return text
 
+    sweep = step.config.get("serve", {})
+    read = {name: anywhere(sweep[name]) for name in ("model", "tokenizer", "trace") if sweep.get(name)}
     return digest(
         {
             "argv": [anywhere(word) for word in step.argv],
             "env": {name: anywhere(value) for name, value in step.env.items() if not value.startswith("@")},
             "cwd": anywhere(step.cwd),
             "options": step.config.get("options", {}),
+            **({"serve": read} if read else {}),
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())},
             "venv": venv,
             "source": source,

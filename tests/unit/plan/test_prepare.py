@@ -77,8 +77,19 @@ def test_everything_that_shapes_the_data_changes_the_digest(made: Step) -> None:
         prepare_digest(replace(made, env={"A": "2"}), FILES),
         prepare_digest(made, FILES, venv="v"),
         prepare_digest(made, FILES, source="trl-1.16.0"),
+        prepare_digest(swept(made, tokenizer="/data/words"), FILES),
+        prepare_digest(swept(made, tokenizer="/data/more-words"), FILES),
+        prepare_digest(swept(made, trace="/data/words"), FILES),
     }
-    assert len(digests) == 6
+    assert len(digests) == 9
+
+
+def test_the_load_of_a_sweep_does_not_change_the_digest(made: Step) -> None:
+    assert prepare_digest(swept(made, trace="", rate=[1.0]), FILES) == prepare_digest(made, FILES)
+
+
+def swept(made: Step, **sweep: object) -> Step:
+    return replace(made, config={**made.config, "serve": sweep})
 
 
 def test_limits_and_values_known_only_at_the_start_do_not_change_the_digest(made: Step) -> None:
