@@ -43,7 +43,9 @@ class SweepRecords:
         return sorted((each for each in requests if each["point"] == point), key=lambda each: each["index"])
 
     def readings(self, point: str) -> dict[str, float]:
-        return {each["metric"]: each["value"] for each in self.records if each.get("case") == point}
+        return {
+            each["metric"]: each["value"] for each in self.records if "metric" in each and each.get("case") == point
+        }
 
 
 def sweep(url: str, serve: dict[str, Any], *arguments: str, ready: dict[str, Any] | None = None) -> SweepRecords:

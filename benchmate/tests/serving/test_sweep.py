@@ -46,6 +46,8 @@ def test_the_records_are_what_the_server_did(tmp_path: Path) -> None:
         "url": server.url,
     }
     assert list(swept.points) == ["concurrency=2", "rate=20"]
+    in_hand = [(each["case"], each["progress"]) for each in swept.records if "progress" in each]
+    assert in_hand == [("concurrency=2", [1, 2]), ("rate=20", [2, 2])]
     for number, name in enumerate(swept.points):
         requests, logged = swept.requests(name), truth[8 * number : 8 * number + 8]
         assert [each["index"] for each in requests] == list(range(8))

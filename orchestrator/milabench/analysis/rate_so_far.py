@@ -57,11 +57,12 @@ class RateSoFar:
         self._pauses: list[TimeSpan] = []
         self._paused_ns = [0]  # in the first so many
         self._progress: Any = None
+        self._case: Any = None
 
     def add(self, sums: Mapping[str, Any]) -> None:
         """Take the sums of some observations, or a pause, into account."""
         task, rank = str(sums.get("task") or ""), sums.get("rank", 0)
-        self._progress = sums.get("progress", self._progress)
+        self._progress, self._case = sums.get("progress", self._progress), sums.get("case", self._case)
         if "pause" in sums:
             self._pauses = merged([*self._pauses, TimeSpan(*sums["pause"])])
             self._paused_ns = [0, *accumulate(pause.stop_ns - pause.start_ns for pause in self._pauses)]
@@ -71,12 +72,13 @@ class RateSoFar:
             self._units[task] = str(sums.get("units") or "")
 
     def shown(self) -> dict[str, Any]:
-        """Return what a display shows: `{"task", "rate", "units", "is_warmup", "progress"}`, as far as it is known."""
+        """Return what a display shows: `{"task", "rate", "units", "is_warmup", "progress", "case"}`, as far as it is known."""
         task = main_task(self._ranks)
         ranks = self._ranks.get(task, {}).values()
         counted = [rank.window for rank in ranks if rank.window.spans]
         rate = self._rate(counted or [rank.warm_up for rank in ranks])
         known: dict[str, Any] = {} if self._progress is None else {"progress": self._progress}
+        known |= {} if self._case is None else {"case": self._case}
         if rate is None:
             return known
         return {**known, "task": task, "rate": rate, "units": self._units[task], "is_warmup": not counted}
@@ -111,7 +113,7 @@ def sums_of(event: StepEvent) -> dict[str, Any]:
             start_ns, stop_ns = (whole(as_mapping(pause).get(name), -1) for name in ("start_ns", "stop_ns"))
             return {"pause": [start_ns, stop_ns]} if 0 <= start_ns < stop_ns else {}
         case Data(data=data):
-            known = {key: data[key] for key in ("task", "units", "progress") if data.get(key) is not None}
+            known = {key: data[key] for key in ("task", "units", "progress", "case") if data.get(key) is not None}
             n, elapsed = finite_number(data.get("n")), positive(data.get("elapsed"))
             if "rate" in data and n is not None and n >= 0 and elapsed is not None:
                 t0_ns, host_ns = whole(data.get("t0_ns"), -1), whole(data.get("host_ns"), round(elapsed * 1e9))

@@ -29,9 +29,10 @@ class Display:
         """Show that a step's process was started."""
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        """Show how a step is doing: `{"task", "rate", "units", "is_warmup", "progress": [made, wanted]}`, each optional.
+        """Show how a step is doing: `{"task", "rate", "units", "is_warmup", "progress": [made, wanted], "case"}`, each optional.
 
-        The rate is that so far: of the window, or of the warm-up while that goes on.
+        The rate is that so far: of the window, or of the warm-up while that goes on. With a `case`, which is the one in hand,
+        progress counts cases, that one included.
         """
 
     def on_line(self, step: str, payload: bytes) -> None:
@@ -100,8 +101,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def progress_text(last: Mapping[str, Any]) -> str:
-    """Return `20/60`, or `75 steps` once past the wanted count; empty when unknown."""
+    """Return `20/60`, or `75 steps` once past the wanted count, or `concurrency=8, 3 of 7`; empty when unknown."""
     match last.get("progress"):
+        case [int(made), int(wanted)] if last.get("case"):
+            return f"{last['case']}, {made} of {wanted}"
         case [int(made), int(wanted)] if made < wanted:
             return f"{made}/{wanted}"
         case [int(made), *_]:

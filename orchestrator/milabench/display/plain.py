@@ -70,7 +70,7 @@ class Plain(Display):
         text = ", ".join(filter(None, (progress_text(self._last[step]), rate_text(self._last[step]))))
         if text:
             self._last_printed[step] = now
-            first = "" if last_printed is not None else "first observation, "
+            first = "" if last_printed is not None or self._last[step].get("case") else "first observation, "
             self._say(f"{self._tally.done} {step}: {first}{text}")
 
     def on_line(self, step: str, payload: bytes) -> None:
@@ -107,13 +107,14 @@ class Plain(Display):
         now = self._clock()
         if not self._started or now - self._said < self._every_s:
             return
-        (first, began), *others = self._started.items()
-        names = first + (f" and {len(others)} more" if others else "")
-        doing = f"preparing, {now - began:.0f} s"
+        in_hand = (step for step in self._started if self._last.get(step, {}).get("case"))
+        first = next(in_hand, next(iter(self._started)))
+        lasted, others, last = now - self._started[first], len(self._started) - 1, self._last.get(first, {})
+        doing = f"preparing, {lasted:.0f} s"
         if not self._is_prepare:
             what = "no new observation" if first in self._last_printed else "no observation yet"
-            doing = f"started {now - began:.0f} s ago, {what}"
-        self._say(f"{self._tally.done} {names}: {doing}")
+            doing = f"started {lasted:.0f} s ago, {progress_text(last) if last.get('case') else what}"
+        self._say(f"{self._tally.done} {first}{f' and {others} more' if others else ''}: {doing}")
 
     def close(self) -> None:
         """Print the tally."""

@@ -64,6 +64,7 @@ class RunDescription:
 
 OnProgress = Callable[[Progress], object]
 NO_RETRIES = RetryPolicy()
+_DISPLAYED = (b'"pause"', b'"progress"')  # what is looked for in records while benchmarks run
 TICK_S = 1.0
 # By which a job's signal may reach us later than a step: one after the other, on each node by its own daemon.
 SETTLE_S = 0.5
@@ -306,7 +307,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
         case Frame(kind="line"):
             display.on_line(progress.step, progress.payload)
         case Frame():
-            observed = [progress.last] if progress.last else list(_pauses(progress))
+            observed = [progress.last] if progress.last else list(_told_apart(progress))
             if observed:
                 shown.on_sums(progress.step, *observed)
         case Ended():
@@ -321,17 +322,17 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
             assert_never(progress)
 
 
-def _pauses(frame: Frame) -> Iterator[Mapping[str, Any]]:
-    """Yield the declared pauses among records: they are few, and nothing else of a record matters to a display."""
-    if b'"pause"' not in frame.payload:
+def _told_apart(frame: Frame) -> Iterator[Mapping[str, Any]]:
+    """Yield the pauses and the cases in hand among records: they are few, and nothing else of a record matters to a display."""
+    if not any(word in frame.payload for word in _DISPLAYED):
         return
     from milabench.analysis.rate_so_far import sums_of
 
     for line in frame.payload.splitlines():
-        if b'"pause"' in line:
+        if any(word in line for word in _DISPLAYED):
             with contextlib.suppress(ValueError):
                 sums = sums_of(decode(line, frame.step))
-                if "pause" in sums:
+                if "pause" in sums or "case" in sums:
                     yield sums
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,6 +47,9 @@ def test_every_point_of_a_sweep_is_measured(milabench: Milabench, environ: Mappi
     sweep = Sweep(environ)
     assert sweep.outcomes == {"server": ("passed", None), "client": ("passed", None)}
     assert sweep.points == {f"concurrency={number}": MEASURED for number in (1, 2, 3)}
+    assert re.search(r"whole\S*client: concurrency=(\d), \1 of 3\n", said.err)
+    brief = milabench("report").out
+    assert re.search(r"^concurrency=3 +\| +[\d.]+ \|", brief, re.M), brief
 
 
 def test_a_server_that_ends_in_the_middle_leaves_points_that_failed_and_points_that_were_skipped(

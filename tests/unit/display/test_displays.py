@@ -94,6 +94,28 @@ def test_progress_without_a_rate_or_a_goal_is_shown_as_far_as_it_is_known() -> N
     assert stream.getvalue() == "[    0.0s] 0/0 b: first observation, 7 steps\n"
 
 
+def test_of_a_sweep_the_point_in_hand_is_shown_and_named_while_nothing_else_comes() -> None:
+    stream, clock = io.StringIO(), Clock()
+    display = Plain(stream, clock=clock)
+    display.on_plan(plan())
+    for name in ("digits.D0", "digits.D1"):
+        display.on_start(name)
+    display.on_progress("digits.D1", {"progress": [3, 3], "case": "concurrency=8"})
+    clock.now += 60
+    display.tick()
+    assert stream.getvalue().splitlines()[-2:] == [
+        "[    0.0s] 0/2 digits.D1: concurrency=8, 3 of 3",
+        "[   60.0s] 0/2 digits.D1 and 1 more: started 60 s ago, concurrency=8, 3 of 3",
+    ]
+    terminal = Terminal()
+    live = Live(terminal, clock=clock, size=(80, 24))
+    live.on_start("digits.D1")
+    live.on_progress("digits.D1", {"progress": [1, 7], "case": "rate=2.5"})
+    clock.now += 1
+    live.tick()
+    assert "rate=2.5, 1 of 7" in terminal.getvalue()
+
+
 @pytest.mark.parametrize("kind", [Plain, Live])
 def test_closing_a_display_whose_terminal_is_gone_is_no_error(kind: type[Plain] | type[Live]) -> None:
     stream = Terminal()

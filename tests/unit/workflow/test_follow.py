@@ -111,6 +111,18 @@ def test_each_update_shows_what_is_new(writer: RunWriter) -> None:
     assert display.since() == [("end", "a", "failed", "exit: exit code 3", "")]
 
 
+def test_the_point_in_hand_of_a_sweep_is_shown_and_nothing_of_its_other_records(writer: RunWriter) -> None:
+    display = RecordingDisplay()
+    view = RunView(open_run(writer.path), display, JournalClock())
+    writer.journal(started("a"))
+    writer.append("a", record(progress=[1, 7], case="concurrency=1") + record(metric="kv_cache", value=1, case="x"))
+    view.update()
+    assert display.since()[-1] == ("progress", "a", {"progress": [1, 7], "case": "concurrency=1"})
+    writer.append("a", record(request={"point": "concurrency=1"}) + record(progress=[2, 7], case="concurrency=2"))
+    view.update()
+    assert display.since() == [("progress", "a", {"progress": [2, 7], "case": "concurrency=2"})]
+
+
 def test_of_an_ended_step_only_the_end_is_shown_and_of_a_running_one_its_progress(writer: RunWriter) -> None:
     for step in "ab":
         writer.journal(started(step))

@@ -139,6 +139,8 @@ class Sweep:
         try:
             while left:
                 point = left.pop(0)
+                in_hand = [len(plan.points) - len(left), len(plan.points)]
+                self._recorder.record("data", {"progress": in_hand, "case": point.name})
                 measured += self._run_point(point)
         except (ServerGone, Interrupted) as error:
             why = str(error)
