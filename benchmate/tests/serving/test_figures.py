@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmate.serving.figures import mean_in_flight, point_figures, point_notes
-from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult
+from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult, Workload
 
 GOOD = RequestResult(
     index=0, at=100.0, first=0.2, end=0.5, gaps_us=(100_000, 200_000), output_tokens=3, input_tokens=10
@@ -21,7 +21,8 @@ def planned(number: int, tokens: int = 3) -> list[PlannedRequest]:
 
 
 def notes(point: LoadPoint, requests: list[RequestResult], **client: float) -> list[str]:
-    return point_notes(point, planned(len(requests)), requests, client)
+    workload = Workload(sessions=tuple((request,) for request in planned(len(requests))))
+    return point_notes(point, workload, requests, client)
 
 
 def test_the_figures_of_a_point() -> None:
@@ -49,6 +50,11 @@ def test_a_client_that_keeps_the_load_has_no_note() -> None:
     assert mean_in_flight(closed) == pytest.approx(0.99, abs=0.001)
     assert notes(CLOSED, closed) == []
     assert notes(OPEN, opened) == []
+
+
+def test_what_a_user_waits_between_turns_is_no_fault_of_the_client() -> None:
+    slow = [replace(GOOD, index=index, at=100 + 0.6 * index) for index in range(9)]
+    assert point_notes(CLOSED, Workload(sessions=(tuple(planned(9)),)), slow, {}) == []
 
 
 def test_a_client_that_does_not_keep_the_load_is_the_bound() -> None:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from benchmate.ops.statistics import quantile
-from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult
+from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult, Workload
 
 QUANTILES = (50, 90, 99)
 KEPT_SHARE = 0.97
@@ -63,10 +63,13 @@ def token_gaps(request: RequestResult) -> list[float]:
 
 
 def point_notes(
-    point: LoadPoint, planned: Sequence[PlannedRequest], requests: Sequence[RequestResult], client: Mapping[str, float]
+    point: LoadPoint, workload: Workload, requests: Sequence[RequestResult], client: Mapping[str, float]
 ) -> list[str]:
     """Return what is wrong with a point: its client kept no pace, some requests failed, or figures differ."""
-    notes = [_client_bound(point, requests), _errors(requests), _lengths(planned, requests)]
+    # Between the turns of a session nothing is in flight, and who is left at the end is alone.
+    is_judged = point.rate is not None or not workload.has_turns
+    pace = _client_bound(point, requests) if is_judged else ""
+    notes = [pace, _errors(requests), _lengths(workload.requests, requests)]
     return [note for note in [*notes, _differences(point_figures(requests), client)] if note]
 
 

@@ -192,8 +192,7 @@ class Sweep:
         for request in result.requests:
             self._recorder.record("data", {"request": request_record(point.name, request)})
         self._require_server(watch, result.requests)
-        planned = workload.requests
-        notes = point_notes(point, planned, result.requests, result.client)
+        notes = point_notes(point, workload, result.requests, result.client)
         readings = watch.averages(*_window(result.requests)) if result.requests else {}
         return replace(result, notes=(*result.notes, *notes)), readings
 
