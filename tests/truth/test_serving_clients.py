@@ -51,21 +51,26 @@ TOKENIZER: Mapping[str, object] = {
 
 @dataclass
 class HostDelays:
-    """How late a thread woke up that only naps: what the host itself does to whoever waits. Use it as a context manager."""
+    """How late threads wake up that only nap, one for each processor: what the host itself does to whoever waits there."""
 
     naps: list[tuple[float, float]] = field(default_factory=list)
 
     def __enter__(self) -> HostDelays:
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._nap)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._nap, args=(processor,)) for processor in sorted(os.sched_getaffinity(0))[:8]
+        ]
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._ended.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _nap(self) -> None:
+    def _nap(self, processor: int) -> None:
+        os.sched_setaffinity(0, {processor})  # of this thread alone
         while not self._ended.is_set():
             before = time.time()
             time.sleep(0.01)
