@@ -85,7 +85,8 @@ def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> It
             "point": point.name,
             "meets_slo": point.meets_slo,
         }
-        for name, number in point.values.items():
+        for name in (name for name in METRICS if name in point.values):
+            number = point.values[name]
             low, high = number.ci95 or (None, None)
             value = {"perf": number.value, "ci95_low": low, "ci95_high": high, "processes": len(number.launches)}
             units = curve.currency if name == "cost_per_mtok" else METRICS[name].units

@@ -10,6 +10,7 @@ from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, Se
 from milabench.analysis.summary_model import Summary
 from milabench.report.document import Document, Notes, Table, section
 from milabench.report.model import format_number, ordered, percent
+from milabench.shown import cut_text
 
 LEGEND = (
     "tokens/s: output tokens of all users; ±: half of the 95 % interval over launches, from 3 on; of a user: 1000 / TPOT p90;"
@@ -18,6 +19,7 @@ LEGEND = (
     " goodput: requests/s within the SLO",
 )
 _BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user: 1000 / TPOT p90; times in ms",)
+_BRIEF = 160  # characters of a remark
 _TIMES = tuple(name for name, metric in METRICS.items() if metric.units == "ms")
 
 
@@ -37,10 +39,13 @@ def curve_blocks(summary: Summary, *, is_brief: bool = False) -> Document:
     blocks: list[Document] = []
     for bench in ordered(summary.benchmarks):
         if (curve := bench.serving) is not None:
+            points = (points_table(bench.bench, curve, is_brief=is_brief),) if curve.points else ()
             times = () if is_brief else times_tables(bench.bench, curve)
-            remarks = section(f"remarks on the curve of {bench.bench}", point_remarks(curve, has_notes=not is_brief))
-            lines = Notes(lines=curve_lines(bench.bench, curve))
-            blocks.append((points_table(bench.bench, curve, is_brief=is_brief), lines, *remarks, *times))
+            remarks = point_remarks(curve, has_notes=not is_brief)
+            if is_brief:
+                remarks = [(cut_text(names, _BRIEF), cut_text(text, _BRIEF)) for names, text in remarks]
+            noted = section(f"remarks on the curve of {bench.bench}", remarks)
+            blocks.append((*points, Notes(lines=curve_lines(bench.bench, curve)), *noted, *times))
     legend = Notes(lines=_BRIEF_LEGEND if is_brief else LEGEND)
     return (*(block for of_bench in blocks for block in of_bench), legend) if blocks else ()
 

@@ -86,8 +86,11 @@ def _points(suite: ET.Element, summary: Summary, bench: str, curve: ServingCurve
     case, table = _case(suite, f"{bench} curve", summary.run), curves.points_table(bench, curve, is_brief=True)
     if missing := [f"{names}: {why}" for names, why in curves.point_remarks(curve, has_notes=False)]:
         _add_result(case, "failure", "points-missing", "\n".join(missing))
-    rows = (zip(table.headings, row, strict=True) for row in table.rows)
-    points = [", ".join(f"{heading} {cell}" for heading, cell in row if cell) for row in rows]
+    points = [
+        f"{name}: "
+        + ", ".join(f"{heading} {cell}" for heading, cell in zip(table.headings[1:], cells, strict=True) if cell)
+        for name, *cells in table.rows
+    ]
     _add_output(case, [*curves.curve_lines(bench, curve), *points])
 
 

@@ -117,6 +117,7 @@ def test_the_lines_below_say_the_number_and_how_far_the_slo_is_kept(whole: Summa
         ({"slo": {}}, "best point of chat: concurrency=64, 8"),
         ({"loads": (1, 4), "rates": ()}, "2 points: fewer than 7 do not show where a curve bends"),
         ({"loads": (1,), "rates": (), "failed": {"concurrency=1": "no"}}, "chat: none: no point was measured"),
+        ({"loads": (), "rates": ()}, "chat: none: no point was measured"),
         (
             {"slo": {"error_rate": 0.01}, "loads": (2,)},
             "SLO: requests with an error <= 0.01; kept at up to concurrency 2",

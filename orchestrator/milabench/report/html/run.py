@@ -174,7 +174,7 @@ def _curves(summary: Summary) -> list[Child]:
             el("h3", bench.bench),
             el("ul", [el("li", line) for line in curves.curve_lines(bench.bench, curve)], remarks),
             serving_figures([(bench.bench, curve)]),
-            html_table(points, states=states),
+            html_table(points, states=states) if curve.points else None,
             [
                 foldable("All times", f"of {bench.bench}", html_table(table))
                 for table in curves.times_tables(bench.bench, curve)
@@ -309,6 +309,7 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
     return [
         *([("stands for", bench.about)] if bench.about else []),
         ("rate of one instance", "none" if bench.perf is None else f"{model.format_number(bench.perf)} {bench.units}"),
+        *([] if bench.serving is None else [("best point", bench.serving.best or "none")]),
         ("95 % interval", _interval(bench) or f"none below 3 launches (has {bench.replicates})"),
         ("steps", ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count)),
         ("concurrent instances", bench.instances or "none"),
