@@ -69,7 +69,18 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ("{model: m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; leave one out"),
         ("{model: m, rate: [2, 2.0]}", "a.serve.rate.1: 2.0 is there twice"),
         ("{model: m, concurrency: 0}", "a.serve.concurrency.0: expected a whole number that is at least 1, got 0"),
-        ("{model: m, rate: -1}", "a.serve.rate.0: expected a number above 0, got -1"),
+        ("{model: m, rate: -1}", "a.serve.rate.0: expected a number that is at least 0.001, got -1"),
+        ("{model: m, rate: 1e-300}", "a.serve.rate.0: expected a number that is at least 0.001, got 1e-300"),
+        ("{model: m, rate: 1e300}", "a.serve.rate.0: expected a number that is at most 1000000, got 1e300"),
+        ("{model: m, rate: 1, requests: 1000000000000}", "a.serve.requests: expected a whole number that is at most 1"),
+        (
+            "{model: m, rate: [1, 1000], seconds: 1e4}",
+            "a.serve: a point would have 1e+07 requests, 1000000 are the most; give fewer requests, rounds or seconds",
+        ),
+        (
+            "{model: m, concurrency: [1, 1000000], rounds: 2}",
+            "a.serve: a point would have 2e+06 requests, 1000000 are the most",
+        ),
         ("{model: m, rate: 1, seconds: -1}", "a.serve.seconds: expected a number that is at least 0, got -1"),
         ("{model: m, rate: 1, requests: 0}", "a.serve.requests: expected a whole number that is at least 1, got 0"),
         (
@@ -89,6 +100,19 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ),
         ("{model: m, rate: 1, input_tokens: {least: 3, most: 2}}", "a.serve.input_tokens: least, 3, is above most, 2"),
         ("{model: m, rate: 1, input_tokens: 1.5}", "a.serve.input_tokens: expected a whole number, got 1.5"),
+        (
+            "{model: m, rate: 1, prefix_tokens: 100, input_tokens: 8}",
+            "a.serve.prefix_tokens: 100 is above input_tokens, 8, of which it is a part; give a longer input or a shorter",
+        ),
+        ("{model: m, rate: 1, prefix_tokens: 129}", "a.serve.prefix_tokens: 129 is above input_tokens, 128, of"),
+        (
+            "{model: m, rate: 1, prefix_tokens: 9, input_tokens: {mean: 8, stddev: 1}}",
+            "a.serve.prefix_tokens: 9 is above input_tokens.mean, 8, of",
+        ),
+        (
+            "{model: m, rate: 1, prefix_tokens: 9, input_tokens: {least: 8, most: 100}}",
+            "a.serve.prefix_tokens: 9 is above input_tokens.least, 8, of",
+        ),
         ("{model: m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
     ],
 )
@@ -132,6 +156,12 @@ GOOD = '{"session": "a", "turns": [{"input": "hello", "output_tokens": 4, "delay
 
 def test_a_trace_is_beside_its_suite(suites: Suites) -> None:
     (suites.folder / "talks.jsonl").write_text(GOOD + "\n" + GOOD)
+    assert suites.serve("rate: 1, trace: talks.jsonl").trace == str(suites.folder / "talks.jsonl")
+
+
+def test_a_line_of_a_trace_ends_where_json_lines_end(suites: Suites) -> None:
+    # JSON may hold line separators of Unicode; editors may put a mark before the first line.
+    (suites.folder / "talks.jsonl").write_text("\ufeff" + GOOD.replace("hello", "hel\u2028lo\u0085") + " \n")
     assert suites.serve("rate: 1, trace: talks.jsonl").trace == str(suites.folder / "talks.jsonl")
 
 
