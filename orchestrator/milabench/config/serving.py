@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from milabench.config.kinds import INVALID, Key, Kind, ListOf, Number, Record, Text, ValueParser, Whole, key, path_at
+from milabench.config.kinds import (
+    INVALID,
+    Key,
+    Kind,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Text,
+    ValueParser,
+    Whole,
+    key,
+    path_at,
+)
 from milabench.config.source_map import Located
 
 FREE_PORT: Final = "@port"
@@ -67,6 +80,31 @@ class Lengths(Kind):
             for names, kind in ((("mean", "stddev"), number), (("least", "most"), tokens))
         ]
         return {"anyOf": [tokens, *pairs]}
+
+
+class RequestOptions(MapOf):
+    """Keys of the body of a request, but those that follow from the rest of the sweep."""
+
+    _OWN: Final = {
+        "model": "write serve.served_model",
+        "prompt": "write serve.input_tokens or serve.trace",
+        "messages": "write serve.input_tokens or serve.trace",
+        "max_tokens": "write serve.output_tokens",
+        "max_completion_tokens": "write serve.output_tokens",
+        "stream": "leave it out: the times are those of a stream",
+        "n": "leave it out: a request has one answer",
+        "best_of": "leave it out: a request has one answer",
+        "echo": "leave it out: the prompt is no part of the answer",
+    }
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        for name, hint in self._OWN.items():
+            if isinstance(node.value, dict) and name in node.value:
+                return parser.reject(node.value[name], f"{path}.{name}", "the client itself sets it", hint)
+        return super().parse(node, path, parser)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {**super().json_schema(), "propertyNames": {"not": {"enum": list(self._OWN)}}}
 
 
 class TraceFile(Text):
@@ -130,7 +168,9 @@ class ServeConfig:
         "What to do when the server ends in the middle: skip the other points, or start it again.", default="stop"
     )
     seed: Annotated[int, Whole(at_least=0)] = key("Decides prompts, lengths and arrivals.", default=1)
-    request_options: Mapping[str, Any] = key("More keys of the body of each request.", default={})
+    request_options: Annotated[Mapping[str, Any], RequestOptions(item=Kind())] = key(
+        "More keys of the body of each request; null leaves out one that is there else.", default={}
+    )
 
     @property
     def points(self) -> int:

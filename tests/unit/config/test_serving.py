@@ -113,6 +113,14 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
             "{model: m, rate: 1, prefix_tokens: 9, input_tokens: {least: 8, most: 100}}",
             "a.serve.prefix_tokens: 9 is above input_tokens.least, 8, of",
         ),
+        (
+            "{model: m, rate: 1, request_options: {max_tokens: 3}}",
+            "a.serve.request_options.max_tokens: the client itself sets it; write serve.output_tokens",
+        ),
+        (
+            "{model: m, rate: 1, request_options: {top_p: 1, stream: false}}",
+            "a.serve.request_options.stream: the client itself sets it; leave it out: the times are those of a stream",
+        ),
         ("{model: m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
     ],
 )
@@ -159,6 +167,13 @@ def test_a_trace_is_beside_its_suite(suites: Suites) -> None:
     assert suites.serve("rate: 1, trace: talks.jsonl").trace == str(suites.folder / "talks.jsonl")
 
 
+def test_other_keys_of_a_request_are_as_they_are_written(suites: Suites) -> None:
+    serve = suites.serve(
+        "rate: 1, request_options: {ignore_eos: null, stream_options: {include_usage: true}, stop: [a]}"
+    )
+    assert serve.request_options == {"ignore_eos": None, "stream_options": {"include_usage": True}, "stop": ["a"]}
+
+
 def test_a_line_of_a_trace_ends_where_json_lines_end(suites: Suites) -> None:
     # JSON may hold line separators of Unicode; editors may put a mark before the first line.
     (suites.folder / "talks.jsonl").write_text("\ufeff" + GOOD.replace("hello", "hel\u2028lo\u0085") + " \n")
@@ -201,7 +216,7 @@ def test_a_trace_has_prompts_of_its_own(suites: Suites, key: str) -> None:
 def test_what_is_shown_reads_back_the_same(suites: Suites) -> None:
     (suites.folder / "talks.jsonl").write_text(GOOD)
     serve = (
-        "{model: '{milabench_data}/m', rate: [1], trace: talks.jsonl, slo: {itl_p99_ms: 9}, request_options: {n: [1]}}"
+        "{model: '{milabench_data}/m', rate: [1], trace: talks.jsonl, slo: {itl_p99_ms: 9}, request_options: {stop: [1]}}"
     )
     others = (
         "definition: x, server: {command: [run, it], argv: ['@port'], ready: {port: '@port', path: /up, timeout: 9}}"
