@@ -61,6 +61,6 @@ def _number(number: PointValue | None, metric: str, units: str) -> CurveNumber:
     return CurveNumber(value=number.value, values=values, units=units)
 
 
-def measured_points(curve: ServingCurve | None) -> frozenset[str]:
-    """Return the names of the points that were measured."""
-    return frozenset(point.name for point in curve.points if point.state == "measured") if curve else frozenset()
+def points_of_area(curve: ServingCurve | None) -> frozenset[str]:
+    """Return the names of the points that the area of a curve is of."""
+    return frozenset(point.name for point in curve.points if point.is_in_area) if curve else frozenset()
