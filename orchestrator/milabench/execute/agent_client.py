@@ -20,6 +20,7 @@ from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, Server
 from milabench.execute.ssh import SshReader, SshWriter
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
+from milabench.plan.model import Step
 from milabench.redaction import mask_data, secrets_within
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
@@ -555,8 +556,8 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
     return {
         **{name: getattr(step, name) for name in _OF_STEP},
         **{name: getattr(request, name) for name in _OF_REQUEST},
-        # To be masked in all that the step says; what it does not get, its machine need not learn.
-        "secrets": secrets_within(step.argv, step.env, config),
+        # To be masked in all that the step says; what nobody can tell it, its machine need not learn.
+        "secrets": sorted({*secrets_of(step), *request.secrets}),
         "cwd": step.cwd or None,
         "group": step.group or step.id,
         "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},
@@ -572,6 +573,11 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
             },
         },
     }
+
+
+def secrets_of(step: Step) -> list[str]:
+    """Return the known secrets that a step is given."""
+    return secrets_within(step.argv, step.env, step.config)
 
 
 def _outcome(ended: Mapping[str, Any]) -> Outcome:

@@ -19,7 +19,8 @@ class StepRequest:
     `values` replace `@name` in command, environment and folders. `group_size` is how many steps pass the start barrier
     together on its node; `is_spread`: they wait for steps on other nodes too, until `AgentNode.release`. `marks` are files
     that say, once it has passed, that it need not be done again. `step_dir` is the folder that is made for this attempt,
-    which the step already names; empty where it names none.
+    which the step already names; empty where it names none. `secrets` are those of the steps that talk to this one: it may
+    repeat them.
     """
 
     step: Step
@@ -29,6 +30,7 @@ class StepRequest:
     makedirs: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     step_dir: str = ""
+    secrets: tuple[str, ...] = ()
     grace_s: float = 5.0
 
 

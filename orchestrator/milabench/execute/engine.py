@@ -14,7 +14,7 @@ from typing import Any, Literal
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import RunWriter, attempt_stem
-from milabench.execute.agent_client import AgentNode
+from milabench.execute.agent_client import AgentNode, secrets_of
 from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
 from milabench.execute.interrupts import InterruptRequested, interrupts
 from milabench.execute.retry_policy import RetryPolicy
@@ -253,8 +253,12 @@ class Engine:
         self._servers = {server: asyncio.get_running_loop().create_future() for server in servers}
         self._barrier = group_barrier(startable)
         ports = await self._ports_of(startable)
+        secrets = _secrets_of_jobs(startable)
         tasks = [
-            asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(step.job, {}))) for step in startable
+            asyncio.create_task(
+                self._run_step(step, on_node[step.node], ports.get(step.job, {}), secrets.get(step.job, ()))
+            )
+            for step in startable
         ]
         if tasks:
             try:
@@ -297,17 +301,17 @@ class Engine:
             return Outcome("failed", f"unknown node {step.node}", "lost-node")
         return None
 
-    async def _run_step(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
+    async def _run_step(self, step: Step, group_size: int, values: Mapping[str, str], secrets: tuple[str, ...]) -> None:
         serving = self._servers.get(server := server_of(step))
         if server and not (serving is not None and await asyncio.shield(serving)):
             self._conclude(step, self._unserved(step))
             return
         try:
-            await self._attempt(step, group_size, values)
+            await self._attempt(step, group_size, values, secrets)
         finally:
             self._notify_client(step, is_serving=False)
 
-    async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
+    async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str], secrets: tuple[str, ...]) -> None:
         settings = self._settings
         # Of each attempt its own: what another one left must not be found.
         step_dir = f"{settings.step_dirs[step.node]}/{self._stem(step)}" if uses_step_dir(step) else ""
@@ -319,6 +323,7 @@ class Engine:
             makedirs=settings.makedirs(step),
             marks=(marker,) if (marker := self._retry.markers.get(step.id)) else (),
             step_dir=step_dir,
+            secrets=secrets,
             grace_s=settings.grace_s,
         )
         if preamble := settings.preamble(step):
@@ -581,3 +586,11 @@ def dependency_outcome_text(outcome: Outcome | None) -> str:
 def _reason(error: OSError) -> str:
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text
+
+
+def _secrets_of_jobs(group: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """Return the secrets of each job with a server: its client may repeat what the server answers, and the other way round."""
+    jobs = {step.job for step in group if step.job and role_of(step) == "server"}
+    return {
+        job: tuple(sorted({secret for step in group if step.job == job for secret in secrets_of(step)})) for job in jobs
+    }

@@ -77,6 +77,18 @@ def test_a_server_that_is_started_again_loses_one_point(milabench: Milabench, en
     }
 
 
+def test_a_secret_of_the_server_is_in_nothing_that_its_client_writes(
+    milabench: Milabench, environ: Mapping[str, str]
+) -> None:
+    said = milabench("run", *SERVED, "--select", "leaks")
+    sweep = Sweep(environ)
+    assert sweep.points["concurrency=1"][0] == "failed"
+    assert "HTTP 401: " in sweep.points["concurrency=1"][1]
+    assert "not the key ***" in sweep.points["concurrency=1"][1]
+    written = [file.read_text() for file in sweep.run.rglob("*") if file.is_file()]
+    assert not [text for text in (*written, said.out, said.err) if "only-the-server-has-4711" in text]
+
+
 def test_a_port_in_use_is_refused_before_the_server_starts(milabench: Milabench, environ: Mapping[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -1,4 +1,7 @@
-"""Answers each completion with as many tokens as it is asked for; ends at the request whose number is given."""
+"""Answers each completion with as many tokens as it is asked for; ends at the request whose number is given.
+
+With a key as third argument it refuses every request, and repeats the key.
+"""
 
 import http.server
 import json
@@ -22,6 +25,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if Handler.answered == int(sys.argv[2]):
             os._exit(0)
         tokens = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["max_tokens"]
+        if sys.argv[3:]:
+            self.send_error(401, f"not the key {sys.argv[-1]}")
+            return
         self.send_response(200)
         self.end_headers()
         for _ in range(tokens):
