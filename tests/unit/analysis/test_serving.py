@@ -403,6 +403,8 @@ def test_a_launch_that_failed_is_no_part_of_the_curve_of_the_others(tmp_path: Pa
     [
         ("client-bound: 9 of 10 requests/s", "client-bound"),
         ("client differs: output_tps 90, from its requests 100", "client-differs"),
+        ("output: 8 of 8 answers have another length than asked: 6 tokens for 24", "output-differs"),
+        ("outputs as asked: all of them", None),
         ("warmed up", None),
     ],
 )
