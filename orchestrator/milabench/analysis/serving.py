@@ -30,6 +30,7 @@ NOTES: Mapping[str, Reason] = {
     "client-bound": "client-bound",
     "client differs": "client-differs",
     "output": "output-differs",
+    "tail": "tail",
 }
 """The reason for doubt that follows from the word of a note of a point, which a colon ends."""
 _MOST_NOTES = 20
@@ -385,8 +386,13 @@ def curve_doubts(curve: LaunchCurve) -> Iterable[Reason]:
     measured = [point for point in curve.points if point.state == "measured"]
     if len(measured) < len(curve.points):
         yield "points-missing"
+    best = best_point(measured)
     yield from dict.fromkeys(
-        reason for point in measured for note in point.notes if (reason := NOTES.get(note.partition(":")[0]))
+        reason
+        for point in measured
+        for note in point.notes
+        # What is too small at another point is no fault of the number.
+        if (reason := NOTES.get(note.partition(":")[0])) and (reason != "tail" or point is best)
     )
     if "error_rate" not in curve.slo and any(point.errors for point in measured):
         yield "request-errors"
