@@ -26,8 +26,13 @@ SERVER_METRICS = ("kv_cache", "running", "waiting")
 """What a server says of itself in its own metrics, averaged over a point."""
 OF_A_REQUEST = ("ttft", "tpot", "e2e")
 """The limits that a single request keeps or breaks; every other limit is one of a point."""
-NOTES: Mapping[str, Reason] = {"client-bound": "client-bound", "client differs": "client-differs"}
-"""The reason for doubt that follows from how a note of a point begins."""
+NOTES: Mapping[str, Reason] = {
+    "client-bound": "client-bound",
+    "client differs": "client-differs",
+    "output": "output-differs",
+    "tail": "tail",
+}
+"""The reason for doubt that follows from the word of a note of a point, which a colon ends."""
 _MOST_NOTES = 20
 _NO_RECORDS, _TORN = "nothing is recorded of it", "the records end before it does"
 
@@ -386,12 +391,13 @@ def curve_doubts(curve: LaunchCurve) -> Iterable[Reason]:
     measured = [point for point in curve.points if point.state == "measured"]
     if len(measured) < len(curve.points):
         yield "points-missing"
+    best = best_point(measured)
     yield from dict.fromkeys(
         reason
         for point in measured
         for note in point.notes
-        for begin, reason in NOTES.items()
-        if note.startswith(begin)
+        # What is too small at another point is no fault of the number.
+        if (reason := NOTES.get(note.partition(":")[0])) and (reason != "tail" or point is best)
     )
     if "error_rate" not in curve.slo and any(point.errors for point in measured):
         yield "request-errors"
