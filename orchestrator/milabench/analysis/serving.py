@@ -29,6 +29,7 @@ OF_A_REQUEST = ("ttft", "tpot", "e2e")
 NOTES: Mapping[str, Reason] = {
     "client-bound": "client-bound",
     "client differs": "client-differs",
+    "output": "lengths-differ",
     "usage": "tokens-unknown",
 }
 """The reason for doubt that follows from how a note of a point begins."""
@@ -67,7 +68,7 @@ class _Requests:
             return False
         self._seen.add(index)
         tokens = whole(request.get("output_tokens"), -1)
-        if (isinstance(error, str) and error) or tokens == 0:
+        if error or tokens == 0:
             self.errors += 1
             self.error = self.error or one_line(str(error or "it brought no token"))
             return True

@@ -161,6 +161,11 @@ def test_the_first_arrival_may_bring_several_tokens() -> None:
     assert (point.values["tpot_p50_ms"], point.values["itl_p50_ms"]) == pytest.approx((10.0, 10.0))
 
 
+def test_an_error_of_any_kind_is_one() -> None:
+    point = the_point(*TWO, request(POINT, 2, 100.0, 0.2, [100_000], error={"code": 5}))
+    assert (point.requests, point.errors) == (3, 1)
+
+
 def test_requests_of_one_token_have_no_area(tmp_path: Path) -> None:
     ones = [request(POINT, index, float(index), 0.5) for index in range(4)]
     assert the_curve(the_bench(tmp_path, (about(), *ones, end_of(POINT)))).area is None

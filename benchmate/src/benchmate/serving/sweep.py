@@ -66,9 +66,11 @@ class SweepPlan:
     point_s: float = math.inf
 
     def number_of(self, point: LoadPoint) -> int:
-        """Return how many requests a point has."""
+        """Return how many requests a point has: whole rounds of a concurrency, else a part of the last one is alone."""
+        together = point.concurrency or 1
         in_rounds = self.rounds * (point.concurrency or 0)
-        return max(self.requests, in_rounds, math.ceil(self.seconds * (point.rate or 0.0)))
+        number = max(self.requests, in_rounds, math.ceil(self.seconds * (point.rate or 0.0)))
+        return -(-number // together) * together
 
 
 def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) -> SweepPlan:
