@@ -135,6 +135,22 @@ def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line:
     ("others", "more", "line"),
     [
         ("definition: x", "", "a.serve: a sweep needs a server; write server: {command"),
+        ("server: {url: 'http://h:1'}", "", "a.serve: its client needs an environment; write definition: FOLDER"),
+        (
+            "definition: x, server: {url: 'http://h:1', ready: {port: 1}}",
+            "",
+            "a.server.ready: server.url is of a server that runs already; leave one of them out",
+        ),
+        (
+            "definition: x, server: {url: 'http://h:1'}",
+            ", on_server_exit: restart",
+            "a.serve.on_server_exit: nobody here starts the server of server.url; leave it out",
+        ),
+        (
+            "definition: x, server: {url: 'http://me:secret@h:1'}",
+            "",
+            "a.server.url: expected http://HOST:PORT or https://HOST, without a password, got",
+        ),
         (SERVER, "", "a.serve: its client needs an environment; write definition: FOLDER"),
         (
             f"definition: x, command: run, {SERVER}",
@@ -157,6 +173,15 @@ def test_a_sweep_in_a_benchmark_that_cannot_have_one_is_refused(
     suites: Suites, others: str, more: str, line: str
 ) -> None:
     assert line in suites.error(f"{{model: m, rate: 1{more}}}", others)
+
+
+def test_only_a_sweep_goes_to_a_server_that_runs_already(tmp_path: Path) -> None:
+    file = tmp_path / "suite.yaml"
+    file.write_text("a: {definition: x, server: {url: 'http://h:1'}}\n")
+    with pytest.raises(
+        ConfigError, match=r"a\.server\.url: only a sweep goes to a server that runs already; write serve:"
+    ):
+        read_suite([file])
 
 
 GOOD = '{"session": "a", "turns": [{"input": "hello", "output_tokens": 4, "delay_ms": 0.5}, {"input": "more"}]}\n'
