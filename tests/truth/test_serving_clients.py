@@ -28,7 +28,7 @@ from tests.truth.served import Served, data_records, figures, served_in
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 HERE = Path(__file__).parent / "serving_clients"
-CLOSE = 0.01
+CLOSE, FAR = 0.01, 0.05
 STALL_AT_S, STALL_S = 4.0, 2.0
 CLOSED, OPEN = ("concurrency=1", "concurrency=4"), "rate=6"
 POINTS: Mapping[str, Sequence[str]] = {
@@ -98,15 +98,22 @@ class Point:
         return float(self.reported["values"][name]["value"])
 
     def assert_is_the_servers(self, *names: str) -> None:
-        """Hold these figures, without names every latency and the throughput, against the server's log."""
+        """Hold these figures, without names every latency and the throughput, against the server's log.
+
+        A figure that only the host's delays can excuse, and that is far off, tells nothing: the test is skipped and says so.
+        """
         own = figures(self.served)
-        off = {
-            name: (self.value(name), own[name])
-            for name in names or own
-            if abs(self.value(name) - own[name])
-            > CLOSE * own[name] + self.delays.allowance_ms(self.window["start"], self.window["stop"], name)
-        }
-        assert off == {}
+        start, stop = self.window["start"], self.window["stop"]
+        wrong, unknown = {}, {}
+        for name in names or own:
+            off, allowed = abs(self.value(name) - own[name]), self.delays.allowance_ms(start, stop, name)
+            if off > CLOSE * own[name] + allowed:
+                wrong[name] = (self.value(name), own[name])
+            elif off > FAR * own[name]:
+                unknown[name] = (self.value(name), own[name], allowed)
+        assert wrong == {}
+        if unknown:
+            pytest.skip(f"the host delays whoever waits (reported, the server's, what naps were late): {unknown}")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from sweeps import SERVE, sweep
 
 import benchmate
 from benchmate.serving.server_watch import get
+from benchmate.serving.sweep import plan_sweep
 
 
 def free_port() -> int:
@@ -28,6 +29,15 @@ def free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
+
+
+def test_the_name_of_a_point_is_exact() -> None:
+    loads = {"concurrency": [1, 1_000_000], "rate": [2, 2.5, 1.0000001, 1.0000002, 1_234_567.0, 0.001]}
+    plan = plan_sweep({"serve": SERVE | loads}, "http://x", ())
+    assert [point.name for point in plan.points] == [
+        *("concurrency=1", "concurrency=1000000", "rate=2", "rate=2.5"),
+        *("rate=1.0000001", "rate=1.0000002", "rate=1234567", "rate=0.001"),
+    ]
 
 
 @pytest.mark.slow

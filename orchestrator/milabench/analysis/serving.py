@@ -328,14 +328,19 @@ def planned_points(declared: Mapping[str, Any]) -> Iterator[LaunchPoint]:
     """Yield the points of a sweep, as the suite declares them, none of them measured yet."""
     for value in _items(declared.get("concurrency")):
         if (number := _above_zero(value)) is not None:
-            yield LaunchPoint(name=f"concurrency={number:g}", concurrency=number, state="skipped")
+            yield LaunchPoint(name=f"concurrency={_exact(number)}", concurrency=number, state="skipped")
     for value in _items(declared.get("rate")):
         if (number := _above_zero(value)) is not None:
             arrivals = str(declared.get("arrivals") or "")
-            yield LaunchPoint(name=f"rate={number:g}", rate=number, arrivals=arrivals, state="skipped")
+            yield LaunchPoint(name=f"rate={_exact(number)}", rate=number, arrivals=arrivals, state="skipped")
     for value in _items(declared.get("scenario")):
         if isinstance(value, str):
             yield LaunchPoint(name=f"scenario={one_line(value)}", state="skipped")
+
+
+def _exact(number: float) -> str:
+    """Return the shortest text of a number that no other number has, as the client names its points."""
+    return str(int(number) if number == int(number) else number)
 
 
 def _items(value: Any) -> Sequence[Any]:

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from milabench.config.kinds import INVALID, Key, Kind, ListOf, Number, Record, Text, ValueParser, Whole, key, path_at
+from milabench.config.kinds import (
+    INVALID,
+    Key,
+    Kind,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Text,
+    ValueParser,
+    Whole,
+    key,
+    path_at,
+)
 from milabench.config.source_map import Located
 
 FREE_PORT: Final = "@port"
@@ -16,6 +29,11 @@ SLO_NAMES: Final = (*_TIMES, "error_rate")
 """What an SLO may limit: numbers of a point, by their names in reports."""
 _ABOVE_ZERO: Final = Number(above=0)
 POINTS: Final = ("concurrency", "rate", "scenario")
+MOST_REQUESTS: Final = 1_000_000
+"""Of one point: its prompts are in memory before its first request is sent."""
+_COUNT: Final = Whole(at_least=0, at_most=MOST_REQUESTS)
+_AT_LEAST_ONE: Final = Whole(at_least=1, at_most=MOST_REQUESTS)
+_RATE: Final = Number(at_least=0.001, at_most=1_000_000)
 
 Limits: TypeAlias = Annotated[
     Mapping[str, float],
@@ -64,6 +82,31 @@ class Lengths(Kind):
         return {"anyOf": [tokens, *pairs]}
 
 
+class RequestOptions(MapOf):
+    """Keys of the body of a request, but those that follow from the rest of the sweep."""
+
+    _OWN: Final = {
+        "model": "write serve.served_model",
+        "prompt": "write serve.input_tokens or serve.trace",
+        "messages": "write serve.input_tokens or serve.trace",
+        "max_tokens": "write serve.output_tokens",
+        "max_completion_tokens": "write serve.output_tokens",
+        "stream": "leave it out: the times are those of a stream",
+        "n": "leave it out: a request has one answer",
+        "best_of": "leave it out: a request has one answer",
+        "echo": "leave it out: the prompt is no part of the answer",
+    }
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        for name, hint in self._OWN.items():
+            if isinstance(node.value, dict) and name in node.value:
+                return parser.reject(node.value[name], f"{path}.{name}", "the client itself sets it", hint)
+        return super().parse(node, path, parser)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {**super().json_schema(), "propertyNames": {"not": {"enum": list(self._OWN)}}}
+
+
 class TraceFile(Text):
     """A path, relative to the file in which it is written, unless it begins with a placeholder."""
 
@@ -90,27 +133,27 @@ class ServeConfig:
     endpoint: Literal["completions", "chat"] = key(
         "Which of the two interfaces for text requests go to.", default="completions"
     )
-    concurrency: Annotated[
-        tuple[int, ...], ListOf(item=Whole(at_least=1, at_most=1_000_000), lone=True, distinct=True)
-    ] = key("Points with so many requests in flight (closed loop).", default=())
-    rate: Annotated[tuple[float, ...], ListOf(item=_ABOVE_ZERO, lone=True, distinct=True)] = key(
+    concurrency: Annotated[tuple[int, ...], ListOf(item=_AT_LEAST_ONE, lone=True, distinct=True)] = key(
+        "Points with so many requests in flight (closed loop).", default=()
+    )
+    rate: Annotated[tuple[float, ...], ListOf(item=_RATE, lone=True, distinct=True)] = key(
         "Points with so many arrivals a second (open loop).", default=()
     )
     scenario: tuple[Literal["offline", "single_stream"], ...] = key(
         "Points that are a scenario of LoadGen; its scenario Server is `rate`.", default=()
     )
     arrivals: Literal["poisson", "constant"] = key("How arrivals of a `rate` follow one another.", default="poisson")
-    requests: Annotated[int, Whole(at_least=1)] = key(
+    requests: Annotated[int, _AT_LEAST_ONE] = key(
         "Requests of a point; more where `rounds` or `seconds` ask for more, or a concurrency's last round is not full.",
         default=32,
     )
-    rounds: Annotated[int, Whole(at_least=0)] = key(
+    rounds: Annotated[int, _COUNT] = key(
         "A point of a concurrency has at least so many requests for each in flight.", default=4
     )
     seconds: Annotated[float, Number(at_least=0)] = key(
         "A point of a rate has at least the requests that arrive in so many seconds.", default=10.0
     )
-    warmup: Annotated[int, Whole(at_least=0)] = key(
+    warmup: Annotated[int, _COUNT] = key(
         "Requests before each point that do not count; at least its concurrency, unless 0.", default=2
     )
     input_tokens: Annotated[Any, Lengths()] = key("Length of the prompts.", default=128)
@@ -126,12 +169,20 @@ class ServeConfig:
         "What to do when the server ends in the middle: skip the other points, or start it again.", default="stop"
     )
     seed: Annotated[int, Whole(at_least=0)] = key("Decides prompts, lengths and arrivals.", default=1)
-    request_options: Mapping[str, Any] = key("More keys of the body of each request.", default={})
+    request_options: Annotated[Mapping[str, Any], RequestOptions(item=Kind())] = key(
+        "More keys of the body of each request; null leaves out one that is there else.", default={}
+    )
 
     @property
     def points(self) -> int:
         """How many points it has."""
         return len(self.concurrency) + len(self.rate) + len(self.scenario)
+
+    @property
+    def most_requests(self) -> float:
+        """How many requests its longest point has."""
+        in_rounds = self.rounds * max(self.concurrency, default=0)
+        return max(self.requests, in_rounds, self.seconds * max(self.rate, default=0.0))
 
     def to_json(self) -> dict[str, Any]:
         """Return every key with its value, as the suite has it, tuples as lists; a name that is not given is the model's."""

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from milabench.config.kinds import ValueParser
 from milabench.config.schema import ServerConfig
-from milabench.config.serving import FREE_PORT, POINTS, ServeConfig
+from milabench.config.serving import FREE_PORT, MOST_REQUESTS, POINTS, ServeConfig
 from milabench.config.source_map import Located
 from milabench.errors import ConfigError, Problem
 
@@ -67,6 +67,10 @@ def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> 
         yield "serve", "a sweep needs at least one point", f"give {', '.join(POINTS[:-1])} or {POINTS[-1]}"
     if serve.scenario and serve.client != "loadgen":
         yield "serve.scenario", f"{serve.client} has no scenarios", "write client: loadgen, or give concurrency or rate"
+    if serve.most_requests > MOST_REQUESTS:
+        what = f"a point would have {serve.most_requests:.4g} requests, {MOST_REQUESTS} are the most"
+        yield "serve", what, "give fewer requests, rounds or seconds"
+    yield from _wrong_lengths(serve)
     if not serve.trace:
         return
     for key in _OF_PROMPTS:
@@ -79,6 +83,16 @@ def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> 
         except ConfigError as error:
             (problem,) = error.problems
             yield "serve.trace", f"{problem.where}: {problem.what}", problem.hint
+
+
+def _wrong_lengths(serve: ServeConfig) -> Iterator[tuple[str, str, str]]:
+    lengths = serve.input_tokens
+    name, least = "", lengths
+    if isinstance(lengths, Mapping):
+        name, least = next((f".{name}", lengths[name]) for name in ("mean", "least") if name in lengths)
+    if serve.prefix_tokens > least:
+        what = f"{serve.prefix_tokens} is above input_tokens{name}, {least}, of which it is a part"
+        yield "serve.prefix_tokens", what, "give a longer input or a shorter prefix"
 
 
 def _has_port(server: ServerConfig) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.serving import counted_quantiles
+from milabench.analysis.serving import counted_quantiles, planned_points
 from milabench.analysis.serving_curve import dominated_area
 from milabench.analysis.serving_model import LaunchPoint, ServingCurve
 from milabench.analysis.summary import summarise
@@ -28,6 +28,14 @@ POINT = "concurrency=2"
 
 def measured(*events: Event) -> Measurement:
     return measure("chat.client", events)
+
+
+def test_a_point_that_was_planned_has_the_name_that_its_client_gives_it() -> None:
+    loads = {"concurrency": [1, 1_000_000], "rate": [2, 2.5, 1.0000001, 1.0000002, 1_234_567.0, 0.001]}
+    assert [point.name for point in planned_points(loads)] == [
+        *("concurrency=1", "concurrency=1000000", "rate=2", "rate=2.5"),
+        *("rate=1.0000001", "rate=1.0000002", "rate=1234567", "rate=0.001"),
+    ]
 
 
 def the_point(*requests: Event, slo: dict[str, float] | None = None, **end: Any) -> LaunchPoint:

@@ -69,7 +69,18 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ("{model: m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; leave one out"),
         ("{model: m, rate: [2, 2.0]}", "a.serve.rate.1: 2.0 is there twice"),
         ("{model: m, concurrency: 0}", "a.serve.concurrency.0: expected a whole number that is at least 1, got 0"),
-        ("{model: m, rate: -1}", "a.serve.rate.0: expected a number above 0, got -1"),
+        ("{model: m, rate: -1}", "a.serve.rate.0: expected a number that is at least 0.001, got -1"),
+        ("{model: m, rate: 1e-300}", "a.serve.rate.0: expected a number that is at least 0.001, got 1e-300"),
+        ("{model: m, rate: 1e300}", "a.serve.rate.0: expected a number that is at most 1000000, got 1e300"),
+        ("{model: m, rate: 1, requests: 1000000000000}", "a.serve.requests: expected a whole number that is at most 1"),
+        (
+            "{model: m, rate: [1, 1000], seconds: 1e4}",
+            "a.serve: a point would have 1e+07 requests, 1000000 are the most; give fewer requests, rounds or seconds",
+        ),
+        (
+            "{model: m, concurrency: [1, 1000000], rounds: 2}",
+            "a.serve: a point would have 2e+06 requests, 1000000 are the most",
+        ),
         ("{model: m, rate: 1, seconds: -1}", "a.serve.seconds: expected a number that is at least 0, got -1"),
         ("{model: m, rate: 1, requests: 0}", "a.serve.requests: expected a whole number that is at least 1, got 0"),
         (
@@ -89,6 +100,27 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ),
         ("{model: m, rate: 1, input_tokens: {least: 3, most: 2}}", "a.serve.input_tokens: least, 3, is above most, 2"),
         ("{model: m, rate: 1, input_tokens: 1.5}", "a.serve.input_tokens: expected a whole number, got 1.5"),
+        (
+            "{model: m, rate: 1, prefix_tokens: 100, input_tokens: 8}",
+            "a.serve.prefix_tokens: 100 is above input_tokens, 8, of which it is a part; give a longer input or a shorter",
+        ),
+        ("{model: m, rate: 1, prefix_tokens: 129}", "a.serve.prefix_tokens: 129 is above input_tokens, 128, of"),
+        (
+            "{model: m, rate: 1, prefix_tokens: 9, input_tokens: {mean: 8, stddev: 1}}",
+            "a.serve.prefix_tokens: 9 is above input_tokens.mean, 8, of",
+        ),
+        (
+            "{model: m, rate: 1, prefix_tokens: 9, input_tokens: {least: 8, most: 100}}",
+            "a.serve.prefix_tokens: 9 is above input_tokens.least, 8, of",
+        ),
+        (
+            "{model: m, rate: 1, request_options: {max_tokens: 3}}",
+            "a.serve.request_options.max_tokens: the client itself sets it; write serve.output_tokens",
+        ),
+        (
+            "{model: m, rate: 1, request_options: {top_p: 1, stream: false}}",
+            "a.serve.request_options.stream: the client itself sets it; leave it out: the times are those of a stream",
+        ),
         ("{model: m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
     ],
 )
@@ -135,6 +167,19 @@ def test_a_trace_is_beside_its_suite(suites: Suites) -> None:
     assert suites.serve("rate: 1, trace: talks.jsonl").trace == str(suites.folder / "talks.jsonl")
 
 
+def test_other_keys_of_a_request_are_as_they_are_written(suites: Suites) -> None:
+    serve = suites.serve(
+        "rate: 1, request_options: {ignore_eos: null, stream_options: {include_usage: true}, stop: [a]}"
+    )
+    assert serve.request_options == {"ignore_eos": None, "stream_options": {"include_usage": True}, "stop": ["a"]}
+
+
+def test_a_line_of_a_trace_ends_where_json_lines_end(suites: Suites) -> None:
+    # JSON may hold line separators of Unicode; editors may put a mark before the first line.
+    (suites.folder / "talks.jsonl").write_text("\ufeff" + GOOD.replace("hello", "hel\u2028lo\u0085") + " \n")
+    assert suites.serve("rate: 1, trace: talks.jsonl").trace == str(suites.folder / "talks.jsonl")
+
+
 def test_a_trace_that_is_prepared_is_not_looked_for(suites: Suites) -> None:
     assert suites.serve("rate: 1, trace: '{milabench_data}/talks.jsonl'").trace == "{milabench_data}/talks.jsonl"
 
@@ -171,7 +216,7 @@ def test_a_trace_has_prompts_of_its_own(suites: Suites, key: str) -> None:
 def test_what_is_shown_reads_back_the_same(suites: Suites) -> None:
     (suites.folder / "talks.jsonl").write_text(GOOD)
     serve = (
-        "{model: '{milabench_data}/m', rate: [1], trace: talks.jsonl, slo: {itl_p99_ms: 9}, request_options: {n: [1]}}"
+        "{model: '{milabench_data}/m', rate: [1], trace: talks.jsonl, slo: {itl_p99_ms: 9}, request_options: {stop: [1]}}"
     )
     others = (
         "definition: x, server: {command: [run, it], argv: ['@port'], ready: {port: '@port', path: /up, timeout: 9}}"

@@ -113,7 +113,9 @@ def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) ->
 def _points(serve: Mapping[str, Any], seed: int) -> Iterator[LoadPoint]:
     for kind in ("concurrency", "rate", "scenario"):
         for value in serve.get(kind) or ():
-            name = f"{kind}={value}" if kind == "scenario" else f"{kind}={value:g}"
+            # A number whole and exact: two points must not have one name.
+            is_whole = isinstance(value, float) and value.is_integer()
+            name = f"{kind}={int(value) if is_whole else value}"
             # Other arrivals for each point, the same in each launch.
             own: dict[str, Any] = {kind: value, "seed": zlib.crc32(f"{seed} {name}".encode())}
             yield LoadPoint(name=name, arrivals=serve.get("arrivals") or "poisson", **own)
