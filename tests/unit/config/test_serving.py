@@ -215,9 +215,7 @@ def test_a_trace_has_prompts_of_its_own(suites: Suites, key: str) -> None:
 
 def test_what_is_shown_reads_back_the_same(suites: Suites) -> None:
     (suites.folder / "talks.jsonl").write_text(GOOD)
-    serve = (
-        "{model: '{milabench_data}/m', rate: [1], trace: talks.jsonl, slo: {itl_p99_ms: 9}, request_options: {stop: [1]}}"
-    )
+    serve = "{model: '{milabench_data}/m', rate: [1], trace: talks.jsonl, slo: {itl_p99_ms: 9}, request_options: {stop: [1]}}"
     others = (
         "definition: x, server: {command: [run, it], argv: ['@port'], ready: {port: '@port', path: /up, timeout: 9}}"
     )
