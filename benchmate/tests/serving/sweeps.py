@@ -49,9 +49,11 @@ class SweepRecords:
         }
 
 
-def sweep(url: str, serve: dict[str, Any], *arguments: str, ready: dict[str, Any] | None = None) -> SweepRecords:
+def sweep(
+    url: str, serve: dict[str, Any], *arguments: str, ready: dict[str, Any] | None = None, **config: Any
+) -> SweepRecords:
     """Run a sweep against a server; `serve` is merged over a small one."""
-    config = {"serve": SERVE | serve, "server": {"ready": ready or {}}}
+    config |= {"serve": SERVE | serve, "server": {"ready": ready or {}}}
     with Agent() as agent:
         ran = agent.run("--url", url, *arguments, config=json.loads(json.dumps(config)), module="benchmate.serving")
         return SweepRecords(ran, agent.records())

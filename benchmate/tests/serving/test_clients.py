@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmate.serving.clients import ClientFailed, aiperf, loadgen
+from benchmate.serving.figures import point_figures, point_notes
 from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult, Target, Workload
 
 CLOSED, OPEN = LoadPoint(name="concurrency=2", concurrency=2), LoadPoint(name="rate=4", rate=4.0, arrivals="constant")
@@ -73,13 +74,15 @@ def test_what_the_server_answers_wrongly_is_the_error_of_a_record() -> None:
     assert request.first is None
 
 
-def test_tokens_that_came_together_are_spread_and_make_no_inter_token_latency() -> None:
+def test_of_tokens_that_came_together_neither_aiperf_nor_its_records_tell_the_gaps() -> None:
     summary = {name: {"p50": 1.0, "p90": 2.0, "p99": 3.0} for name in ("inter_token_latency", "inter_chunk_latency")}
     record = aiperf_record("0", **(ANSWERED | {"usage_completion_tokens": 5}))
-    point = aiperf.point_result([record], summary, CLOSED, Workload(sessions=(planned(5),)))
-    assert point.requests[0].tokens == (1, 2, 2)
-    assert point.client == {"tpot_p50_ms": 1.0, "tpot_p90_ms": 2.0, "tpot_p99_ms": 3.0}
-    assert point.notes == (aiperf.ODD_ARRIVALS,)
+    workload = Workload(sessions=(planned(5),))
+    point = aiperf.point_result([record], summary, CLOSED, workload)
+    assert (point.requests[0].tokens, point.requests[0].output_tokens) == ((), 5)
+    assert point_figures(point.requests)["tpot_p50_ms"] == pytest.approx(101 / (5 - 5 / 3))
+    (note,) = point_notes(CLOSED, workload, point.requests, point.client)
+    assert note.startswith("chunks: 5 tokens came in 3 pieces")
 
 
 def test_a_request_of_aiperfs_open_loop_was_due_by_the_least_late_one() -> None:

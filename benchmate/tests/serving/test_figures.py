@@ -81,7 +81,7 @@ def test_what_is_wrong_with_requests_is_noted() -> None:
     requests = [
         GOOD,
         replace(GOOD, index=1, at=100.5, error="refused"),
-        replace(GOOD, index=2, at=101, output_tokens=2),
+        replace(GOOD, index=2, at=101, gaps_us=(300_000,), output_tokens=2),
     ]
     assert notes(CLOSED, requests) == [
         "errors: 1 of 3 requests: refused",

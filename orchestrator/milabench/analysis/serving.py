@@ -30,10 +30,13 @@ NOTES: Mapping[str, Reason] = {
     "client-bound": "client-bound",
     "client differs": "client-differs",
     "output": "output-differs",
+    "usage": "tokens-unknown",
     "tail": "tail",
 }
 """The reason for doubt that follows from the word of a note of a point, which a colon ends."""
 _MOST_NOTES = 20
+_UNPLACED_SHARE = 0.01
+"""Of the tokens of a point: where more than these have no arrival of their own, nobody knows the times between tokens."""
 _NO_RECORDS, _TORN = "nothing is recorded of it", "the records end before it does"
 
 
@@ -42,10 +45,11 @@ class _Requests:
 
     def __init__(self) -> None:
         self.ttft = array("d")  # nan where it is not known
-        self.tpot = array("d")  # nan of a request with one token
+        self.tpot = array("d")  # nan of a request with one token, inf where it is not known: no limit is kept by that
         self.e2e = array("d")
         self.gaps: Counter[float] = Counter()
         self.output_tokens = 0
+        self.unplaced = 0  # tokens without an arrival of their own, and arrivals without a token
         self.input_tokens: int | None = 0
         self.start, self.stop = math.inf, -math.inf
         self.errors = 0
@@ -65,7 +69,7 @@ class _Requests:
             return False
         self._seen.add(index)
         tokens = whole(request.get("output_tokens"), -1)
-        if (isinstance(error, str) and error) or tokens == 0:
+        if error or tokens == 0:
             self.errors += 1
             self.error = self.error or one_line(str(error or "it brought no token"))
             return True
@@ -84,8 +88,11 @@ class _Requests:
         self.gaps.update(gaps)  # in C, for a list: no Python object is left of a gap that is like another
         self.e2e.append(end)
         self.ttft.append(math.nan if first is None else first)
-        self.tpot.append(math.nan if first is None or tokens == 1 else (end - first) / (tokens - 1))
+        later = _tokens_after_first(request, tokens)
+        paced = math.inf if first is None or later <= 0 else (end - first) / later
+        self.tpot.append(math.nan if tokens == 1 else paced)
         self.output_tokens += tokens
+        self.unplaced += _unplaced(request, tokens)
         sent = whole(request.get("input_tokens"), -1)
         self.input_tokens = None if sent < 0 or self.input_tokens is None else self.input_tokens + sent
         self.start, self.stop = min(self.start, at), max(self.stop, at + end)
@@ -103,16 +110,22 @@ class _Requests:
             if any(_kind(name) in OF_A_REQUEST for name in slo):
                 values["goodput"] = self._within(slo) / window
         for name in OF_A_REQUEST:
+            # One that is not known is above all others, and a quantile that touches it is not known either.
             known = sorted(value for value in cast("array[float]", getattr(self, name)) if not math.isnan(value))
             values |= {f"{name}_p{q}_ms": 1e3 * quantile(known, q / 100) for q in QUANTILES if known}
-        if self.gaps:
+        if self.gaps and self.unplaced <= _UNPLACED_SHARE * self.output_tokens:
             of_gaps = counted_quantiles(self.gaps, [q / 100 for q in QUANTILES])
             values |= {f"itl_p{q}_ms": gap / 1e3 for q, gap in zip(QUANTILES, of_gaps, strict=True)}
-        if values.get("tpot_p90_ms", 0.0) >= SMALLEST:
+        if SMALLEST <= values.get("tpot_p90_ms", 0.0) < math.inf:
             values["user_tps"] = 1e3 / values["tpot_p90_ms"]
         if self.count:
             values["error_rate"] = self.errors / self.count
         return in_order(values)
+
+    @property
+    def has_single_tokens(self) -> bool:
+        """Whether no request had two tokens: nothing lies between them."""
+        return bool(self.e2e) and self.output_tokens == len(self.e2e)
 
     def _within(self, slo: Mapping[str, float]) -> int:
         """Return how many requests kept every limit that one request can break; of two quantiles, the stricter limit."""
@@ -156,6 +169,23 @@ def _gaps(request: Mapping[str, Any]) -> Iterable[int] | Mapping[float, int] | N
     return counts
 
 
+def _unplaced(request: Mapping[str, Any], tokens: int) -> int:
+    """Return how many tokens of a request are more, or fewer, than its arrivals, where it does not say what each brought."""
+    if request.get("tokens") is not None or request.get("cut") or request.get("first") is None:
+        return 0
+    return abs(tokens - len(_listed(request.get("gaps_us"))) - 1)
+
+
+def _tokens_after_first(request: Mapping[str, Any], tokens: int) -> float:
+    """Return how many tokens a request had after its first arrival: where nobody knows, as if each had brought as many."""
+    if request.get("tokens") is not None:
+        return tokens - max(1, whole(_listed(request["tokens"])[0], 1))
+    if not _unplaced(request, tokens):
+        return tokens - 1
+    arrivals = len(_listed(request.get("gaps_us"))) + 1
+    return tokens - max(1.0, tokens / arrivals) if arrivals > 1 else 0.0
+
+
 def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
@@ -182,14 +212,13 @@ def _kind(metric: str) -> str:
     return metric.partition("_")[0]
 
 
-def meets(values: Mapping[str, float], slo: Mapping[str, float]) -> bool | None:
+def meets(values: Mapping[str, float], slo: Mapping[str, float], *, single: bool) -> bool | None:
     """Return whether a point keeps every limit; None without a limit.
 
-    A number that is not known keeps none, but for the times between tokens where no request had two tokens.
+    A number that is not known keeps none, but for the times between tokens where no request had two (`single`).
     """
     if not slo:
         return None
-    single = "e2e_p50_ms" in values and "tpot_p50_ms" not in values
     return all(
         _is_within(name, values[name], limit) if name in values else single and _kind(name) in ("tpot", "itl")
         for name, limit in slo.items()
@@ -283,7 +312,7 @@ class ServingFold:
             start=start if start < stop else finite_number(about.get("start")),
             stop=stop if start < stop else finite_number(about.get("stop")),
             values=in_order({**values, **readings}),
-            meets_slo=meets(values, slo) if state == "measured" else None,
+            meets_slo=meets(values, slo, single=requests.has_single_tokens) if state == "measured" else None,
         )
 
     def unusable(self, curve: LaunchCurve) -> int:

@@ -272,7 +272,7 @@ def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str,
             "n": config.plan.n,
             **({"ranks": True} if launcher_of(config) == RANKS else {}),
         },
-        **({"serve": _sweep(bench, rendered)} if rendered.serve else {}),
+        **({"serve": _sweep(bench, rendered), "max_duration": config.max_duration} if rendered.serve else {}),
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
         "measure": {"profile": profile.name, **{name: getattr(profile, name) for name in _MEASURED}},
     }

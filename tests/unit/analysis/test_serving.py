@@ -141,6 +141,39 @@ def test_requests_of_one_token_have_no_time_between_tokens() -> None:
     assert point.values["goodput"] == pytest.approx(4 / 3.5)
 
 
+def test_of_tokens_that_came_together_nobody_knows_the_time_between() -> None:
+    # Twelve tokens in four arrivals; as if each brought three, nine of them came after the first.
+    several = [request(POINT, index, 10.0 + index, 0.1, [30_000] * 3, output_tokens=12) for index in range(3)]
+    point = the_point(*several, slo={"itl_p90_ms": 1000})
+    assert not {"itl_p50_ms", "itl_p90_ms", "itl_p99_ms"} & set(point.values)
+    assert point.values["tpot_p90_ms"] == pytest.approx(10.0)
+    assert point.values["user_tps"] == pytest.approx(100.0)
+    assert point.meets_slo is False
+
+
+def test_a_hundredth_of_the_tokens_may_have_no_arrival_of_its_own() -> None:
+    plain = [request(POINT, index, float(index), 0.1, [10_000] * 99) for index in range(4)]
+    merged = request(POINT, 4, 4.0, 0.1, [10_000] * 98, output_tokens=100)
+    assert the_point(*plain, merged).values["itl_p99_ms"] == pytest.approx(10.0)
+
+
+def test_an_answer_that_came_at_once_meets_no_limit_on_the_time_between_tokens() -> None:
+    at_once = [request(POINT, index, float(index), 0.5, output_tokens=12) for index in range(4)]
+    point = the_point(*at_once, slo={"ttft_p90_ms": 600, "tpot_p90_ms": 50})
+    assert not {"user_tps", "tpot_p50_ms", "itl_p50_ms"} & set(point.values)
+    assert (point.meets_slo, point.values["goodput"]) == (False, 0.0)
+
+
+def test_the_first_arrival_may_bring_several_tokens() -> None:
+    point = the_point(request(POINT, 0, 10.0, 0.1, [40_000], tokens=[4, 4], output_tokens=8))
+    assert (point.values["tpot_p50_ms"], point.values["itl_p50_ms"]) == pytest.approx((10.0, 10.0))
+
+
+def test_an_error_of_any_kind_is_one() -> None:
+    point = the_point(*TWO, request(POINT, 2, 100.0, 0.2, [100_000], error={"code": 5}))
+    assert (point.requests, point.errors) == (3, 1)
+
+
 def test_requests_of_one_token_have_no_area(tmp_path: Path) -> None:
     ones = [request(POINT, index, float(index), 0.5) for index in range(4)]
     assert the_curve(the_bench(tmp_path, (about(), *ones, end_of(POINT)))).area is None

@@ -31,14 +31,18 @@ def point_figures(requests: Sequence[RequestResult]) -> dict[str, float]:
         values["ttft"].append(request.first)
         values["e2e"].append(request.end)
         if request.output_tokens > 1:
-            values["tpot"].append((request.end - request.first) / (request.output_tokens - 1))
+            paced = tokens_after_first(request)
+            values["tpot"].append((request.end - request.first) / paced if paced else math.inf)
         values["itl"] += token_gaps(request)
+    if not tells_tokens(good):
+        values["itl"] = []
     figures = {
         f"{name}_p{q}_ms": 1e3 * quantile(sorted(numbers), q / 100)
         for name, numbers in values.items()
         if numbers
         for q in QUANTILES
     }
+    figures = {name: value for name, value in figures.items() if math.isfinite(value)}
     window = max(request.at + (request.end or 0) for request in good) - min(request.at for request in good)
     if window > 0:
         output = sum(request.output_tokens for request in good)
@@ -46,6 +50,25 @@ def point_figures(requests: Sequence[RequestResult]) -> dict[str, float]:
         figures["total_tps"] = (output + sum(request.input_tokens for request in good)) / window
         figures["request_rate"] = len(good) / window
     return figures
+
+
+def tells_tokens(requests: Sequence[RequestResult]) -> bool:
+    """Return whether it is known when tokens came, but for the hundredth that has no arrival of its own."""
+    answered = [request for request in requests if not request.error]
+    lost = sum(abs(request.output_tokens - _arrivals(request)) for request in answered if not request.tokens)
+    return lost <= LARGEST_DIFFERENCE * sum(request.output_tokens for request in answered)
+
+
+def _arrivals(request: RequestResult) -> int:
+    return len(request.gaps_us) + 1 if request.first is not None else 0
+
+
+def tokens_after_first(request: RequestResult) -> float:
+    """Return how many tokens came after the first arrival: where that is not known, as if each arrival had brought as many."""
+    if request.tokens:
+        return sum(request.tokens) - max(1, request.tokens[0])
+    arrivals = _arrivals(request)
+    return request.output_tokens - max(1.0, request.output_tokens / arrivals) if arrivals > 1 else 0.0
 
 
 def token_gaps(request: RequestResult) -> list[float]:
@@ -69,8 +92,12 @@ def point_notes(
     # Between the turns of a session nothing is in flight, and who is left at the end is alone.
     is_judged = point.rate is not None or not workload.has_turns
     pace = _client_bound(point, requests) if is_judged else ""
-    notes = [pace, _errors(requests), _lengths(workload.requests, requests)]
-    return [note for note in [*notes, _differences(point_figures(requests), client)] if note]
+    notes = [pace, _errors(requests), _lengths(workload.requests, requests), _chunks(requests), _usage(requests)]
+    own = point_figures(requests)
+    if not tells_tokens(requests):
+        # A client that takes each arrival for a token, or the first for one, has others.
+        own = {name: value for name, value in own.items() if not name.startswith("tpot")}
+    return [note for note in [*notes, _differences(own, client)] if note]
 
 
 def _client_bound(point: LoadPoint, requests: Sequence[RequestResult]) -> str:
@@ -92,7 +119,7 @@ def mean_in_flight(requests: Sequence[RequestResult]) -> float | None:
     start, stop = min((each.at for each in requests), default=0.0), max((each.at for each in requests), default=0.0)
     if stop <= start or any(request.error for request in requests):
         return None
-    return sum(min(each.at + (each.end or 0), stop) - each.at for each in requests) / (stop - start)
+    return sum(min(each.at + (each.done or each.end or 0), stop) - each.at for each in requests) / (stop - start)
 
 
 def _late(rate: float, requests: Sequence[RequestResult]) -> str:
@@ -129,6 +156,25 @@ def _lengths(planned: Sequence[PlannedRequest], requests: Sequence[RequestResult
         return ""
     asked, got = planned[wrong[0].index].output_tokens, wrong[0].output_tokens
     return f"output: {len(wrong)} of {len(requests)} answers have another length than asked: {got} tokens for {asked}"
+
+
+def _chunks(requests: Sequence[RequestResult]) -> str:
+    """Return that tokens and arrivals are not the same, and nobody says which arrival brought how many."""
+    if tells_tokens(requests):
+        return ""
+    answered = [each for each in requests if not each.error]
+    odd = next(each for each in answered if not each.tokens and each.output_tokens != _arrivals(each))
+    if all(_arrivals(each) == 1 for each in answered):
+        return f"chunks: {odd.output_tokens} tokens came at once: no time between tokens is known"
+    what = f"{odd.output_tokens} tokens came in {_arrivals(odd)} pieces"
+    return f"chunks: {what}, of which nobody knows the tokens of each: no ITL; TPOT as if all brought as many"
+
+
+def _usage(requests: Sequence[RequestResult]) -> str:
+    counted = sum(not each.has_usage for each in requests if not each.error)
+    if not counted:
+        return ""
+    return f"usage: the server did not say how many tokens {counted} of {len(requests)} answers have; the tokenizer counted them"
 
 
 def _differences(own: Mapping[str, float], client: Mapping[str, float]) -> str:

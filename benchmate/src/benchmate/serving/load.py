@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -31,7 +32,8 @@ class Target:
 class LoadPoint:
     """One load: so many requests in flight, or so many arrivals a second, or a scenario of loadgen; one of the three.
 
-    `seed` is of this point alone: it makes its arrivals, and whatever else a client draws.
+    `seed` is of this point alone: it makes its arrivals, and whatever else a client draws. At the `deadline`, of
+    `time.monotonic()`, whatever is under way is given up.
     """
 
     name: str
@@ -40,6 +42,7 @@ class LoadPoint:
     scenario: str = ""
     arrivals: Literal["poisson", "constant"] = "poisson"
     seed: int = 1
+    deadline: float = math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +81,10 @@ class RequestResult:
 
     `at` is when it was sent, unix seconds; `due` when it should have been, in an open loop where that is known. `first` and
     `end` are seconds after `at`: of the first and of the last arrival. `gaps_us` are the times between consecutive arrivals, in
-    microseconds; `tokens` how many tokens each arrival brought, the first included, empty where each brought one.
-    A request with an `error` has what came before it.
+    microseconds; `tokens` how many tokens each arrival brought, the first included, empty where each brought one, and where
+    that is not known: then there are not as many arrivals as `output_tokens`. `done` is when the answer was over, in seconds
+    after `at`, if that is known to be later than `end`. Without `has_usage` the server did not say how many tokens it sent, and
+    they were counted here. A request with an `error` has what came before it.
     """
 
     index: int
@@ -87,10 +92,12 @@ class RequestResult:
     due: float | None = None
     first: float | None = None
     end: float | None = None
+    done: float | None = None
     gaps_us: tuple[int, ...] = ()
     tokens: tuple[int, ...] = ()
     output_tokens: int = 0
     input_tokens: int = 0
+    has_usage: bool = True
     error: str = ""
 
 
@@ -105,3 +112,9 @@ class PointResult:
     requests: tuple[RequestResult, ...]
     client: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def one_line(text: object) -> str:
+    """Return a text as one line of printable characters: servers answer anything."""
+    shown = (char if char.isprintable() or char.isspace() else "\ufffd" for char in str(text)[:4000])
+    return " ".join("".join(shown).split())[:500]

@@ -31,7 +31,7 @@ SERVER_METRICS: Mapping[str, str] = {
     "llamacpp:requests_deferred": "waiting",
 }
 """What a server calls a reading in its metrics -> what it is here. `kv_cache` is a share, the others are numbers of requests."""
-_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{.*\})? ([-+]?[\d.]+(?:[eE][-+]?\d+)?)")
+_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{.*\})? ([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)(?!\S)")
 _REFUSED = re.compile(r"refused|cannot connect|connect call failed", re.IGNORECASE)
 
 
@@ -79,7 +79,7 @@ class ServerWatch:
                 status, text = get(self.url, "/metrics")
             except ConnectionRefusedError:
                 self.is_gone = True
-            except (OSError, http.client.HTTPException):
+            except (OSError, ValueError, http.client.HTTPException):
                 pass  # slow, or in the midst of its end: the next look says
             else:
                 has_metrics = status == 200
@@ -132,7 +132,7 @@ def wait_until_ready(url: str, path: str, timeout_s: float) -> bool:
 
 
 def _is_ready(url: str, path: str) -> bool:
-    with contextlib.suppress(OSError, http.client.HTTPException):
+    with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
         return get(url, path or "/v1/models")[0] == 200 or not path
     return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import tempfile
 import time
 import traceback
@@ -11,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 from benchmate.errors import BenchmateError
@@ -18,15 +20,19 @@ from benchmate.recording import Recording
 from benchmate.records import encode
 from benchmate.serving.clients import Client, ClientFailed, load_client, plain
 from benchmate.serving.figures import point_notes
-from benchmate.serving.load import Endpoint, LoadPoint, PointResult, RequestResult, Target, Workload
+from benchmate.serving.load import Endpoint, LoadPoint, PointResult, RequestResult, Target, Workload, one_line
 from benchmate.serving.server_watch import ServerWatch, is_refused, says_refused, wait_until_ready
 from benchmate.serving.tail import tail_note
 from benchmate.serving.workload import WorkloadRecipe, prompt_text, read_sessions
 
 RECORD_BYTES = 60 << 10
 """A record of a request is cut to this length."""
+PROBE_S = 60.0
 DIED = "the server ended"
 _READY_TIMEOUT_S = 600.0
+_POINT_SHARE = 0.9
+"""Of `max_duration`, which is a point's: the rest is for what comes before the first and after the last."""
+_GIVE_UP_S = 2.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -37,9 +43,13 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
+class PointOver(KeyboardInterrupt):
+    """The time of a point is over, and its client has not ended."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepPlan:
-    """Everything of a sweep that is decided before its first request."""
+    """Everything of a sweep that is decided before its first request; a point, its warm-up with it, has `point_s`."""
 
     client: str
     target: Target
@@ -54,6 +64,7 @@ class SweepPlan:
     restarts: bool
     ready_path: str
     ready_timeout_s: float
+    point_s: float = math.inf
 
     def number_of(self, point: LoadPoint) -> int:
         """Return how many requests a point has; those of a closed loop are whole rounds, so that none ends alone."""
@@ -107,6 +118,7 @@ def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) ->
         restarts=serve.get("on_server_exit") == "restart",
         ready_path=ready.get("path") or "",
         ready_timeout_s=float(ready.get("timeout_s") or _READY_TIMEOUT_S),
+        point_s=_POINT_SHARE * float(config.get("max_duration") or math.inf),
     )
 
 
@@ -158,7 +170,7 @@ class Sweep:
         """Measure a point and record it; return whether it was measured."""
         start = time.time()
         try:
-            result, readings = self._measure(point)
+            result, readings, why = self._measure(point)
         except Interrupted as error:
             # Whoever ends a step because its server has ended may be faster than a request that fails.
             if is_refused(self._plan.target.url):
@@ -171,35 +183,67 @@ class Sweep:
                 raise
             self._was_gone = True
             return False
-        except BenchmateError as error:
-            self._end_point(point, "failed", why=_line(error), start=start)
+        except (BenchmateError, PointOver) as error:
+            self._end_point(point, "failed", why=one_line(error), start=start)
             return False
         except Exception as error:
             # A client that is another version than its adapter knows: the other points may go well, and have records anyway.
             traceback.print_exc()
-            self._end_point(point, "failed", why=_line(f"{type(error).__name__}: {error}"), start=start)
+            self._end_point(point, "failed", why=one_line(f"{type(error).__name__}: {error}"), start=start)
             return False
-        return self._record(point, result, readings, start)
+        return self._record(point, result, readings, start, why)
 
-    def _measure(self, point: LoadPoint) -> tuple[PointResult, Mapping[str, float]]:
-        plan = self._plan
+    def _measure(self, point: LoadPoint) -> tuple[PointResult, Mapping[str, float], str]:
+        """Return what was measured of a point, and why it failed all the same, if it did: its time was over."""
         if self._was_gone:
             self._await_server()
+        plan = self._plan
         workload = plan.recipe.workload(point.name, plan.number_of(point))
-        self._warm_up(point)
-        with tempfile.TemporaryDirectory(prefix="benchmate-serving-") as folder, ServerWatch(plan.target.url) as watch:
-            try:
-                result = self._client.measure(plan.target, point, workload, Path(folder))
-            except ClientFailed:
-                self._require_server(watch, ())
-                raise
+        point = replace(point, deadline=time.monotonic() + plan.point_s)
+        with self._time_limit():
+            self._warm_up(point)
+            with (
+                tempfile.TemporaryDirectory(prefix="benchmate-serving-") as folder,
+                ServerWatch(plan.target.url) as watch,
+            ):
+                try:
+                    result = self._client.measure(plan.target, point, workload, Path(folder))
+                except ClientFailed:
+                    self._require_server(watch, ())
+                    raise
         for request in result.requests:
             self._recorder.record("data", {"request": request_record(point.name, request)})
         self._require_server(watch, result.requests)
+        why = ""
+        if time.monotonic() >= point.deadline and any(request.error for request in result.requests):
+            answered = sum(not request.error for request in result.requests)
+            why = f"{answered} of {len(workload.requests)} requests were answered {self._over}"
         tail = tail_note(point, result.requests)
         notes = [*point_notes(point, workload, result.requests, result.client), *([tail] if tail else [])]
         readings = watch.averages(*_window(result.requests)) if result.requests else {}
-        return replace(result, notes=(*result.notes, *notes)), readings
+        return replace(result, notes=(*result.notes, *notes)), readings, why
+
+    @contextlib.contextmanager
+    def _time_limit(self) -> Iterator[None]:
+        """Raise PointOver in what it holds when the time of a point is over, and a little more for clients that know of it."""
+        if self._plan.point_s == math.inf:
+            yield
+            return
+
+        def end(number: int, frame: FrameType | None) -> None:
+            raise PointOver(f"its client had not ended {self._over}")
+
+        before = signal.signal(signal.SIGALRM, end)
+        signal.setitimer(signal.ITIMER_REAL, self._plan.point_s + min(_GIVE_UP_S, self._plan.point_s / 20))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    @property
+    def _over(self) -> str:
+        return f"within {self._plan.point_s:.4g} s ({100 * _POINT_SHARE:g} % of max_duration)"
 
     def _warm_up(self, point: LoadPoint) -> None:
         """Send the requests that do not count, by our own client. Raises ServerGone, ClientFailed in the server's words."""
@@ -229,12 +273,14 @@ class Sweep:
             raise ServerGone(f"the server did not answer again within {plan.ready_timeout_s:g} s")
         self._was_gone = False
 
-    def _record(self, point: LoadPoint, result: PointResult, readings: Mapping[str, float], start: float) -> bool:
+    def _record(
+        self, point: LoadPoint, result: PointResult, readings: Mapping[str, float], start: float, why: str
+    ) -> bool:
         for name, value in readings.items():
             self._recorder.record("data", {"metric": name, "value": value, "case": point.name, "units": ""})
         errors = [request.error for request in result.requests if request.error]
-        is_measured = len(errors) < len(result.requests)
-        why = "" if is_measured else self._why_none(errors)
+        is_measured = not why and len(errors) < len(result.requests)
+        why = why or ("" if is_measured else self._why_none(errors))
         state = "measured" if is_measured else "failed"
         self._end_point(point, state, why=why, start=start, result=result)
         return is_measured
@@ -244,7 +290,7 @@ class Sweep:
         if not errors:
             return "the client sent no request"
         with contextlib.suppress(BenchmateError):
-            probe = LoadPoint(name="", concurrency=1)
+            probe = LoadPoint(name="", concurrency=1, deadline=time.monotonic() + PROBE_S)
             for result in self._send(probe, self._plan.recipe.workload("", 1)):
                 return result.error or errors[0]
         return errors[0]
@@ -270,7 +316,7 @@ class Sweep:
             **load,
             "state": state,
             "why": why,
-            "notes": [_line(note) for note in result.notes] if result is not None else [],
+            "notes": [one_line(note) for note in result.notes] if result is not None else [],
             "requests": len(requests),
             "warmup": max(self._plan.warmup, point.concurrency or 0) if self._plan.warmup else 0,
             **({} if began is None else {"start": began, "stop": ended}),
@@ -297,7 +343,8 @@ def request_record(point: str, request: RequestResult) -> dict[str, object]:
     record["gaps_us"] = list(request.gaps_us)
     if request.tokens:
         record["tokens"] = list(request.tokens)
-    record |= {"output_tokens": request.output_tokens, "input_tokens": request.input_tokens, "error": request.error}
+    record |= {"output_tokens": request.output_tokens, "input_tokens": request.input_tokens}
+    record["error"] = one_line(request.error)
     size = len(encode(record))
     if size > RECORD_BYTES:
         kept = len(request.gaps_us) * RECORD_BYTES // size // 2
@@ -305,7 +352,3 @@ def request_record(point: str, request: RequestResult) -> dict[str, object]:
         if request.tokens:
             record["tokens"] = list(request.tokens[: kept + 1])
     return record
-
-
-def _line(text: object) -> str:
-    return " ".join(str(text).split())

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class PromptText:
         raise BenchmateError(f"no text of {tokens} tokens can be made with this tokenizer")
 
 
+@lru_cache(maxsize=8)
 def prompt_text(tokenizer: str, endpoint: Endpoint) -> PromptText:
     """Return what prompts are made of: by a folder's tokenizer.json, or by `words`. Raises BenchmateError.
 
@@ -139,11 +141,14 @@ def draw_length(length: Length, draw: random.Random) -> int:
 def read_sessions(path: str, prompts: PromptText, output_tokens: int = 128) -> list[tuple[PlannedRequest, ...]]:
     """Return the sessions of a trace file. Raises BenchmateError with file and line."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        # Not splitlines(): a text may have characters that it parts lines at.
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         raise BenchmateError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     sessions = [
-        _session(f"{path}:{number}", line, prompts, output_tokens) for number, line in enumerate(lines, 1) if line
+        _session(f"{path}:{number}", line, prompts, output_tokens)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
     ]
     if not sessions:
         raise BenchmateError(f"{path}: no sessions; expected one JSON object per line")

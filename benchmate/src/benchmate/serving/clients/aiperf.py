@@ -27,7 +27,6 @@ FIGURES: Mapping[str, str] = {
 """METRICS' names without quantile -> aiperf's; its inter-token latency is one number for each request, which is TPOT."""
 WARMUP_REQUESTS = 8
 WARMUP_S = 3.0
-ODD_ARRIVALS = "tokens: arrivals brought more or fewer than one token each; taken as evenly spread"
 WORDS_TOKENIZER: Mapping[str, Mapping[str, object]] = {
     "tokenizer.json": {
         "version": "1.0",
@@ -155,18 +154,15 @@ def point_result(
     )
     if point.rate is not None:
         requests = _with_due_times(requests, begins, point, workload)
-    has_odd_arrivals = any(request.tokens for request in requests)
-    # In an open loop its summary counts the requests by which it warmed up, which have no second token. What comes between
-    # arrivals is no inter-token latency where they bring more than one.
+    # In an open loop its summary counts the requests by which it warmed up, which have no second token.
     names = ("tpot", "itl") if point.rate is not None else tuple(FIGURES)
     figures = {
         f"{ours}_p{percent}_ms": float(summary[FIGURES[ours]][f"p{percent}"])
         for ours in names
         for percent in (50, 90, 99)
-        if summary.get(FIGURES[ours]) and not (ours == "itl" and has_odd_arrivals)
+        if summary.get(FIGURES[ours])
     }
-    notes = (ODD_ARRIVALS,) if has_odd_arrivals else ()
-    return PointResult(requests=tuple(requests), client=figures, notes=notes)
+    return PointResult(requests=tuple(requests), client=figures)
 
 
 def _request(record: Mapping[str, Any], begins: Sequence[int]) -> RequestResult:
@@ -181,7 +177,6 @@ def _request(record: Mapping[str, Any], begins: Sequence[int]) -> RequestResult:
         first=None if first is None else first / 1e3,
         end=None if first is None else first / 1e3 + sum(gaps_us) / 1e6,
         gaps_us=gaps_us,
-        tokens=() if tokens == arrivals else spread(tokens, arrivals),
         output_tokens=tokens,
         input_tokens=int(values.get("usage_prompt_tokens", values.get("input_sequence_length", 0))),
         error=error_line(record.get("error")),
@@ -208,16 +203,6 @@ def _with_due_times(
             due = previous.at + previous.end + planned[request.index].delay_s
         timed.append(dataclasses.replace(request, due=due))
     return timed
-
-
-def spread(tokens: int, arrivals: int) -> tuple[int, ...]:
-    """Return how many tokens each arrival brought where only their sum is known: as even as whole numbers are.
-
-    >>> spread(5, 3)
-    (1, 2, 2)
-    """
-    marks = [tokens * number // arrivals for number in range(arrivals + 1)] if arrivals else []
-    return tuple(after - before for before, after in itertools.pairwise(marks))
 
 
 def error_line(error: Mapping[str, Any] | None) -> str:

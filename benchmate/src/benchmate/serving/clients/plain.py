@@ -9,19 +9,39 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 import random
+import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from benchmate.serving.load import PATHS, LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
+from benchmate.errors import BenchmateError
+from benchmate.serving.load import (
+    PATHS,
+    LoadPoint,
+    PlannedRequest,
+    PointResult,
+    RequestResult,
+    Target,
+    Workload,
+    one_line,
+)
 from benchmate.serving.precise_loop import run_precisely
+from benchmate.serving.workload import prompt_text
 
 CONNECT_TIMEOUT_S = 60.0
-_MOST_HEAD_BYTES = 1 << 20
+_MOST_LINE_BYTES = 1 << 20
+_MOST_TOKENS = 1 << 31
+_PIECE_BYTES = 1 << 16
+_STATUS = re.compile(r"HTTP/1\.([01]) (\d{3})(?: (.*))?")
+_NO_BODY = (204, 304)
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Value = TypeVar("Value")
 
 
 def version() -> str:
@@ -37,16 +57,19 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
 
 
 async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:
-    """Send every session: so many at a time, or each when it is due; the results are in the order of the workload."""
+    """Send every session: so many at a time, or each when it is due; the results are in the order of the workload.
+
+    After the deadline of the point none is sent any more, and those under way have failed.
+    """
     firsts = [0, *itertools.accumulate(len(session) for session in workload.sessions)]
     results: list[RequestResult] = []
-    async with contextlib.aclosing(StreamingClient(target)) as client:
+    async with contextlib.aclosing(StreamingClient(target, deadline=point.deadline)) as client:
         if point.rate is None:
             todo = iter(zip(firsts, workload.sessions, strict=False))
 
             async def work() -> None:
-                for first, session in todo:
-                    results.extend(await client.run_session(session, first))
+                while time.monotonic() < point.deadline and (session := next(todo, None)) is not None:
+                    results.extend(await client.run_session(session[1], session[0]))
 
             await asyncio.gather(*(work() for _ in range(point.concurrency or 1)))
         else:
@@ -56,7 +79,9 @@ async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tupl
                 firsts, workload.sessions, arrival_times(point, len(workload.sessions)), strict=False
             ):
                 # Never later because an answer is: the next one is sent when it is due, whatever is under way.
-                await asyncio.sleep(start + arrival - loop.time())
+                await asyncio.sleep(min(start + arrival, point.deadline) - loop.time())
+                if time.monotonic() >= point.deadline:
+                    break
                 running.append(asyncio.ensure_future(client.run_session(session, first, due=start + arrival)))
             for results_of_session in await asyncio.gather(*running):
                 results.extend(results_of_session)
@@ -79,15 +104,21 @@ def arrival_times(point: LoadPoint, number: int) -> list[float]:
 
 
 class StreamingClient:
-    """Sends requests to one server, over connections that are kept; `on_first` hears of each first token, by the index."""
+    """Sends requests to one server, over connections that are kept; `on_first` hears of each first token, by the index.
 
-    def __init__(self, target: Target, on_first: Callable[[int], object] = lambda _: None) -> None:
-        self._target, self._on_first = target, on_first
+    A request that is under way at the deadline (`time.monotonic()`) has failed.
+    """
+
+    def __init__(
+        self, target: Target, on_first: Callable[[int], object] = lambda _: None, deadline: float = math.inf
+    ) -> None:
+        self._target, self._on_first, self._deadline = target, on_first, deadline
         url = urlsplit(target.url)
         self._is_tls = url.scheme == "https"
         self._host, self._port = url.hostname or "127.0.0.1", url.port or (443 if self._is_tls else 80)
         self._path = f"{url.path.rstrip('/')}{PATHS[target.endpoint]}"
         self._idle: list[Connection] = []
+        self._used: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
         self._loop = asyncio.get_running_loop()
         self._unix_offset = time.time() - self._loop.time()
 
@@ -109,51 +140,93 @@ class StreamingClient:
         for index, request in enumerate(session, first_index):
             if results:
                 due = self._loop.time() + request.delay_s if due is not None else None
-                await asyncio.sleep(request.delay_s)
+                await asyncio.sleep(
+                    min(request.delay_s, self._left_s() or 0.0) if self._deadline < math.inf else request.delay_s
+                )
+                if self._left_s() == 0:
+                    break
             conversation.append({"role": "user", "content": request.text})
             answer = _Answer(index, self._unix_offset, self._loop.time(), due)
-            await self._send(conversation, request.output_tokens, answer)
-            results.append(answer.result(request))
+            try:
+                await asyncio.wait_for(self._send(conversation, request.output_tokens, answer), self._left_s())
+            except asyncio.TimeoutError:  # noqa: UP041  (Python 3.10 has two)
+                answer.error = (
+                    f"no end of the answer after {self._loop.time() - answer.at:.3g} s: the time of the point was over"
+                )
+            results.append(answer.result(request, self._target))
             if answer.error:
+                results += self._unsent(session[len(results) :], index + 1)
                 break
             conversation.append({"role": "assistant", "content": "".join(answer.texts)})
         return results
+
+    def _unsent(self, session: Sequence[PlannedRequest], first_index: int) -> Iterator[RequestResult]:
+        """Yield the turns that have nothing to follow on."""
+        for index, request in enumerate(session, first_index):
+            at, error = self._loop.time() + self._unix_offset, "not sent: an earlier turn of its session failed"
+            yield RequestResult(index=index, at=at, input_tokens=request.input_tokens, error=error)
+
+    def _left_s(self) -> float | None:
+        return None if self._deadline == math.inf else max(0.0, self._deadline - time.monotonic())
 
     async def _send(self, conversation: Sequence[dict[str, str]], tokens: int, answer: _Answer) -> None:
         body = json.dumps(request_body(self._target, conversation, tokens)).encode()
         answer.at = self._loop.time()
         try:
             async with self._connection() as (reader, writer):
-                head = (
-                    f"POST {self._path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nAccept: text/event-stream\r\n"
-                    f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                )
-                writer.write(head.encode() + body)
-                status, pieces = await _response(reader)
-                if status == 200:
+                response = await self._exchange(reader, writer, body)
+                pieces = _body(reader, response)
+                if response.status == 200:
                     async for line in _lines(pieces):
                         if answer.take(line, self._loop.time()) == 1:
                             self._on_first(answer.index)
-                    answer.check_end()
+                    answer.done = self._loop.time() - answer.at
+                    answer.check_end(tokens, response.headers.get("content-type", ""))
                 else:
                     text = b"".join([piece async for piece in pieces])
-                    answer.error = f"HTTP {status}: {_error_message(text)}"
-        except asyncio.TimeoutError:  # noqa: UP041  (Python 3.10 has two)
+                    answer.error = f"HTTP {response.status}: {_error_message(text) or response.why}"
+                if not response.keeps_connection:
+                    writer.close()
+        except StaleConnection:
+            # The server had closed it before the request came: it has not seen it, so that this is none of its errors.
+            await self._send(conversation, tokens, answer)
+        except ConnectTimeout:
             answer.error = f"no connection within {CONNECT_TIMEOUT_S:g} s"
         except asyncio.IncompleteReadError:
             answer.error = "the server closed the connection before the end of the answer"
-        except (OSError, ValueError, asyncio.LimitOverrunError) as error:
-            answer.error = _one_line(getattr(error, "strerror", None) or error)
+        except asyncio.LimitOverrunError:
+            answer.error = f"the answer is not HTTP: a line or head of more than {_MOST_LINE_BYTES >> 20} MiB"
+        except (OSError, ValueError) as error:
+            answer.error = one_line(getattr(error, "strerror", None) or error)
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> _Response:
+        """Send a request and return the head of its answer. Raises StaleConnection for a kept one that the server has left."""
+        head = (
+            f"POST {self._path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nAccept: text/event-stream\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        is_kept = writer in self._used
+        self._used.add(writer)
+        try:
+            writer.write(head.encode() + body)
+            return await _response(reader)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            if is_kept and not getattr(error, "partial", b""):
+                raise StaleConnection from None
+            raise
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
-        while self._idle and self._idle[-1][0].at_eof():
+        while self._idle and (self._idle[-1][0].at_eof() or self._idle[-1][1].is_closing()):
             self._idle.pop()[1].close()
         if self._idle:
             connection = self._idle.pop()
         else:
-            opening = asyncio.open_connection(self._host, self._port, ssl=self._is_tls or None, limit=_MOST_HEAD_BYTES)
-            connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
+            opening = asyncio.open_connection(self._host, self._port, ssl=self._is_tls or None, limit=_MOST_LINE_BYTES)
+            try:
+                connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
+            except asyncio.TimeoutError:  # noqa: UP041  (Python 3.10 has two)
+                raise ConnectTimeout from None
         try:
             yield connection
         except BaseException:
@@ -162,22 +235,45 @@ class StreamingClient:
         self._idle.append(connection)
 
 
+class ConnectTimeout(Exception):
+    """A connection that did not come about in time."""
+
+
+class StaleConnection(Exception):
+    """A connection that was kept from an earlier request, and that the server closed before it answered this one."""
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """An event of a choice: when it came, whether it has text, and the output tokens up to it where it says so.
+
+    A frame only opens a message, or only says why the answer ended.
+    """
+
+    at: float
+    has_text: bool
+    is_frame: bool
+    tokens: int | None
+
+
 class _Answer:
     """What has come of one answer; times are the loop's."""
 
     def __init__(self, index: int, unix_offset: float, at: float, due: float | None) -> None:
         self.index, self._unix_offset, self.at, self._due = index, unix_offset, at, due
-        self._arrivals: list[float] = []
-        self._counts: list[int] = []
-        self._usage: dict[str, int] = {}
+        self._arrivals: list[_Arrival] = []
+        self._input_tokens: int | None = None
+        self._output_tokens: int | None = None
+        self._tokens_seen = 0
         self._is_whole = False
         self.texts: list[str] = []
         self.error = ""
+        self.done: float | None = None
 
     def take(self, line: bytes, now: float) -> int:
         """Take one line of a stream and return which arrival of tokens it is, 0 for none.
 
-        Raises ValueError where it is an event that is not JSON.
+        Raises ValueError where it is an event that is none of a completion's.
         """
         if not line.startswith(b"data:"):
             return 0
@@ -185,51 +281,125 @@ class _Answer:
         if data == b"[DONE]":
             self._is_whole = True
             return 0
-        event = json.loads(data)
-        if "error" in event:
-            self.error = _error_message(data)
+        event = _event(data)
+        if event.get("error"):
+            self.error = _error_message(data) or "an error without a message"
             return 0
-        known = self._usage.get("completion_tokens", 0)
-        self._usage = event.get("usage") or self._usage
-        for choice in event.get("choices") or ():
-            delta = choice.get("delta")
-            text = choice.get("text") if delta is None else delta.get("content") or delta.get("reasoning_content")
-            self._is_whole = self._is_whole or bool(choice.get("finish_reason"))
-            # The event that only opens a message holds no token, nor does one that only says why the answer ended.
-            is_frame = not text and (bool(choice.get("finish_reason")) or "role" in (delta or ()))
-            counted = self._usage.get("completion_tokens", 0) - known
-            if not is_frame or counted > 0:
-                self._arrivals.append(now)
-                self._counts.append(counted)
-                self.texts.append(text or "")
-                return len(self._arrivals)
+        so_far = self._take_usage(event.get("usage"), data)
+        for choice in _typed(event.get("choices"), list, data) or ():
+            chosen = _typed(choice, dict, data) or {}
+            delta = _typed(chosen.get("delta"), dict, data)
+            if delta is None and chosen.get("text") is None and not chosen.get("finish_reason"):
+                continue
+            of_delta = (
+                () if delta is None else (delta.get(name) for name in ("content", "reasoning_content", "reasoning"))
+            )
+            text = _typed(chosen.get("text") if delta is None else next(filter(None, of_delta), None), str, data) or ""
+            ends = bool(chosen.get("finish_reason"))
+            self._is_whole = self._is_whole or ends
+            self.texts.append(text)
+            is_frame = not text and (ends or "role" in (delta or ()))
+            self._arrivals.append(_Arrival(now, bool(text), is_frame, so_far))
+            if not is_frame:
+                self._tokens_seen += 1
+                return self._tokens_seen
+            return 0
         return 0
 
-    def check_end(self) -> None:
-        """Set the error of a stream that ended too early."""
-        if not self.error and not self._arrivals:
-            self.error = "the answer has no tokens"
-        elif not self.error and not self._is_whole:
+    def _take_usage(self, usage: Any, data: bytes) -> int | None:
+        """Return the output tokens up to an event, where it says so."""
+        counts: dict[str, int] = {}
+        for name in ("prompt_tokens", "completion_tokens"):
+            count = (_typed(usage, dict, data) or {}).get(name)
+            if count is None:
+                continue
+            if type(count) is not int or not 0 <= count < _MOST_TOKENS:
+                raise ValueError(f"usage.{name} is no number of tokens: {str(count)[:40]}")
+            counts[name] = count
+        self._input_tokens = counts.get("prompt_tokens", self._input_tokens)
+        self._output_tokens = counts.get("completion_tokens", self._output_tokens)
+        return counts.get("completion_tokens")
+
+    def check_end(self, asked: int, content_type: str) -> None:
+        """Set the error of an answer that is no stream of tokens, or ended too early."""
+        if self.error:
+            return
+        if not self._tokens_seen:
+            is_stream = not content_type or content_type.startswith("text/event-stream")
+            self.error = (
+                "the answer has no tokens" if is_stream else f"the answer is no stream of events: {content_type}"
+            )
+        elif not self._is_whole and len(self._of_tokens()[0]) < asked:
             self.error = "the stream ended before the answer was complete"
 
-    def result(self, request: PlannedRequest) -> RequestResult:
-        """Return the request as it is recorded."""
-        arrivals = self._arrivals
-        total = self._usage.get("completion_tokens") or len(arrivals)
-        # Where each event has the usage so far, it says how many tokens it brought.
-        counts = tuple(self._counts) if sum(self._counts) == total else ()
+    def _of_tokens(self) -> tuple[list[float], tuple[int, ...]]:
+        """Return when tokens came, and how many each time: empty where each time one, or where nobody knows.
+
+        A server that counts in some events only does not say how many each of them brought.
+        """
+        counts, before = [], 0
+        for each in self._arrivals:
+            so_far = before if each.tokens is None and each.is_frame else each.tokens
+            if so_far is None or so_far < before:
+                break
+            counts.append(so_far - before)
+            before = so_far
+        if len(counts) == len(self._arrivals) and before == self._output_tokens:
+            brought = [(each.at, count) for each, count in zip(self._arrivals, counts, strict=True) if count]
+            known = tuple(count for _, count in brought)
+            return [at for at, _ in brought], known if set(known) - {1} else ()
+        arrivals = [each for each in self._arrivals if not each.is_frame]
+        with_text = [each for each in arrivals if each.has_text]
+        if len(arrivals) != self._output_tokens and len(with_text) == self._output_tokens:
+            arrivals = with_text
+        return [each.at for each in arrivals], ()
+
+    def result(self, request: PlannedRequest, target: Target) -> RequestResult:
+        """Return the request as it is recorded.
+
+        Where the server does not say how many tokens it sent, and the arrivals are not as many as were asked for, the tokens are
+        those of the text, by the tokenizer.
+        """
+        arrivals, counts = self._of_tokens()
+        total = len(arrivals) if self._output_tokens is None else self._output_tokens
+        has_usage = self._output_tokens is not None or total == request.output_tokens or bool(self.error)
+        if not has_usage:
+            with contextlib.suppress(BenchmateError):
+                count = prompt_text(target.tokenizer, target.endpoint).count
+                total = max(1, count("".join(self.texts)) - count(""))
         return RequestResult(
             index=self.index,
             at=self.at + self._unix_offset,
             due=None if self._due is None else self._due + self._unix_offset,
             first=arrivals[0] - self.at if arrivals else None,
             end=arrivals[-1] - self.at if arrivals else None,
+            done=self.done,
             gaps_us=tuple(round((after - before) * 1e6) for before, after in itertools.pairwise(arrivals)),
-            tokens=counts if set(counts) - {1} else (),
+            tokens=counts,
             output_tokens=total,
-            input_tokens=self._usage.get("prompt_tokens") or request.input_tokens,
-            error=_one_line(self.error),
+            has_usage=has_usage,
+            input_tokens=request.input_tokens if self._input_tokens is None else self._input_tokens,
+            error=one_line(self.error),
         )
+
+
+def _event(data: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError(f"an event that is not JSON: {_excerpt(data)}") from None
+    return _typed(event, dict, data) or {}
+
+
+def _typed(value: Any, kind: type[Value], data: bytes) -> Value | None:
+    """Return a value of an event, None where there is none. Raises ValueError for one of another kind."""
+    if value is None or isinstance(value, kind):
+        return value
+    raise ValueError(f"an event that is none of a completion: {_excerpt(data)}")
+
+
+def _excerpt(data: bytes) -> str:
+    return one_line(data[:80].decode("utf-8", "replace"))
 
 
 def request_body(target: Target, conversation: Sequence[dict[str, str]], tokens: int) -> dict[str, Any]:
@@ -244,27 +414,63 @@ def request_body(target: Target, conversation: Sequence[dict[str, str]], tokens:
     return {"model": target.model, **content, "max_tokens": tokens, **options}
 
 
-async def _response(reader: asyncio.StreamReader) -> tuple[int, AsyncIterator[bytes]]:
-    """Return the status of a response, and its body piece by piece."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    status = int(head[0].split(" ")[1])
+@dataclass(frozen=True)
+class _Response:
+    status: int
+    why: str
+    headers: Mapping[str, str]
+    keeps_connection: bool
+
+
+async def _response(reader: asyncio.StreamReader) -> _Response:
+    """Return the head of a response. Raises ValueError where it is not HTTP."""
+    while True:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        status = _STATUS.fullmatch(head[0])
+        if status is None:
+            raise ValueError(f"the answer is not HTTP: {one_line(head[0][:80])}")
+        if not status[2].startswith("1"):
+            break
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        return status, _chunks(reader)
-    return status, _sized(reader, int(headers["content-length"]) if "content-length" in headers else None)
+    kept = headers.get("connection", "keep-alive" if status[1] == "1" else "close").lower()
+    where = headers.get("location")
+    why = f"it redirects to {where}" if where else status[3] or "no reason given"
+    return _Response(int(status[2]), why, headers, kept != "close")
 
 
-async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
-        yield await reader.readexactly(size)
-        await reader.readexactly(2)
-    while (await reader.readuntil(b"\r\n")).strip():
+async def _body(reader: asyncio.StreamReader, response: _Response) -> AsyncIterator[bytes]:
+    """Yield the body of a response as it arrives."""
+    length = response.headers.get("content-length")
+    if response.headers.get("transfer-encoding", "").lower() == "chunked":
+        while size := _chunk_size(await reader.readuntil(b"\r\n")):
+            yield await reader.readexactly(size)
+            await reader.readexactly(2)
+        while (await reader.readuntil(b"\r\n")).strip():
+            pass
+    elif length is None:
+        # Without a length it ends with the connection.
+        while response.status not in _NO_BODY and (piece := await reader.read(_PIECE_BYTES)):
+            yield piece
+    elif not length.isdecimal():
+        raise ValueError(f"the answer is not HTTP: content-length {one_line(length)}")
+    else:
+        left = int(length)
+        while left > 0:
+            piece = await reader.read(min(left, _PIECE_BYTES))
+            if not piece:
+                raise asyncio.IncompleteReadError(b"", left)
+            left -= len(piece)
+            yield piece
+
+
+def _chunk_size(line: bytes) -> int:
+    digits = line.partition(b";")[0].strip()
+    try:
+        if digits.isalnum():
+            return int(digits, 16)
+    except ValueError:
         pass
-
-
-async def _sized(reader: asyncio.StreamReader, size: int | None) -> AsyncIterator[bytes]:
-    # Without a length it ends with the connection.
-    yield await (reader.read() if size is None else reader.readexactly(size))
+    raise ValueError(f"the answer is not HTTP: a chunk of {_excerpt(line)!r} bytes")
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -273,6 +479,8 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             yield line.rstrip(b"\r")
+        if len(rest) > _MOST_LINE_BYTES:
+            raise ValueError(f"an event of more than {_MOST_LINE_BYTES >> 20} MiB")
     if rest:
         yield rest
 
@@ -283,10 +491,6 @@ def _error_message(text: bytes) -> str:
         content = json.loads(text)
     except ValueError:
         content = text.decode("utf-8", "replace")
-    while isinstance(content, dict):
+    while isinstance(content, dict) and content:
         content = content.get("message") or content.get("error") or content.get("detail") or json.dumps(content)
-    return _one_line(content)
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())[:500]
+    return one_line(content)
