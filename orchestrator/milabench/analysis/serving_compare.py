@@ -31,8 +31,8 @@ from milabench.events.values import SMALLEST
 COMPARED = ("output_tps", "user_tps", "ttft_p90_ms")
 # Reasons for doubt that stand on single points, whose notes say on which.
 _OF_POINTS = (
-    *("points-missing", "client-bound", "client-differs", "output-differs", "request-errors", "tail"),
-    "tokens-unknown",
+    *("points-missing", "client-bound", "client-differs"),
+    *("output-differs", "tokens-unknown", "request-errors", "tail"),
 )
 AREA, AREA_UNITS = "area", "(tokens/s)^2"
 

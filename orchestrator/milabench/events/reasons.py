@@ -52,7 +52,7 @@ REASONS: Mapping[Reason, str] = {
     "no-steady-state": "the rate still changes within the window, or it never left the warm-up",
     "nodes-differ": "replicates, or the two sides of a pair, ran on different nodes",
     "nonfinite": "observations were not numbers, or their durations were not above zero",
-    "output-differs": "answers of a server had another length than asked",
+    "output-differs": "answers of a server had another length than asked: it did other work than one that keeps to it",
     "overhead": "observing took more than 0.5 % of the loops' time",
     "overlap": "ranks or instances measured together for less than 95 % of the time",
     "points-missing": "points of a sweep failed or were skipped, so that the best of the others may not be the best",
