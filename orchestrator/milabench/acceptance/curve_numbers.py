@@ -28,21 +28,28 @@ def curve_number(curve: ServingCurve | None, asked: ServingCriterion) -> CurveNu
         return _point_number(curve, asked)
     if asked.metric == AREA:
         return _number(curve.area, AREA, AREA_UNITS)
-    limit = curve.slo_concurrency if asked.metric == "slo_concurrency" else curve.slo_rate
     if not curve.slo:
         return CurveNumber(measured="no SLO", missing="an `slo` of this benchmark in the suite")
+    load = asked.metric.removeprefix("slo_")
+    # Without such a point, no point of the sweep could have met the limits, and none could have missed them.
+    if all(getattr(point, load) is None for point in curve.points):
+        return CurveNumber(measured=f"no {load}", missing=f"a point with a {load}; the sweep has {_names(curve)}")
+    limit = curve.slo_concurrency if load == "concurrency" else curve.slo_rate
     return CurveNumber(value=limit or 0.0, measured="" if limit else "no point meets the SLO")
 
 
 def _point_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
     point = next((point for point in curve.points if point.name == asked.point), None)
     if point is None:
-        known = ", ".join(point.name for point in curve.points) or "none"
-        return CurveNumber(measured="no such point", missing=f"this point; the sweep has {known}")
+        return CurveNumber(measured="no such point", missing=f"this point; the sweep has {_names(curve)}")
     if point.state != "measured":
         state = f"{point.state}: {point.why}" if point.why else point.state
         return CurveNumber(measured=state, missing="a measurement of this point")
     return _number(point.values.get(asked.metric), asked.metric, METRICS[asked.metric].units)
+
+
+def _names(curve: ServingCurve) -> str:
+    return ", ".join(point.name for point in curve.points) or "no point"
 
 
 def _number(number: PointValue | None, metric: str, units: str) -> CurveNumber:
@@ -54,6 +61,6 @@ def _number(number: PointValue | None, metric: str, units: str) -> CurveNumber:
     return CurveNumber(value=number.value, values=values, units=units)
 
 
-def measured_points(curve: ServingCurve | None) -> frozenset[str]:
-    """Return the names of the points that were measured."""
-    return frozenset(point.name for point in curve.points if point.state == "measured") if curve else frozenset()
+def points_of_area(curve: ServingCurve | None) -> frozenset[str]:
+    """Return the names of the points that the area of a curve is of."""
+    return frozenset(point.name for point in curve.points if point.is_in_area) if curve else frozenset()

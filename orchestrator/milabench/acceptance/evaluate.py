@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
-from milabench.acceptance.curve_numbers import CurveNumber, curve_number, measured_points
+from milabench.acceptance.curve_numbers import CurveNumber, curve_number, points_of_area
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
@@ -257,7 +257,7 @@ class _BenchEvaluation:
         base = CurveNumber()
         if bound.is_relative:
             reference = None if self.reference is None else self.reference.serving
-            if one.metric == AREA and measured_points(reference) != measured_points(bench.serving):
+            if one.metric == AREA and points_of_area(reference) != points_of_area(bench.serving):
                 return self._undecided(
                     asked, f"{found.value:.6g} {found.units}", "the reference's area over the same points"
                 )

@@ -299,7 +299,7 @@ class ServingFold:
         state, why = _state(end, requests)
         about = end or {}
         notes = about.get("notes")
-        return LaunchPoint(
+        point = LaunchPoint(
             name=one_line(name),
             concurrency=_above_zero(about.get("concurrency")),
             rate=_above_zero(about.get("rate")),
@@ -312,8 +312,10 @@ class ServingFold:
             start=start if start < stop else finite_number(about.get("start")),
             stop=stop if start < stop else finite_number(about.get("stop")),
             values=in_order({**values, **readings}),
-            meets_slo=meets(values, slo, single=requests.has_single_tokens) if state == "measured" else None,
         )
+        if state != "measured" or point.is_of_client:
+            return point
+        return replace(point, meets_slo=meets(values, slo, single=requests.has_single_tokens))
 
     def unusable(self, curve: LaunchCurve) -> int:
         """Return how many records of requests and points could not be used, those of requests of no point of the curve too."""
@@ -392,8 +394,15 @@ def _seed(value: Any) -> int | None:
 
 
 def best_point(points: Iterable[LaunchPoint]) -> LaunchPoint | None:
-    """Return the point with the most output tokens a second of those that keep the SLO; None where none does."""
-    kept = [point for point in points if point.state == "measured" and point.meets_slo is not False]
+    """Return the point with the most output tokens a second of those that keep the SLO; None where none does.
+
+    One whose client did not keep the load is none of them.
+    """
+    kept = [
+        point
+        for point in points
+        if point.state == "measured" and point.meets_slo is not False and not point.is_of_client
+    ]
     return max((point for point in kept if "output_tps" in point.values), key=_output_tps, default=None)
 
 

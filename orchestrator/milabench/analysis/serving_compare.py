@@ -72,9 +72,9 @@ class _Side:
         return [p for curve in self.curves for p in curve.points if p.name == name and p.state == "measured"]
 
     @property
-    def measured(self) -> frozenset[str]:
-        """The names of the points that some session measured."""
-        return frozenset(p.name for curve in self.curves for p in curve.points if p.state == "measured")
+    def in_area(self) -> frozenset[str]:
+        """The names of the points that the areas of its sessions are of."""
+        return frozenset(p.name for curve in self.curves for p in curve.points if p.is_in_area)
 
     def state(self, name: str) -> str:
         """Return in words what became of a point."""
@@ -120,7 +120,7 @@ def _sweep(name: str, systems: Sequence[System], margin: float, *, across: bool)
 def _rows(name: str, margin: float, sides: Sequence[_Side]) -> dict[tuple[str, str], ComparisonRow]:
     if not sides:
         return {}
-    same = [replace(side, curves=side.curves if side.measured == sides[0].measured else ()) for side in sides]
+    same = [replace(side, curves=side.curves if side.in_area == sides[0].in_area else ()) for side in sides]
     keys = [(metric, point) for metric in COMPARED for point in _points(sides)]
     return {key: _row(name, margin, sides, *key) for key in keys} | {(AREA, ""): _row(name, margin, same, AREA, "")}
 
@@ -135,7 +135,7 @@ def _apart(sides: Sequence[_Side]) -> Iterable[tuple[str, str]]:
     for point in _points(sides):
         if why := _why_apart(point, sides):
             yield point, why
-    if unlike := [side.system for side in sides[1:] if side.measured != sides[0].measured]:
+    if unlike := [side.system for side in sides[1:] if side.in_area != sides[0].in_area]:
         yield AREA, f"{', '.join(unlike)}: is over other points than that of {sides[0].system}"
 
 

@@ -28,8 +28,11 @@ def serving_curve(launches: Sequence[Launch]) -> ServingCurve | None:
         return None
     names = dict.fromkeys(point.name for curve in curves for point in curve.points)
     points = tuple(_curve_point(name, launches) for name in names)
+    of_server = [point for point in points if not point.is_of_client]
     kept = [
-        point for point in points if point.meets_slo is not False and all(_has(curve, {point.name}) for curve in curves)
+        point
+        for point in of_server
+        if point.meets_slo is not False and all(_has(curve, {point.name}) for curve in curves)
     ]
     with_rate = [point for point in kept if "output_tps" in point.values]
     best = max(with_rate, key=lambda point: point.values["output_tps"].value, default=None)
@@ -40,7 +43,7 @@ def serving_curve(launches: Sequence[Launch]) -> ServingCurve | None:
         seed=curves[0].seed,
         slo=curves[0].slo,
         points=points,
-        area=_area(launches, {point.name for point in points if point.state == "measured"}),
+        area=_area(launches, {point.name for point in points if point.is_in_area}),
         best=best.name if best is not None else "",
         slo_concurrency=_largest(point.concurrency for point in within),
         slo_rate=_largest(point.rate for point in within),
@@ -60,6 +63,7 @@ def _curve_point(name: str, launches: Sequence[Launch]) -> CurvePoint:
     by_launch = [[point for curve in launch for point in curve.points if point.name == name] for launch in launches]
     every = [point for launch in by_launch for point in launch]
     verdicts = [point.meets_slo for point in every if point.state == "measured" and point.meets_slo is not None]
+    is_of_client = any(point.is_of_client for point in every)
     states = {point.state for point in every}
     return CurvePoint(
         name=name,
@@ -72,7 +76,7 @@ def _curve_point(name: str, launches: Sequence[Launch]) -> CurvePoint:
         requests=sum(point.requests for point in every),
         errors=sum(point.errors for point in every),
         values=_values(by_launch),
-        meets_slo=all(verdicts) if verdicts else None,
+        meets_slo=all(verdicts) if verdicts and not is_of_client else None,
     )
 
 
@@ -131,11 +135,11 @@ def _area(launches: Sequence[Launch], names: set[str]) -> PointValue | None:
     """Return the area over the launches that measured all these points: without one of them it is smaller."""
     whole = [launch for launch in launches if names and all(_has(curve, names) for curve in launch)]
     # Of requests of one token nobody knows the tokens of a user: there is no area.
-    return point_value([[area for curve in launch if (area := _area_of(curve))] for launch in whole])
+    return point_value([[area for curve in launch if (area := _area_of(curve, names))] for launch in whole])
 
 
-def _area_of(curve: LaunchCurve) -> float:
-    measured = (point.values for point in curve.points if point.state == "measured")
+def _area_of(curve: LaunchCurve, names: set[str]) -> float:
+    measured = (point.values for point in curve.points if point.name in names)
     return dominated_area(
         (values["user_tps"], values["output_tps"])
         for values in measured
@@ -177,12 +181,25 @@ def _with_costs(point: LaunchPoint, joules_of: Callable[[float, float], float | 
     return replace(point, values=in_order({**point.values, **added}))
 
 
+def why_no_best(curve: ServingCurve) -> str:
+    """Return why none of the points of a curve is the best one."""
+    measured = [point for point in curve.points if point.state == "measured"]
+    if not measured:
+        return "no point was measured"
+    if all(point.is_of_client for point in measured):
+        return "at no point did the client keep the load"
+    if curve.slo:
+        return "no point meets the SLO ({})".format(", ".join(f"{name} {limit:g}" for name, limit in curve.slo.items()))
+    return "no point was measured in every launch"
+
+
 def curve_messages(curve: ServingCurve) -> Iterable[str]:
     """Yield what a reader of the benchmark's number must know of its curve."""
-    limits = ", ".join(f"{name} {limit:g}" for name, limit in curve.slo.items())
     if any(point.state == "measured" for point in curve.points) and not curve.best:
-        yield f"no point meets the SLO ({limits})" if curve.slo else "no point was measured in every launch"
+        yield why_no_best(curve)
     for point in curve.points:
+        if point.is_of_client:
+            yield f"{point.name}: its client did not keep the load: it has no verdict on the SLO and is not the best point"
         if point.state != "measured" or point.why:
             yield f"{point.name} {'failed' if point.state == 'measured' else point.state}: {point.why}"
     if len(curve.points) < LEAST_POINTS:

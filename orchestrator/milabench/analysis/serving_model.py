@@ -6,7 +6,7 @@ over the tokens of the second), TPOT the time from the first token to the last o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -49,6 +49,10 @@ METRICS: Mapping[str, ServingMetric] = {
 """The numbers of a point by name, in the order in which they are shown."""
 
 
+def _is_of_client(notes: Sequence[str]) -> bool:
+    return any(note.startswith("client-bound") for note in notes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPoint:
     """One point of a sweep in one launch.
@@ -71,6 +75,11 @@ class LaunchPoint:
     stop: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
     meets_slo: bool | None = None
+
+    @property
+    def is_of_client(self) -> bool:
+        """Whether its client did not keep the load: what it has says something about the client, not the server."""
+        return _is_of_client(self.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +112,10 @@ class PointValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """One point of a sweep over launches; it is measured if one launch measured it. `meets_slo`: all of those did."""
+    """One point of a sweep over launches; it is measured if one launch measured it. `meets_slo`: all of those did.
+
+    A point whose client did not keep its load in some launch has no verdict.
+    """
 
     name: str
     concurrency: float | None = None
@@ -117,13 +129,24 @@ class CurvePoint:
     values: Mapping[str, PointValue] = field(default_factory=dict)
     meets_slo: bool | None = None
 
+    @property
+    def is_of_client(self) -> bool:
+        """Whether its client did not keep the load in one of the launches."""
+        return _is_of_client(self.notes)
+
+    @property
+    def is_in_area(self) -> bool:
+        """Whether it counts in the area of its curve: it says something about the server."""
+        return self.state == "measured" and not self.is_of_client
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCurve:
     """The throughput of a server against what a user sees of it, and which point is the best within the SLO.
 
     `area` is the area under the step function of `output_tps` over `user_tps` (its points without interpolation), in
-    (tokens/s)^2: what the curve dominates, of the launches that measured every point that any did. `best` is the name of the
+    (tokens/s)^2: what the curve dominates, of the launches that measured every point that any did. Points whose client did not
+    keep the load count in none of what follows, nor in the area. `best` is the name of the
     point with the most output tokens/s of those that every launch measured and that meet the SLO, of all those where there is
     none; empty where there is no such point. `slo_concurrency` and `slo_rate` are the largest load of such points, None without
     an SLO and where no point meets it. `currency` is that of `cost_per_mtok`, where costs are declared.

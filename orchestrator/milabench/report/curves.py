@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from milabench.analysis.serving_curve import LEAST_POINTS
+from milabench.analysis.serving_curve import LEAST_POINTS, why_no_best
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary_model import Summary
 from milabench.report.document import Document, Notes, Table, section
@@ -172,8 +172,8 @@ def _kept(point: CurvePoint) -> str:
 
 
 def _best_line(bench: str, curve: ServingCurve) -> str:
-    if not any(point.state == "measured" for point in curve.points):
-        return f"best point of {bench}: none: no point was measured"
+    if not any(point.is_in_area for point in curve.points):
+        return f"best point of {bench}: none: {why_no_best(curve)}"
     if not curve.best:
         why = "meets the SLO" if curve.slo else "was measured in every launch"
         return f"best point of {bench}: none {why}, so that it has no number"
@@ -192,7 +192,8 @@ def _slo_line(curve: ServingCurve) -> str:
         kept = other  # scenarios have no load
     if not any(point.state == "measured" for point in curve.points):
         return f"SLO: {slo_text(curve)}"
-    return f"SLO: {slo_text(curve)}; " + (f"kept at up to {', '.join(kept)}" if kept else "no point meets it")
+    none = "no point meets it" if any(point.meets_slo is False for point in curve.points) else "no point has a verdict"
+    return f"SLO: {slo_text(curve)}; " + (f"kept at up to {', '.join(kept)}" if kept else none)
 
 
 def _area_line(curve: ServingCurve) -> str:

@@ -147,10 +147,21 @@ def test_what_has_no_unit_is_decided_by_what_was_measured() -> None:
     assert only(held(asked("concurrency=8: {error_rate: {maximum: 0}}"), one)).verdict == "FAIL"
     assert only(held(asked("slo_concurrency: {minimum: 8}"), one)).verdict == "PASS"
     assert only(held(asked("slo_concurrency: {minimum: 16}"), one)).verdict == "FAIL"
-    none = only(held(asked("slo_rate: {minimum: 1}"), one))
+    none = only(held(asked("slo_concurrency: {minimum: 1}"), with_values(*A, slo={"ttft_p90_ms": 5.0})))
     assert (none.verdict, none.measured) == ("FAIL", "no point meets the SLO")
     without = only(held(asked("slo_rate: {minimum: 1}"), with_values(*A)))
     assert (without.verdict, without.missing) == ("INCONCLUSIVE", "an `slo` of this benchmark in the suite")
+
+
+@pytest.mark.parametrize("bound", ["minimum", "maximum"])
+@pytest.mark.parametrize("load", ["rate", "concurrency"])
+def test_a_sweep_without_such_a_load_decides_nothing_on_the_largest(bound: str, load: str) -> None:
+    by_rate = curve(CurvePoint(name="rate=2", rate=2.0), slo={"ttft_p90_ms": 5.0}, slo_rate=2.0)
+    one = by_rate if load == "concurrency" else with_values(*A, slo={"ttft_p90_ms": 5.0}, slo_concurrency=8.0)
+    check = only(held(asked(f"slo_{load}: {{{bound}: 2}}"), one))
+    known = "rate=2" if load == "concurrency" else "concurrency=8, concurrency=16"
+    assert (check.verdict, check.measured) == ("INCONCLUSIVE", f"no {load}")
+    assert check.missing == f"a point with a {load}; the sweep has {known}"
 
 
 @pytest.mark.parametrize(

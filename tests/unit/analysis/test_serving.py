@@ -452,9 +452,40 @@ def test_a_launch_that_failed_is_no_part_of_the_curve_of_the_others(tmp_path: Pa
 )
 def test_a_note_of_a_point_makes_the_number_suspect(tmp_path: Path, note: str, reason: str | None) -> None:
     loads: Loads = {"concurrency=4": (11.0, 0.3)}
-    bench = the_bench(tmp_path, launch(loads, notes=[note]), launch(loads))
+    bench = the_bench(
+        tmp_path,
+        (*launch({"rate=1": (9.0, 0.3)}), *launch(loads, notes=[note])),
+        launch({**loads, "rate=1": (9.0, 0.3)}),
+    )
     assert bench.reasons == (() if reason is None else (reason,))
-    assert the_curve(bench).points[0].notes == (f"{note} (1 of 2 launches)",)
+    assert {point.name: point.notes for point in the_curve(bench).points}["concurrency=4"] == (
+        f"{note} (1 of 2 launches)",
+    )
+
+
+BOUND = ["client-bound: 9 requests were in flight, of 16"]
+
+
+@pytest.mark.parametrize("bound_launches", [1, 2])
+def test_a_point_of_the_client_says_nothing_of_the_server(tmp_path: Path, bound_launches: int) -> None:
+    good: Loads = {"concurrency=4": (11.0, 0.3)}
+    high: Loads = {"concurrency=16": (33.0, 0.1)}
+    steps = [(*launch(good), *launch(high, notes=BOUND if repeat < bound_launches else [])) for repeat in range(2)]
+    bench, alone = the_bench(tmp_path / "both", *steps), the_bench(tmp_path / "one", launch(good), launch(good))
+    curve, of_good = the_curve(bench), the_curve(alone)
+    assert (curve.best, curve.slo_concurrency, bench.perf) == ("concurrency=4", 4.0, pytest.approx(11.0, rel=1e-4))
+    assert [point.meets_slo for point in curve.points] == [True, None]
+    assert curve.points[1].values["output_tps"].value == pytest.approx(33.0, rel=1e-4)  # still shown
+    assert curve.area is not None
+    assert curve.area == of_good.area
+    assert bench.reasons == ("client-bound",)
+    assert any(text.startswith("concurrency=16: its client did not keep the load") for text in bench.messages)
+
+
+def test_where_every_point_is_the_clients_there_is_no_number_and_it_is_said(tmp_path: Path) -> None:
+    bench = the_bench(tmp_path, launch({"concurrency=4": (11.0, 0.3)}, notes=BOUND))
+    assert (bench.perf, the_curve(bench).best, the_curve(bench).area) == (None, "", None)
+    assert "at no point did the client keep the load" in bench.messages
 
 
 def test_the_tail_of_another_point_is_no_doubt_of_the_number(tmp_path: Path) -> None:

@@ -180,8 +180,15 @@ def test_the_verdicts_on_curves_are_a_family_of_their_own() -> None:
     assert min(claim.p_holm for claim in claims if claim.p_holm is not None) == pytest.approx(min(1.0, 4 * least))
 
 
-def test_a_point_with_a_note_is_suspect_and_so_is_the_area_it_is_part_of() -> None:
+def test_an_area_without_a_point_of_the_client_is_over_other_points() -> None:
     noted = point(4, notes=("client-bound: sent 0.9 of 1.0 requests/s",))
+    found = compared(curve(noted, point(8), area=A), curve(point(4), point(8), area=B)).curves[0]
+    assert {r.point for r in found.ratios if r.contrast.is_suspect} == {"concurrency=4"}
+    assert dict(found.apart)["area"] == "new: is over other points than that of old"
+
+
+def test_a_point_with_a_note_is_suspect_and_so_is_the_area_it_is_part_of() -> None:
+    noted = point(4, notes=("client differs: ttft_p90_ms 9, from its requests 10",))
     found = compared(curve(noted, point(8), area=A), curve(point(4), point(8), area=B))
     suspect = {r.point for r in found.curves[0].ratios if r.contrast.is_suspect}
     assert suspect == {"concurrency=4", ""}
