@@ -103,7 +103,7 @@ def test_both_steps_hold_the_sweep_with_every_key(tmp_path: Path) -> None:
         "arrivals": "poisson",
         "requests": 32,
         "rounds": 4,
-        "seconds": 0,
+        "seconds": 10,
         "warmup": 2,
         "input_tokens": {"least": 10, "most": 20},
         "output_tokens": 128,
