@@ -128,7 +128,8 @@ class ServeConfig:
     model: str = key("The model that requests name, such as a folder; a sweep has to have one.", default="")
     served_model: str = key("What the server calls the model, where that is another name.", default="")
     tokenizer: str = key(
-        "Folder or name of the tokenizer that prompts are made with; the model by default.", default=""
+        "Folder of the tokenizer.json for the prompts, or `words`, each of which is a token; the model by default.",
+        default="",
     )
     endpoint: Literal["completions", "chat"] = key(
         "Which of the two interfaces for text requests go to.", default="completions"

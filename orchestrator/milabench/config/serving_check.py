@@ -88,6 +88,15 @@ def _without_environment(values: Mapping[str, Any]) -> Iterator[tuple[str, str, 
 def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> Iterator[tuple[str, str, str]]:
     if not serve.model:
         yield "serve", "the key 'model' is missing", "name the model that requests ask for"
+    tokenizer = serve.tokenizer or serve.model
+    if tokenizer and tokenizer != "words" and not tokenizer.startswith(("/", "{")):
+        # The step runs in a folder of its own: no relative path leads anywhere from there.
+        hint = "name a folder that holds it, as {milabench_data}/... or with its whole path, or words for a server without one"
+        yield (
+            f"serve.{'tokenizer' if serve.tokenizer else 'model'}",
+            f"{tokenizer}/tokenizer.json is not a whole path",
+            f"in serve.tokenizer {hint}",
+        )
     if not serve.points:
         yield "serve", "a sweep needs at least one point", f"give {', '.join(POINTS[:-1])} or {POINTS[-1]}"
     if serve.scenario and serve.client != "loadgen":

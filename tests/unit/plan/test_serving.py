@@ -218,7 +218,7 @@ chat:
   docker_image: image
   plan: {method: multigpu}
   server: {argv: ["@port"], ready: {port: "@port"}}
-  serve: {model: m, rate: 1, trace: talks.jsonl}
+  serve: {model: /m, rate: 1, trace: talks.jsonl}
 """
 
 
