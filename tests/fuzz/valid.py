@@ -35,7 +35,7 @@ sweep:
   matrix: {bs: [1, 2], kind: [a, b]}
   job: {name: "sweep-{bs}-{kind}", inherits: _t, argv: {--bs: "{bs}"}}
 web: {inherits: _t, server: {argv: [serve, "@port"], ready: {port: "@port", timeout: 3}}, client: {argv: [load]}}
-swept: {inherits: web, serve: {model: m, concurrency: [1, 2], rate: 3, slo: {ttft_p90_ms: 9}, input_tokens: {least: 1, most: 9}}}
+swept: {inherits: web, serve: {model: /m, concurrency: [1, 2], rate: 3, slo: {ttft_p90_ms: 9}, input_tokens: {least: 1, most: 9}}}
 said: {command: [echo, "loss 1"], metrics: {loss: {pattern: 'loss (\\d+)', units: x, reduce: mean, direction: lower}}, cwd: .}
 boxed: {inherits: _t, container: {engine: podman, image: i, mounts: ["/data:/d:ro"]}, pip: {torch: "2.1"}, url: "${.group}"}
 """

@@ -113,7 +113,7 @@ class Point:
                 unknown[name] = (self.value(name), own[name], allowed)
         assert wrong == {}
         if unknown:
-            pytest.skip(f"the host delays whoever waits (reported, the server's, what naps were late): {unknown}")
+            pytest.skip(f"the host delays whoever waits (reported, the server's, allowed for it): {unknown}")
 
 
 @dataclass(frozen=True)

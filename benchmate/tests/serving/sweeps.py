@@ -14,6 +14,7 @@ SERVE = {
     "tokenizer": "words",
     "warmup": 0,
     "rounds": 0,
+    "seconds": 0,
     "requests": 8,
     "input_tokens": 8,
     "output_tokens": 6,

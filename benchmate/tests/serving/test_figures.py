@@ -70,6 +70,14 @@ def test_a_client_that_does_not_keep_the_load_is_the_bound() -> None:
     assert notes(OPEN, behind) == ["client-bound: 8.696 requests/s were sent, of 10"]
 
 
+def test_a_server_that_holds_its_answers_open_is_not_a_slow_client() -> None:
+    held = [replace(GOOD, index=index, at=100 + index, done=0.995) for index in range(9)]
+    assert notes(CLOSED, held) == []
+    assert notes(CLOSED, [replace(each, done=None) for each in held]) == [
+        "client-bound: 0.5 requests were in flight, of 1"
+    ]
+
+
 def test_of_random_arrivals_that_nobody_knows_only_a_rate_far_below_is_noted() -> None:
     near = [replace(GOOD, index=index, at=100 + index / 8) for index in range(17)]
     far = [replace(GOOD, index=index, at=100 + index / 5) for index in range(17)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,9 +169,9 @@ def test_what_is_no_answer_is_the_error_of_its_request_alone(pieces: list[bytes]
 
 def test_a_server_that_never_ends_an_answer_ends_with_the_time_of_the_point() -> None:
     with OddServer([OK, event(), 60.0]) as server:
-        records = sweep(server.url, {"concurrency": [1, 2], "requests": 3}, max_duration=1)
+        records = sweep(server.url, {"concurrency": [1, 2], "requests": 4}, max_duration=1)
     over = "requests were answered within 0.9 s (90 % of max_duration)"
-    assert [(point["state"], point["why"]) for point in records.points.values()] == [("failed", f"0 of 3 {over}")] * 2
+    assert [(point["state"], point["why"]) for point in records.points.values()] == [("failed", f"0 of 4 {over}")] * 2
     (request,) = records.requests(POINT)
     assert request["error"].startswith("no end of the answer after 0.")
     assert (request["first"] is not None, len(records.requests("concurrency=2"))) == (True, 2)
@@ -177,7 +179,32 @@ def test_a_server_that_never_ends_an_answer_ends_with_the_time_of_the_point() ->
     assert "Traceback" not in records.ran.stderr
 
 
+def test_a_connection_that_the_server_has_closed_is_no_error_of_the_next_request() -> None:
+    # Nothing says that it closes: a request that follows at once may be sent into the end of the connection.
+    body = event() + event(ends="length") + event(None, **usage(2)) + DONE
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with OddServer([head + body]) as server:
+        records = sweep(server.url, {"concurrency": [4], "requests": 40, "output_tokens": 2})
+    assert {each["error"] for each in records.requests("concurrency=4")} == {""}
+
+
+def test_turns_that_follow_a_failed_one_are_counted_as_not_sent(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    turns = [{"input": "a\u2028b", "output_tokens": 2}, {"input": "c", "output_tokens": 2}]
+    trace.write_text(" \n" + json.dumps({"session": "s", "turns": turns}, ensure_ascii=False), encoding="utf-8-sig")
+    with OddServer([b"HTTP/1.0 500 No\r\n\r\nbusy"]) as server:
+        records = sweep(server.url, {"concurrency": [1], "requests": 2, "trace": str(trace)})
+    errors = [each["error"] for each in records.requests(POINT)]
+    assert errors == ["HTTP 500: busy", "not sent: an earlier turn of its session failed"]
+
+
 def test_what_the_server_holds_open_after_its_last_token_is_not_the_clients_doing() -> None:
     tokens = [event(), event(), event(), event("", "length"), event(None, **usage(3))]
     records = swept(*tokens, 0.2, DONE, tokens=3, requests=4)
     assert records.points[POINT]["notes"] == []
+
+
+def test_a_point_has_whole_rounds_of_its_concurrency() -> None:
+    with OddServer([OK, event(), event(ends="length"), event(None, **usage(2)), DONE]) as server:
+        records = sweep(server.url, {"concurrency": [1, 3], "requests": 4, "output_tokens": 2})
+    assert [point["requests"] for point in records.points.values()] == [4, 6]

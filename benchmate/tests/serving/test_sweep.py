@@ -78,6 +78,16 @@ def test_the_records_are_what_the_server_did(tmp_path: Path) -> None:
     assert (dues[-1] - dues[0]) / 7 == pytest.approx(1 / 20)
 
 
+def test_the_last_round_of_a_closed_loop_is_full_and_a_short_point_of_a_rate_is_noted(tmp_path: Path) -> None:
+    with SimulatedProcess(tmp_path, "--ttft-ms 20 --itl-ms 20") as server:
+        swept = sweep(server.url, {"concurrency": [3], "rate": [20], "requests": 8, "arrivals": "constant"})
+    closed, opened = swept.points.values()
+    assert closed["requests"] == 9
+    assert opened["requests"] == 8
+    (note,) = opened["notes"]
+    assert note.startswith("tail: ")
+
+
 def test_a_chat_is_streamed_and_counted_like_a_completion(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 1 --itl-ms 1") as server:
         swept = sweep(server.url, {"concurrency": [4], "endpoint": "chat", "request_options": {"ignore_eos": None}})

@@ -322,6 +322,10 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
     return encoded
 
 
+_READY = "it is ready"
+"""What is said of a server while it runs, and no news of its numbers."""
+
+
 def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tuple[str, ...]:
     """Return the messages of a server's curve, of the steps and of the checks, each once."""
     texts = dict.fromkeys(() if serving is None else curve_messages(serving))  # a set that keeps its order
@@ -334,5 +338,5 @@ def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tu
         for verdict in measured.verdicts:
             if verdict.verdict != "pass":
                 texts[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
-        texts.update(dict.fromkeys(map(one_line, measured.messages)))
+        texts.update(dict.fromkeys(text for text in map(one_line, measured.messages) if text != _READY))
     return tuple(texts)[:_MAX_MESSAGES]

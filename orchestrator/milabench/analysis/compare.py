@@ -51,7 +51,7 @@ def compare_systems(
         rows=tuple(rows),
         indices=tuple(indices),
         job_mix=_job_mixes(systems, rows, indices, work),
-        excluded=tuple(excluded_benches(rows)),
+        excluded=tuple(excluded_benches(rows, curves)),
         warnings=tuple(warnings_on(systems, rows, curves)),
         differs=difference_line(systems, names),
         margin=margin,

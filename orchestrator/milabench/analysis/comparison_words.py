@@ -10,15 +10,19 @@ from milabench.analysis.summary_model import Summary, some_names
 from milabench.analysis.two_samples import Verdict
 
 
-def excluded_benches(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:
-    """Yield the benchmarks that are in no index, each with why."""
+def excluded_benches(
+    rows: Iterable[ComparisonRow], curves: Sequence[CurveComparison] = ()
+) -> Iterable[tuple[str, str]]:
+    """Yield the benchmarks that are in no index, each with why, and that their curves are compared all the same."""
+    drawn = {one.bench for one in curves if one.ratios}
     for row in rows:
         reasons = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
         counting_sides = [side for side in row.sides if side.counts]
         if len({(side.units, side.direction) for side in counting_sides}) > 1:
             reasons.append("its units differ: " + ", ".join(f"{side.system} {side.units}" for side in counting_sides))
         if reasons:
-            yield row.bench, "; ".join(reasons)
+            also = "; its curves are compared point by point" if row.bench in drawn else ""
+            yield row.bench, "; ".join(reasons) + also
 
 
 def warnings_on(
@@ -102,12 +106,22 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(f"{verdicts.count(verdict)} {word}" for verdict, word in words if verdict in verdicts)
 
 
+def why_no_interval(index: Index) -> str:
+    """Return why an index has no interval, or no value at all."""
+    if index.value is None:
+        return "no benchmark in common has a number that counts"
+    return f"fewer than {LEAST} launches of a benchmark"
+
+
 def _claim(index: Index, first: str, comparison: Comparison) -> str:
     column = comparison.column(index)
     counted, wanted = index.complete
     if index.value is None:
-        nothing = "" if comparison.curves else ", so nothing can be said of their speed"
-        return f"{index.system} and {first} have no benchmark in common that counts{nothing}"
+        if any(ratio.system == index.system for curves in comparison.curves for ratio in curves.ratios):
+            return f"{index.system} and {first} have curves in common and no single number, so that there is no index"
+        return (
+            f"{index.system} and {first} have no benchmark in common that counts, so nothing can be said of their speed"
+        )
     over = (
         f"over {counted} of {wanted} benchmarks"
         if counted < wanted

@@ -29,9 +29,11 @@ OF_A_REQUEST = ("ttft", "tpot", "e2e")
 NOTES: Mapping[str, Reason] = {
     "client-bound": "client-bound",
     "client differs": "client-differs",
+    "output": "output-differs",
     "usage": "tokens-unknown",
+    "tail": "tail",
 }
-"""The reason for doubt that follows from how a note of a point begins."""
+"""The reason for doubt that follows from the word of a note of a point, which a colon ends."""
 _MOST_NOTES = 20
 _UNPLACED_SHARE = 0.01
 """Of the tokens of a point: where more than these have no arrival of their own, nobody knows the times between tokens."""
@@ -67,7 +69,7 @@ class _Requests:
             return False
         self._seen.add(index)
         tokens = whole(request.get("output_tokens"), -1)
-        if (isinstance(error, str) and error) or tokens == 0:
+        if error or tokens == 0:
             self.errors += 1
             self.error = self.error or one_line(str(error or "it brought no token"))
             return True
@@ -427,12 +429,13 @@ def curve_doubts(curve: LaunchCurve) -> Iterable[Reason]:
     measured = [point for point in curve.points if point.state == "measured"]
     if len(measured) < len(curve.points):
         yield "points-missing"
+    best = best_point(measured)
     yield from dict.fromkeys(
         reason
         for point in measured
         for note in point.notes
-        for begin, reason in NOTES.items()
-        if note.startswith(begin)
+        # What is too small at another point is no fault of the number.
+        if (reason := NOTES.get(note.partition(":")[0])) and (reason != "tail" or point is best)
     )
     if "error_rate" not in curve.slo and any(point.errors for point in measured):
         yield "request-errors"

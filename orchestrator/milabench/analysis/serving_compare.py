@@ -30,7 +30,10 @@ from milabench.events.values import SMALLEST
 # The ratio of TPOT p90 is that of user_tps, which is 1000 / TPOT p90.
 COMPARED = ("output_tps", "user_tps", "ttft_p90_ms")
 # Reasons for doubt that stand on single points, whose notes say on which.
-_OF_POINTS = ("points-missing", "client-bound", "client-differs", "request-errors", "tokens-unknown")
+_OF_POINTS = (
+    *("points-missing", "client-bound", "client-differs"),
+    *("output-differs", "tokens-unknown", "request-errors", "tail"),
+)
 AREA, AREA_UNITS = "area", "(tokens/s)^2"
 
 

@@ -25,7 +25,7 @@ _WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "val
 def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) -> list[SystemResult]:
     """Return what each system reached in a benchmark; what cannot be compared with the first system's does not count.
 
-    That is a mean over other cases, or, unless `across`, other work.
+    That is a mean over other cases, or, unless `across`, other work. Of a sweep over a server, that is requests and loads.
     """
     of_systems = [[_bench(session.summary, name) for session in system.sessions] for system in systems]
     sides = [
@@ -36,12 +36,13 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
     for place, system in enumerate(systems):
         if not (first.counts and sides[place].counts):
             continue
+        is_served = all(b is not None and b.serving is not None for i in (0, place) for b in of_systems[i])
         why_not = ""
         if apart := differing(cases[0], cases[place]):
             why_not = f"is of other cases than {first.system}: {apart}"
         elif not across and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
-        elif not across and (unlike := differing_work([systems[0], system], name)):
+        elif not across and (unlike := differing_work([systems[0], system], name, is_served=is_served)):
             why_not = f"does other work than {first.system}: {unlike}{ACROSS}"
         if why_not:
             sides[place] = replace(sides[place], counts=False, why_not=why_not)

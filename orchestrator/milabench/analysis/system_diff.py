@@ -61,7 +61,8 @@ _FIRST_NAMED = tuple(
         ),
     )
 )
-_WORK = ("argv", "command", "server", "client", "serve")
+_REQUESTS = ("serve", "client")
+_WORK = ("argv", "command", "server", *_REQUESTS)
 # Of a sweep: where and for how long it measures, and what it is judged by; not what a request is.
 _SWEEP = frozenset(
     f"serve.{name}"
@@ -117,14 +118,17 @@ def _change(row: ComparisonRow) -> float:
     return max(changes)
 
 
-def differing_work(systems: Sequence[System], bench: str) -> str:
-    """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known."""
+def differing_work(systems: Sequence[System], bench: str, *, is_served: bool = False) -> str:
+    """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known.
+
+    Where `is_served`, those of the sweep alone: the servers, whose arguments all others are, are what is compared.
+    """
     sizes = [size_of_bench(system, bench) for system in systems]
     # Two sizes of one benchmark are two tasks, whatever their arguments say: data, environment or metrics may be others.
     if len(set("/".join(filter(None, sizes)).split("/"))) > 1:
         return f"size {_in_words(size or None for size in sizes)}"
     # A size against a run that recorded none, of a suite without sizes: what it has in place of arguments counts too.
-    parts = (*_WORK, "options", "plan") if len(set(sizes)) > 1 else _WORK
+    parts = _REQUESTS if is_served else (*_WORK, "options", "plan") if len(set(sizes)) > 1 else _WORK
     unequal = _unequal_work(systems, bench, parts)
     return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
 
@@ -137,7 +141,7 @@ def differing_requests(systems: Sequence[System], bench: str) -> str:
     sizes = [size_of_bench(system, bench) for system in systems]
     if len(set("/".join(filter(None, sizes)).split("/"))) > 1:
         return f"size {_in_words(size or None for size in sizes)}"
-    unequal = _unequal_work(systems, bench, ("serve", "client"))
+    unequal = _unequal_work(systems, bench, _REQUESTS)
     differing = [(name, values) for name, values in unequal if not name.startswith(tuple(_SWEEP))]
     return ", ".join(f"{name} {_in_words(values)}" for name, values in differing)
 

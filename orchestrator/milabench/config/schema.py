@@ -133,6 +133,12 @@ class ReadyConfig:
 class ServerConfig:
     """The server of a client/server benchmark."""
 
+    url: Annotated[
+        str,
+        Matching(
+            pattern=r"https?://[^\s/?#@]+(/[^\s?#]*)?", expected="http://HOST:PORT or https://HOST, without a password"
+        ),
+    ] = key("Where a server that runs already answers: nothing is started, a sweep goes there.", default="")
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
         "Any program; that of the benchfile by default.", default=()
     )

@@ -128,7 +128,8 @@ class ServeConfig:
     model: str = key("The model that requests name, such as a folder; a sweep has to have one.", default="")
     served_model: str = key("What the server calls the model, where that is another name.", default="")
     tokenizer: str = key(
-        "Folder or name of the tokenizer that prompts are made with; the model by default.", default=""
+        "Folder of the tokenizer.json for the prompts, or `words`, each of which is a token; the model by default.",
+        default="",
     )
     endpoint: Literal["completions", "chat"] = key(
         "Which of the two interfaces for text requests go to.", default="completions"
@@ -144,13 +145,14 @@ class ServeConfig:
     )
     arrivals: Literal["poisson", "constant"] = key("How arrivals of a `rate` follow one another.", default="poisson")
     requests: Annotated[int, _AT_LEAST_ONE] = key(
-        "Requests of a point; more where `rounds` or `seconds` ask for more.", default=32
+        "Requests of a point; more where `rounds` or `seconds` ask for more, or a concurrency's last round is not full.",
+        default=32,
     )
     rounds: Annotated[int, _COUNT] = key(
         "A point of a concurrency has at least so many requests for each in flight.", default=4
     )
     seconds: Annotated[float, Number(at_least=0)] = key(
-        "A point of a rate has at least the requests that arrive in so many seconds.", default=0.0
+        "A point of a rate has at least the requests that arrive in so many seconds.", default=10.0
     )
     warmup: Annotated[int, _COUNT] = key(
         "Requests before each point that do not count; at least its concurrency, unless 0.", default=2

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -28,11 +27,7 @@ def is_whole_sweep(name: str, node: Located, values: Mapping[str, Any], parser: 
 
     `node` is the benchmark, `values` are its keys, each of which is of its kind.
     """
-    serve: ServeConfig | None = values.get("serve")
-    if serve is None:
-        return True
-    given = {key for key, child in node.value["serve"].value.items() if child.value is not None}
-    wrong = next(chain(_wrong_benchmark(values), _wrong_sweep(serve, given, traces)), None)
+    wrong = next(_wrong(node, values, traces), None)
     if wrong is not None:
         key, what, hint = wrong
         located = node
@@ -42,17 +37,29 @@ def is_whole_sweep(name: str, node: Located, values: Mapping[str, Any], parser: 
     return wrong is None
 
 
+def _wrong(node: Located, values: Mapping[str, Any], traces: Traces) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with a benchmark and its sweep: the key, what, a hint."""
+    server: ServerConfig | None = values.get("server")
+    url = server.url if server is not None else ""
+    if values.get("serve") is not None:
+        given = {key for key, child in node.value["serve"].value.items() if child.value is not None}
+        yield from _wrong_benchmark_elsewhere(values) if url else _wrong_benchmark(values)
+        yield from _wrong_sweep(values["serve"], given, traces)
+    elif url:
+        yield "server.url", "only a sweep goes to a server that runs already", "write serve: {...}"
+
+
 def _wrong_benchmark(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what else of the benchmark does not go with its sweep: the key, what is wrong, a hint."""
+    """Yield what else of the benchmark does not go with its sweep."""
     serve: ServeConfig = values["serve"]
     server: ServerConfig | None = values.get("server")
     if server is None:
-        yield "serve", "a sweep needs a server", "write server: {command: [...], argv: {...}, ready: {port: '@port'}}"
+        hint = "write server: {command: [...], argv: {...}, ready: {port: '@port'}}, or server: {url: ...} of one that runs"
+        yield "serve", "a sweep needs a server", hint
         return
     if "command" in values:
         yield "command", "with a sweep it would be server and client", "write it as server.command"
-    if "definition" not in values:
-        yield "serve", "its client needs an environment", "write definition: FOLDER, whose requirements have the client"
+    yield from _without_environment(values)
     if not _has_port(server):
         what = "the client does not know its port: ready has none, and no argument is @port"
         yield "server", what, "write ready: {port: '@port'}, and give '@port' to its program"
@@ -60,9 +67,36 @@ def _wrong_benchmark(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
         yield "serve.on_server_exit", "nobody would know when the server is back", "write server.ready: {port: '@port'}"
 
 
+def _wrong_benchmark_elsewhere(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield what does not go with a sweep over a server that is not started here."""
+    server: ServerConfig = values["server"]
+    yield from _without_environment(values)
+    if "command" in values:
+        yield "command", "server.url is of a server that runs already", "leave one of them out"
+    for name, is_given in (("command", server.command), ("argv", server.argv), ("ready", server.ready.condition)):
+        if is_given:
+            yield f"server.{name}", "server.url is of a server that runs already", "leave one of them out"
+    if values["serve"].on_server_exit == "restart":
+        yield "serve.on_server_exit", "nobody here starts the server of server.url", "leave it out"
+
+
+def _without_environment(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    if "definition" not in values:
+        yield "serve", "its client needs an environment", "write definition: FOLDER, whose requirements have the client"
+
+
 def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> Iterator[tuple[str, str, str]]:
     if not serve.model:
         yield "serve", "the key 'model' is missing", "name the model that requests ask for"
+    tokenizer = serve.tokenizer or serve.model
+    if tokenizer and tokenizer != "words" and not tokenizer.startswith(("/", "{")):
+        # The step runs in a folder of its own: no relative path leads anywhere from there.
+        hint = "name a folder that holds it, as {milabench_data}/... or with its whole path, or words for a server without one"
+        yield (
+            f"serve.{'tokenizer' if serve.tokenizer else 'model'}",
+            f"{tokenizer}/tokenizer.json is not a whole path",
+            f"in serve.tokenizer {hint}",
+        )
     if not serve.points:
         yield "serve", "a sweep needs at least one point", f"give {', '.join(POINTS[:-1])} or {POINTS[-1]}"
     if serve.scenario and serve.client != "loadgen":

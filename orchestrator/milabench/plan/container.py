@@ -136,13 +136,16 @@ def _place_of(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfi
 def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = ()) -> Step:
     """Return the step in the container that suite or system name, with all our folders inside; as it is without one.
 
-    Where the server is a command of its own, the image is that of this program: nothing else of the benchmark is in it.
+    Where the server is a command of its own, the image is that of this program: nothing else of the benchmark is in it. One that
+    runs already has an image of its own, if any.
     `devices` are those that the step sees. Raises ConfigError for a container without an image.
     """
     context = bench.context
     container = container_of(bench.config, context.system)
     server = bench.config.server
-    if container is None or (server is not None and server.command and step.config.get("role") != "server"):
+    if container is None or (
+        server is not None and (server.command or server.url) and step.config.get("role") != "server"
+    ):
         return step
     if launcher_of(bench.config) == SRUN:
         what = "srun starts ranks on nodes that do not have what is mounted into a container"

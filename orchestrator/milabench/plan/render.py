@@ -46,6 +46,7 @@ class RenderedBenchmark:
     command: tuple[str, ...] = ()
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
     ready: str = ""
+    url: str = ""
     prerun: str = ""
     batch_sizes: tuple[int, ...] = ()
 
@@ -82,6 +83,7 @@ def render_benchmark(
         command=renderer.arguments(command_key),
         launcher_options=renderer.launcher_options() if has_launcher else {},
         ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
+        url=renderer.text(bench.server.url, "server.url") if bench.server is not None else "",
         prerun=renderer.text(bench.prerun, "prerun"),
         batch_sizes=sizes,
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.serving import FREE_PORT
@@ -90,6 +91,9 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
         return tuple(map(process, placed))
     first = [placement for placement in placed if placement.node_rank == 0]
     last = [placement for placement in placed if placement.node_rank == config.num_machines - 1]
+    if config.server is not None and config.server.url:
+        # There is one server, whatever the devices here are.
+        return tuple(process(placement, "client") for placement in last[:1])
     # Nodes may have different numbers of devices: a half without a partner is not started.
     pairs = zip(first, last, strict=False)
     return tuple(
@@ -175,18 +179,17 @@ def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, thread
         **placed_environment(placement, arch=bench.context.facts.arch, threads=threads, visible=visible),
         **rank_environment(bench, placement),
         **network_environment(bench, placement),
-        **_proxies(process),
+        **_proxies(process, rendered),
         **rendered.env,
     }
 
 
-def _proxies(process: PlannedProcess) -> dict[str, str]:
+def _proxies(process: PlannedProcess, rendered: RenderedBenchmark) -> dict[str, str]:
     """Return the variables that keep the client of a sweep from asking a proxy for its server: some clients heed them."""
     if process.role != "client" or process.bench.config.serve is None:
         return {}
-    return dict.fromkeys(
-        ("NO_PROXY", "no_proxy"), ",".join(dict.fromkeys((process.server_host, "127.0.0.1", "localhost")))
-    )
+    host = urlsplit(rendered.url).hostname or process.server_host
+    return dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(dict.fromkeys((host, "127.0.0.1", "localhost"))))
 
 
 def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[Device]:
@@ -201,7 +204,7 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
     if process.role == "client" and config.serve is not None:
         host = f"[{process.server_host}]" if ":" in process.server_host else process.server_host
         port = rendered.ready if rendered.ready.isdecimal() else FREE_PORT
-        return (bench.python, *_SWEEP, "--url", f"http://{host}:{port}")
+        return (bench.python, *_SWEEP, "--url", rendered.url or f"http://{host}:{port}")
     before, after = _launcher_words(process, rendered, env)
     if rendered.command:
         words = rendered.command
@@ -301,6 +304,8 @@ def _step_config(
         described["batch_size"] = rendered.batch_sizes[0]
     if process.role:
         peer: dict[str, Any] = {"ready": _ready_condition(config, rendered.ready, process.placement)}
+        if rendered.url:
+            peer["url"] = rendered.url
         if server is not None:
             peer |= {"step": server.id, "node": server.node}
         described |= {"role": process.role, "server": peer}

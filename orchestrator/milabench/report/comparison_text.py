@@ -15,6 +15,7 @@ from milabench.analysis.comparison_model import (
     SystemCurve,
     SystemResult,
 )
+from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.serving_model import METRICS
@@ -230,7 +231,7 @@ def index_table(comparison: Comparison) -> Table:
         (
             index_name(index),
             ratio_text(index.value),
-            interval_text(index.ci95) or "none: fewer than three launches of a benchmark",
+            interval_text(index.ci95) or f"none: {why_no_interval(index)}",
             f"{index.complete[0]} of {index.complete[1]}"
             + ("" if index.complete[0] == index.complete[1] else ", INCOMPLETE")
             + (f", {index.suspects} suspect" if index.suspects else ""),

@@ -190,6 +190,8 @@ def _slo_line(curve: ServingCurve) -> str:
     kept = [f"{name} {limit:g}" for name, limit in limits if limit is not None]
     if not kept and (other := [point.name for point in curve.points if point.meets_slo]):
         kept = other  # scenarios have no load
+    if not any(point.state == "measured" for point in curve.points):
+        return f"SLO: {slo_text(curve)}"
     none = "no point meets it" if any(point.meets_slo is False for point in curve.points) else "no point has a verdict"
     return f"SLO: {slo_text(curve)}; " + (f"kept at up to {', '.join(kept)}" if kept else none)
 

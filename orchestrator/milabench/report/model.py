@@ -87,8 +87,16 @@ def validity_text(bench: BenchSummary) -> str:
         return bench.outcome
     flaky = ", flaky" if bench.flaky else ""
     if bench.validity is None:
-        return f"no rate{flaky}"
+        return f"{_why_no_number(bench)}{flaky}"
     return validity_words(bench.validity, bench.reasons) + flaky
+
+
+def _why_no_number(bench: BenchSummary) -> str:
+    """Return why a benchmark that passed has no number; of a sweep, that no point is the best."""
+    if (curve := bench.serving) is None or curve.best:
+        return "no rate"
+    is_measured = any(point.state == "measured" for point in curve.points)
+    return "no point meets the SLO" if is_measured and curve.slo else "no point in every launch"
 
 
 def not_passed(bench: BenchSummary) -> int:
@@ -477,6 +485,10 @@ def result_text(summary: Summary) -> str:
     """Return `6 passed, 0 valid (quick: a first look)`: how the steps ended, and how many benchmarks' numbers can be trusted."""
     endings = ", ".join(f"{count} {outcome}" for outcome, count in summary.counts.items() if count)
     judged = [bench.validity for bench in summary.benchmarks if bench.validity is not None]
+    swept = [
+        bench for bench in summary.benchmarks if bench.serving and bench.outcome == "passed" and bench.validity is None
+    ]
+    endings = "; ".join((endings, *(f"{bench.bench}: {_why_no_number(bench)}" for bench in swept)))
     if not judged:
         return endings
     valid = judged.count("valid")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +40,15 @@ class Sweep:
         return {
             each["point"]["name"]: (each["point"]["state"], each["point"]["why"]) for each in data if "point" in each
         }
+
+
+def wait_for_port(port: int) -> None:
+    """Return when somebody listens there."""
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens at {port}")
 
 
 MEASURED = ("measured", "")
@@ -87,6 +100,36 @@ def test_a_secret_of_the_server_is_in_nothing_that_its_client_writes(
     assert "not the key ***" in sweep.points["concurrency=1"][1]
     written = [file.read_text() for file in sweep.run.rglob("*") if file.is_file()]
     assert not [text for text in (*written, said.out, said.err) if "only-the-server-has-4711" in text]
+
+
+def test_a_server_that_runs_already_is_measured_and_left_running(
+    milabench: Milabench, environ: Mapping[str, str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(ROOT / "tests" / "suite" / "served" / "main.py"), str(port), "0"]
+    with subprocess.Popen(command) as server:
+        try:
+            wait_for_port(port)
+            url = f"elsewhere.server.url=http://127.0.0.1:{port}"
+            said = milabench("run", *SERVED, "--select", "elsewhere", "--override", url)
+            assert said.code == 0, said.err
+            assert server.poll() is None
+        finally:
+            server.kill()
+    sweep = Sweep(environ)
+    assert sweep.outcomes == {"client": ("passed", None)}
+    assert sweep.points == {f"concurrency={number}": MEASURED for number in (1, 2, 3)}
+    brief = milabench("report").out
+    assert re.search(r"^concurrency=3 +\| +[\d.]+ \|", brief, re.M), brief
+
+
+def test_a_server_that_does_not_run_where_it_should_is_said(milabench: Milabench, environ: Mapping[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    said = milabench("run", *SERVED, "--select", "elsewhere", "--override", f"elsewhere.server.url={url}")
+    assert said.code == 1
+    assert f"error: {url}: nothing listens there" in said.err
 
 
 def test_a_port_in_use_is_refused_before_the_server_starts(milabench: Milabench, environ: Mapping[str, str]) -> None:

@@ -169,6 +169,11 @@ def test_the_first_arrival_may_bring_several_tokens() -> None:
     assert (point.values["tpot_p50_ms"], point.values["itl_p50_ms"]) == pytest.approx((10.0, 10.0))
 
 
+def test_an_error_of_any_kind_is_one() -> None:
+    point = the_point(*TWO, request(POINT, 2, 100.0, 0.2, [100_000], error={"code": 5}))
+    assert (point.requests, point.errors) == (3, 1)
+
+
 def test_requests_of_one_token_have_no_area(tmp_path: Path) -> None:
     ones = [request(POINT, index, float(index), 0.5) for index in range(4)]
     assert the_curve(the_bench(tmp_path, (about(), *ones, end_of(POINT)))).area is None
@@ -439,6 +444,9 @@ def test_a_launch_that_failed_is_no_part_of_the_curve_of_the_others(tmp_path: Pa
     [
         ("client-bound: 9 of 10 requests/s", "client-bound"),
         ("client differs: output_tps 90, from its requests 100", "client-differs"),
+        ("output: 8 of 8 answers have another length than asked: 6 tokens for 24", "output-differs"),
+        ("tail: 17% of the time is after the last request was sent", "tail"),
+        ("outputs as asked: all of them", None),
         ("warmed up", None),
     ],
 )
@@ -478,6 +486,14 @@ def test_where_every_point_is_the_clients_there_is_no_number_and_it_is_said(tmp_
     bench = the_bench(tmp_path, launch({"concurrency=4": (11.0, 0.3)}, notes=BOUND))
     assert (bench.perf, the_curve(bench).best, the_curve(bench).area) == (None, "", None)
     assert "at no point did the client keep the load" in bench.messages
+
+
+def test_the_tail_of_another_point_is_no_doubt_of_the_number(tmp_path: Path) -> None:
+    def lacking(tokens: float) -> list[Event]:
+        return [*launch({"concurrency=4": (11.0, 0.3)}), *launch({"rate=2": (tokens, 0.3)}, notes=["tail: 17%"])]
+
+    assert the_bench(tmp_path / "other", lacking(9.0)).reasons == ()
+    assert the_bench(tmp_path / "best", lacking(12.0)).reasons == ("tail",)
 
 
 def test_fewer_than_seven_points_are_said(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.serving_model import CurvePoint, PointValue, ServingCurve
 from milabench.errors import NothingSelected
+from milabench.report.comparison_text import index_table
 from milabench.workflow.report_runs import comparison_exit_code
 from tests.unit.analysis.test_compare import bench, system
 
@@ -242,6 +243,27 @@ def test_other_servers_and_other_points_are_the_same_requests() -> None:
     comparison = compare_systems([old, new])
     assert comparison.rows[0].contrasts == (None,)  # the benchmark's one number is of another sweep
     assert {r.point for r in comparison.curves[0].ratios} == {"concurrency=4"}
+    ((name, why),) = comparison.excluded
+    assert name == "chat"
+    assert "serve.concurrency 4 / 4, 8" in why
+    assert "server" not in why.partition("other work")[2]
+    assert why.endswith("; its curves are compared point by point")
+    assert comparison.sentence.startswith("new and old have curves in common and no single number")
+    (row,) = index_table(comparison).rows
+    assert "none: no benchmark in common has a number that counts" in row
+
+
+def test_servers_of_other_arguments_at_the_same_loads_have_a_ratio_and_an_index() -> None:
+    def of(name: str, slots: str, **more: Any) -> System:
+        serve = {"concurrency": [4], "input_tokens": 8}
+        return server(name, curve(point(4)), suite={"server": {"argv": ["--slots", slots]}, "serve": serve, **more})
+
+    comparison = compare_systems([of("old", "4"), of("new", "8", argv={"--dtype": "int8"}, command=["other"])])
+    assert comparison.excluded == ()
+    assert comparison.rows[0].contrasts[0] is not None
+    assert (comparison.indices[0].complete, comparison.indices[0].value) == ((1, 1), pytest.approx(1))
+    other = of("new", "8", client={"argv": ["--ignored"]})
+    assert [name for name, _ in compare_systems([of("old", "4"), other]).excluded] == ["chat"]
 
 
 def test_a_slower_point_is_an_exit_code_and_a_curve_is_something_in_common() -> None:

@@ -29,7 +29,7 @@ class Suites:
         return read_suite([file]).benchmarks["a"]
 
     def serve(self, text: str) -> Any:
-        serve = self.bench(f"{{model: m, {text}}}").serve
+        serve = self.bench(f"{{model: /m, {text}}}").serve
         assert serve is not None
         return serve
 
@@ -64,64 +64,75 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
     ("serve", "line"),
     [
         ("{concurrency: 1}", "a.serve: the key 'model' is missing; name the model that requests ask for"),
-        ("{model: m}", "a.serve: a sweep needs at least one point; give concurrency, rate or scenario"),
-        ("{model: m, concurrency: []}", "a.serve: a sweep needs at least one point"),
-        ("{model: m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; leave one out"),
-        ("{model: m, rate: [2, 2.0]}", "a.serve.rate.1: 2.0 is there twice"),
-        ("{model: m, concurrency: 0}", "a.serve.concurrency.0: expected a whole number that is at least 1, got 0"),
-        ("{model: m, rate: -1}", "a.serve.rate.0: expected a number that is at least 0.001, got -1"),
-        ("{model: m, rate: 1e-300}", "a.serve.rate.0: expected a number that is at least 0.001, got 1e-300"),
-        ("{model: m, rate: 1e300}", "a.serve.rate.0: expected a number that is at most 1000000, got 1e300"),
-        ("{model: m, rate: 1, requests: 1000000000000}", "a.serve.requests: expected a whole number that is at most 1"),
+        ("{model: /m}", "a.serve: a sweep needs at least one point; give concurrency, rate or scenario"),
+        ("{model: /m, concurrency: []}", "a.serve: a sweep needs at least one point"),
+        ("{model: /m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; leave one out"),
+        ("{model: /m, rate: [2, 2.0]}", "a.serve.rate.1: 2.0 is there twice"),
+        ("{model: /m, concurrency: 0}", "a.serve.concurrency.0: expected a whole number that is at least 1, got 0"),
+        ("{model: /m, rate: -1}", "a.serve.rate.0: expected a number that is at least 0.001, got -1"),
+        ("{model: /m, rate: 1e-300}", "a.serve.rate.0: expected a number that is at least 0.001, got 1e-300"),
+        ("{model: /m, rate: 1e300}", "a.serve.rate.0: expected a number that is at most 1000000, got 1e300"),
         (
-            "{model: m, rate: [1, 1000], seconds: 1e4}",
+            "{model: /m, rate: 1, requests: 1000000000000}",
+            "a.serve.requests: expected a whole number that is at most 1",
+        ),
+        (
+            "{model: /m, rate: [1, 1000], seconds: 1e4}",
             "a.serve: a point would have 1e+07 requests, 1000000 are the most; give fewer requests, rounds or seconds",
         ),
         (
-            "{model: m, concurrency: [1, 1000000], rounds: 2}",
+            "{model: /m, concurrency: [1, 1000000], rounds: 2}",
             "a.serve: a point would have 2e+06 requests, 1000000 are the most",
         ),
-        ("{model: m, rate: 1, seconds: -1}", "a.serve.seconds: expected a number that is at least 0, got -1"),
-        ("{model: m, rate: 1, requests: 0}", "a.serve.requests: expected a whole number that is at least 1, got 0"),
+        ("{model: /m, rate: 1, seconds: -1}", "a.serve.seconds: expected a number that is at least 0, got -1"),
+        ("{model: /m, rate: 1, requests: 0}", "a.serve.requests: expected a whole number that is at least 1, got 0"),
         (
-            "{model: m, rate: 1, client: vlm}",
+            "{model: /m, rate: 1, client: vlm}",
             "a.serve.client: expected one of vllm, aiperf, loadgen, plain, got 'vlm'; did",
         ),
-        ("{model: m, scenario: offline}", "a.serve.scenario: vllm has no scenarios; write client: loadgen, or give"),
-        ("{model: m, rate: 1, slo: {ttft_p95_ms: 1}}", "a.serve.slo: unknown key 'ttft_p95_ms'; did you mean 'ttft_p9"),
-        ("{model: m, rate: 1, slo: {goodput: 1}}", "a.serve.slo: unknown key 'goodput'; known: e2e_p50_ms, "),
+        ("{model: /m, scenario: offline}", "a.serve.scenario: vllm has no scenarios; write client: loadgen, or give"),
         (
-            "{model: m, rate: 1, slo: {error_rate: 2}}",
+            "{model: /m, rate: 1, slo: {ttft_p95_ms: 1}}",
+            "a.serve.slo: unknown key 'ttft_p95_ms'; did you mean 'ttft_p9",
+        ),
+        ("{model: /m, rate: 1, slo: {goodput: 1}}", "a.serve.slo: unknown key 'goodput'; known: e2e_p50_ms, "),
+        (
+            "{model: /m, rate: 1, slo: {error_rate: 2}}",
             "a.serve.slo.error_rate: expected a number that is at most 1, got 2",
         ),
         (
-            "{model: m, rate: 1, input_tokens: {mean: 3}}",
+            "{model: /m, rate: 1, input_tokens: {mean: 3}}",
             "a.serve.input_tokens: expected a number of tokens, {mean, stddev}",
         ),
-        ("{model: m, rate: 1, input_tokens: {least: 3, most: 2}}", "a.serve.input_tokens: least, 3, is above most, 2"),
-        ("{model: m, rate: 1, input_tokens: 1.5}", "a.serve.input_tokens: expected a whole number, got 1.5"),
+        ("{model: /m, rate: 1, input_tokens: {least: 3, most: 2}}", "a.serve.input_tokens: least, 3, is above most, 2"),
+        ("{model: /m, rate: 1, input_tokens: 1.5}", "a.serve.input_tokens: expected a whole number, got 1.5"),
         (
-            "{model: m, rate: 1, prefix_tokens: 100, input_tokens: 8}",
+            "{model: /m, rate: 1, prefix_tokens: 100, input_tokens: 8}",
             "a.serve.prefix_tokens: 100 is above input_tokens, 8, of which it is a part; give a longer input or a shorter",
         ),
-        ("{model: m, rate: 1, prefix_tokens: 129}", "a.serve.prefix_tokens: 129 is above input_tokens, 128, of"),
+        ("{model: /m, rate: 1, prefix_tokens: 129}", "a.serve.prefix_tokens: 129 is above input_tokens, 128, of"),
         (
-            "{model: m, rate: 1, prefix_tokens: 9, input_tokens: {mean: 8, stddev: 1}}",
+            "{model: /m, rate: 1, prefix_tokens: 9, input_tokens: {mean: 8, stddev: 1}}",
             "a.serve.prefix_tokens: 9 is above input_tokens.mean, 8, of",
         ),
         (
-            "{model: m, rate: 1, prefix_tokens: 9, input_tokens: {least: 8, most: 100}}",
+            "{model: /m, rate: 1, prefix_tokens: 9, input_tokens: {least: 8, most: 100}}",
             "a.serve.prefix_tokens: 9 is above input_tokens.least, 8, of",
         ),
         (
-            "{model: m, rate: 1, request_options: {max_tokens: 3}}",
+            "{model: /m, rate: 1, request_options: {max_tokens: 3}}",
             "a.serve.request_options.max_tokens: the client itself sets it; write serve.output_tokens",
         ),
         (
-            "{model: m, rate: 1, request_options: {top_p: 1, stream: false}}",
+            "{model: /m, rate: 1, request_options: {top_p: 1, stream: false}}",
             "a.serve.request_options.stream: the client itself sets it; leave it out: the times are those of a stream",
         ),
-        ("{model: m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
+        (
+            "{model: m, rate: 1}",
+            "a.serve.model: m/tokenizer.json is not a whole path; in serve.tokenizer name a folder that holds it, as {mila",
+        ),
+        ("{model: m, rate: 1, tokenizer: ./m}", "a.serve.tokenizer: ./m/tokenizer.json is not a whole path; in serve."),
+        ("{model: /m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
     ],
 )
 def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line: str) -> None:
@@ -135,6 +146,22 @@ def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line:
     ("others", "more", "line"),
     [
         ("definition: x", "", "a.serve: a sweep needs a server; write server: {command"),
+        ("server: {url: 'http://h:1'}", "", "a.serve: its client needs an environment; write definition: FOLDER"),
+        (
+            "definition: x, server: {url: 'http://h:1', ready: {port: 1}}",
+            "",
+            "a.server.ready: server.url is of a server that runs already; leave one of them out",
+        ),
+        (
+            "definition: x, server: {url: 'http://h:1'}",
+            ", on_server_exit: restart",
+            "a.serve.on_server_exit: nobody here starts the server of server.url; leave it out",
+        ),
+        (
+            "definition: x, server: {url: 'http://me:secret@h:1'}",
+            "",
+            "a.server.url: expected http://HOST:PORT or https://HOST, without a password, got",
+        ),
         (SERVER, "", "a.serve: its client needs an environment; write definition: FOLDER"),
         (
             f"definition: x, command: run, {SERVER}",
@@ -156,7 +183,16 @@ def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line:
 def test_a_sweep_in_a_benchmark_that_cannot_have_one_is_refused(
     suites: Suites, others: str, more: str, line: str
 ) -> None:
-    assert line in suites.error(f"{{model: m, rate: 1{more}}}", others)
+    assert line in suites.error(f"{{model: /m, rate: 1{more}}}", others)
+
+
+def test_only_a_sweep_goes_to_a_server_that_runs_already(tmp_path: Path) -> None:
+    file = tmp_path / "suite.yaml"
+    file.write_text("a: {definition: x, server: {url: 'http://h:1'}}\n")
+    with pytest.raises(
+        ConfigError, match=r"a\.server\.url: only a sweep goes to a server that runs already; write serve:"
+    ):
+        read_suite([file])
 
 
 GOOD = '{"session": "a", "turns": [{"input": "hello", "output_tokens": 4, "delay_ms": 0.5}, {"input": "more"}]}\n'
@@ -165,6 +201,11 @@ GOOD = '{"session": "a", "turns": [{"input": "hello", "output_tokens": 4, "delay
 def test_a_trace_is_beside_its_suite(suites: Suites) -> None:
     (suites.folder / "talks.jsonl").write_text(GOOD + "\n" + GOOD)
     assert suites.serve("rate: 1, trace: talks.jsonl").trace == str(suites.folder / "talks.jsonl")
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "/models/m", "'{milabench_data}/m'"])
+def test_a_model_of_any_name_has_a_tokenizer_that_can_be_found(suites: Suites, tokenizer: str) -> None:
+    assert suites.bench(f"{{model: m, rate: 1, tokenizer: {tokenizer}}}").serve.tokenizer == tokenizer.strip("'")
 
 
 def test_other_keys_of_a_request_are_as_they_are_written(suites: Suites) -> None:
@@ -201,7 +242,7 @@ def test_a_trace_that_is_prepared_is_not_looked_for(suites: Suites) -> None:
 def test_a_file_that_is_no_trace_is_refused_with_its_line(suites: Suites, content: str | None, what: str) -> None:
     if content is not None:
         (suites.folder / "talks.jsonl").write_text(content)
-    said = suites.error("{model: m, rate: 1, trace: talks.jsonl}")
+    said = suites.error("{model: /m, rate: 1, trace: talks.jsonl}")
     assert f"a.serve.trace: talks.jsonl{what}" in said
     assert "\n" not in said
 
@@ -209,7 +250,7 @@ def test_a_file_that_is_no_trace_is_refused_with_its_line(suites: Suites, conten
 @pytest.mark.parametrize("key", ["input_tokens", "prefix_tokens"])
 def test_a_trace_has_prompts_of_its_own(suites: Suites, key: str) -> None:
     (suites.folder / "talks.jsonl").write_text(GOOD)
-    said = suites.error(f"{{model: m, rate: 1, trace: talks.jsonl, {key}: 3}}")
+    said = suites.error(f"{{model: /m, rate: 1, trace: talks.jsonl, {key}: 3}}")
     assert f"a.serve.{key}: a trace has prompts of its own; leave out {key} or trace" in said
 
 
@@ -230,4 +271,4 @@ def test_what_is_shown_reads_back_the_same(suites: Suites) -> None:
 
 def test_a_size_that_is_not_chosen_is_checked_key_by_key(suites: Suites) -> None:
     sized = f"definition: x, {SERVER}, sizes: {{device: {{}}, tiny: {{serve: {{requests: 8, slo: {{x: 1}}}}}}}}"
-    assert "a.sizes.tiny.serve.slo: unknown key 'x'" in suites.error("{model: m, rate: 1}", sized)
+    assert "a.sizes.tiny.serve.slo: unknown key 'x'" in suites.error("{model: /m, rate: 1}", sized)

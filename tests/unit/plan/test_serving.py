@@ -103,7 +103,7 @@ def test_both_steps_hold_the_sweep_with_every_key(tmp_path: Path) -> None:
         "arrivals": "poisson",
         "requests": 32,
         "rounds": 4,
-        "seconds": 0,
+        "seconds": 10,
         "warmup": 2,
         "input_tokens": {"least": 10, "most": 20},
         "output_tokens": 128,
@@ -126,6 +126,20 @@ def test_on_two_machines_the_client_goes_to_the_address_of_the_server(tmp_path: 
     assert client.env["NO_PROXY"] == "10.0.0.1,127.0.0.1,localhost"
     (_, client) = steps(tmp_path, SUITE, node(ip="fd00::1"), node("two", "10.0.0.2"), **two)
     assert client.argv[4] == "http://[fd00::1]:@port"
+
+
+URL = {'argv: {--port: "@port", --tp: "{gpu_count}"}, ready: {port: "@port", path: /health, timeout: 30}': "url: 'URL'"}
+
+
+@pytest.mark.parametrize("url", ["http://models.example:8000", "https://models.example/team/a"])
+@pytest.mark.parametrize("method", ["multigpu", "per_gpu"])
+def test_a_server_that_runs_already_has_a_client_alone(tmp_path: Path, url: str, method: str) -> None:
+    (old, new), *_ = URL.items()
+    (client,) = steps(tmp_path, SUITE, **{old: new.replace("URL", url), "multigpu": method})
+    words = (PYTHON, "-m", "benchmate.serving", "--url", url, "--save", "all")
+    assert (client.argv, client.config["role"]) == (words, "client")
+    assert client.env["NO_PROXY"] == "models.example,127.0.0.1,localhost"
+    assert "step" not in client.config["server"]
 
 
 def test_a_port_of_the_suite_is_the_port_of_the_client(tmp_path: Path) -> None:
@@ -204,7 +218,7 @@ chat:
   docker_image: image
   plan: {method: multigpu}
   server: {argv: ["@port"], ready: {port: "@port"}}
-  serve: {model: m, rate: 1, trace: talks.jsonl}
+  serve: {model: /m, rate: 1, trace: talks.jsonl}
 """
 
 

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue
+from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.report.curves import curve_lines, point_remarks, points_table
+from milabench.report.model import result_text, validity_text
 from milabench.report.registry import FORMATS
 from milabench.workflow.schemas import schema_file
 from tests.recorded_run import Recorded, rates, record
@@ -128,6 +129,15 @@ def test_the_lines_below_say_the_number_and_how_far_the_slo_is_kept(whole: Summa
 def test_what_a_curve_does_not_have_is_said(made: Made, form: str, how: dict[str, Any], said: str) -> None:
     shown = written(made(**how), form)
     assert said in shown and "at least 7 show" not in shown
+
+
+def test_a_sweep_without_a_number_says_why(made: Made) -> None:
+    none = made(slo={"ttft_p90_ms": 1})
+    assert result_text(none).endswith("passed; chat: no point meets the SLO")
+    assert validity_text(none.benchmarks[0]) == "no point meets the SLO"
+    # Nothing was measured: nobody knows what would have met it.
+    lines = curve_lines("chat", replace(none.benchmarks[0].serving or ServingCurve(), points=()))
+    assert "SLO: TTFT p90 <= 1 ms" in lines
 
 
 def test_the_tables_hold_every_number_once(whole: Summary) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 from benchmate.errors import BenchmateError
+from benchmate.serving.server_watch import is_refused
 from benchmate.serving.sweep import Interrupted, Sweep, plan_sweep
 from benchmate.session import current
 
@@ -34,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         session = current()
         sweep = Sweep(plan_sweep(session.config.values, args.url, arguments), session)
+        _require_server(session.config.values)
         code = 1
         if sweep.run():
             return 0
@@ -44,6 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BenchmateError as error:
         print(f"error: {error}", file=sys.stderr)
     return code
+
+
+def _require_server(config: Mapping[str, Any]) -> None:
+    """Raise BenchmateError where nothing listens at the address of a server that the suite did not start, only named."""
+    url = (config.get("server") or {}).get("url")
+    if url and is_refused(url):
+        raise BenchmateError(f"{url}: nothing listens there")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -22,6 +22,7 @@ from benchmate.serving.clients import Client, ClientFailed, load_client, plain
 from benchmate.serving.figures import point_notes
 from benchmate.serving.load import Endpoint, LoadPoint, PointResult, RequestResult, Target, Workload, one_line
 from benchmate.serving.server_watch import ServerWatch, is_refused, says_refused, wait_until_ready
+from benchmate.serving.tail import tail_note
 from benchmate.serving.workload import WorkloadRecipe, prompt_text, read_sessions
 
 RECORD_BYTES = 60 << 10
@@ -66,9 +67,10 @@ class SweepPlan:
     point_s: float = math.inf
 
     def number_of(self, point: LoadPoint) -> int:
-        """Return how many requests a point has."""
-        in_rounds = self.rounds * (point.concurrency or 0)
-        return max(self.requests, in_rounds, math.ceil(self.seconds * (point.rate or 0.0)))
+        """Return how many requests a point has; those of a closed loop are whole rounds, so that none ends alone."""
+        if point.concurrency:
+            return point.concurrency * max(self.rounds, math.ceil(self.requests / point.concurrency))
+        return max(self.requests, math.ceil(self.seconds * (point.rate or 0.0)))
 
 
 def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) -> SweepPlan:
@@ -109,7 +111,7 @@ def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) ->
         recipe=recipe,
         requests=int(serve.get("requests", 32)),
         rounds=int(serve.get("rounds", 4)),
-        seconds=float(serve.get("seconds", 0)),
+        seconds=float(serve.get("seconds", 10)),
         warmup=int(serve.get("warmup", 2)),
         slo=serve.get("slo") or {},
         seed=seed,
@@ -216,7 +218,8 @@ class Sweep:
         if time.monotonic() >= point.deadline and any(request.error for request in result.requests):
             answered = sum(not request.error for request in result.requests)
             why = f"{answered} of {len(workload.requests)} requests were answered {self._over}"
-        notes = point_notes(point, workload, result.requests, result.client)
+        tail = tail_note(point, result.requests)
+        notes = [*point_notes(point, workload, result.requests, result.client), *([tail] if tail else [])]
         readings = watch.averages(*_window(result.requests)) if result.requests else {}
         return replace(result, notes=(*result.notes, *notes)), readings, why
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, System, SystemResult
+from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
@@ -77,10 +78,11 @@ def _tiles(comparison: Comparison) -> list[Markup]:
     for index in comparison.indices[:SYSTEMS_DRAWN]:
         counted, planned = index.complete
         low, high = index.ci95 or (None, None)
-        reach = "no interval below 3 launches a side" if low is None else f"95 % from {low:.3f} to {high:.3f}"
+        reach = why_no_interval(index) if low is None else f"95 % from {low:.3f} to {high:.3f}"
         kind = {"FASTER": "good", "SLOWER": "bad"}.get(index.verdict, "doubt")
         value = "none" if index.value is None else f"{verdict_sign(index.verdict)} {index.value:.3f}"
-        over = f"{index.verdict}; over {counted} of {planned} benchmarks{', INCOMPLETE' * (counted < planned)}"
+        over = f"over {counted} of {planned} benchmarks{', INCOMPLETE' * (counted < planned)}"
+        over = over if index.value is None else f"{index.verdict}; {over}"
         tiles.append(tile(f"index of {comparison_text.index_name(index)}", value, reach, over, kind=kind))
     verdicts = Counter[str](contrast.verdict for row in comparison.rows for contrast in row.contrasts if contrast)
     for verdict in _VERDICTS:

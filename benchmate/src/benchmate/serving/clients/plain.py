@@ -10,10 +10,12 @@ import contextlib
 import itertools
 import json
 import math
+import os
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +35,7 @@ from benchmate.serving.load import (
 from benchmate.serving.precise_loop import run_precisely
 from benchmate.serving.workload import prompt_text
 
+API_KEY = "OPENAI_API_KEY"
 CONNECT_TIMEOUT_S = 60.0
 _MOST_LINE_BYTES = 1 << 20
 _MOST_TOKENS = 1 << 31
@@ -116,7 +119,11 @@ class StreamingClient:
         self._is_tls = url.scheme == "https"
         self._host, self._port = url.hostname or "127.0.0.1", url.port or (443 if self._is_tls else 80)
         self._path = f"{url.path.rstrip('/')}{PATHS[target.endpoint]}"
+        # As other clients have it: a key in an argument or in a record could be read by anybody.
+        key = "".join(os.environ.get(API_KEY, "").split())
+        self._authorization = f"Authorization: Bearer {key}\r\n" if key else ""
         self._idle: list[Connection] = []
+        self._used: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
         self._loop = asyncio.get_running_loop()
         self._unix_offset = time.time() - self._loop.time()
 
@@ -153,9 +160,16 @@ class StreamingClient:
                 )
             results.append(answer.result(request, self._target))
             if answer.error:
+                results += self._unsent(session[len(results) :], index + 1)
                 break
             conversation.append({"role": "assistant", "content": "".join(answer.texts)})
         return results
+
+    def _unsent(self, session: Sequence[PlannedRequest], first_index: int) -> Iterator[RequestResult]:
+        """Yield the turns that have nothing to follow on."""
+        for index, request in enumerate(session, first_index):
+            at, error = self._loop.time() + self._unix_offset, "not sent: an earlier turn of its session failed"
+            yield RequestResult(index=index, at=at, input_tokens=request.input_tokens, error=error)
 
     def _left_s(self) -> float | None:
         return None if self._deadline == math.inf else max(0.0, self._deadline - time.monotonic())
@@ -165,12 +179,7 @@ class StreamingClient:
         answer.at = self._loop.time()
         try:
             async with self._connection() as (reader, writer):
-                head = (
-                    f"POST {self._path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nAccept: text/event-stream\r\n"
-                    f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                )
-                writer.write(head.encode() + body)
-                response = await _response(reader)
+                response = await self._exchange(reader, writer, body)
                 pieces = _body(reader, response)
                 if response.status == 200:
                     async for line in _lines(pieces):
@@ -183,6 +192,9 @@ class StreamingClient:
                     answer.error = f"HTTP {response.status}: {_error_message(text) or response.why}"
                 if not response.keeps_connection:
                     writer.close()
+        except StaleConnection:
+            # The server had closed it before the request came: it has not seen it, so that this is none of its errors.
+            await self._send(conversation, tokens, answer)
         except ConnectTimeout:
             answer.error = f"no connection within {CONNECT_TIMEOUT_S:g} s"
         except asyncio.IncompleteReadError:
@@ -191,6 +203,22 @@ class StreamingClient:
             answer.error = f"the answer is not HTTP: a line or head of more than {_MOST_LINE_BYTES >> 20} MiB"
         except (OSError, ValueError) as error:
             answer.error = one_line(getattr(error, "strerror", None) or error)
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> _Response:
+        """Send a request and return the head of its answer. Raises StaleConnection for a kept one that the server has left."""
+        head = (
+            f"POST {self._path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nAccept: text/event-stream\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{self._authorization}\r\n"
+        )
+        is_kept = writer in self._used
+        self._used.add(writer)
+        try:
+            writer.write(head.encode() + body)
+            return await _response(reader)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            if is_kept and not getattr(error, "partial", b""):
+                raise StaleConnection from None
+            raise
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
@@ -214,6 +242,10 @@ class StreamingClient:
 
 class ConnectTimeout(Exception):
     """A connection that did not come about in time."""
+
+
+class StaleConnection(Exception):
+    """A connection that was kept from an earlier request, and that the server closed before it answered this one."""
 
 
 @dataclass(frozen=True)
