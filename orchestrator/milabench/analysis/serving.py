@@ -35,6 +35,8 @@ NOTES: Mapping[str, Reason] = {
 }
 """The reason for doubt that follows from the word of a note of a point, which a colon ends."""
 _MOST_NOTES = 20
+_ROUNDING_US = 5000
+"""The gaps of a request may be longer by so much than from its first token to its end: half of one for each of 10,000 gaps."""
 _UNPLACED_SHARE = 0.01
 """Of the tokens of a point: where more than these have no arrival of their own, nobody knows the times between tokens."""
 _NO_RECORDS, _TORN = "nothing is recorded of it", "the records end before it does"
@@ -84,6 +86,8 @@ class _Requests:
             return False
         # A client that does not stream knows no first token, and leaves it out; null is a number that was none.
         if "first" in request and (first is None or not 0 <= first <= end):
+            return False
+        if first is not None and sum(_listed(request.get("gaps_us"))) > 1e6 * (end - first) + _ROUNDING_US:
             return False
         self.gaps.update(gaps)  # in C, for a list: no Python object is left of a gap that is like another
         self.e2e.append(end)
@@ -151,7 +155,10 @@ def _gaps(request: Mapping[str, Any]) -> Iterable[int] | Mapping[float, int] | N
     """
     try:
         # Refuses what is no whole number or is below zero, for the whole list in C.
-        gaps = array("Q", _listed(request.get("gaps_us")))
+        listed = _listed(request.get("gaps_us"))
+        gaps = array("Q", listed)
+        if bool in set(map(type, listed)):
+            return None
         if request.get("tokens") is None:
             return gaps
         tokens = array("Q", _listed(request.get("tokens")))

@@ -463,6 +463,20 @@ def test_a_note_of_a_point_makes_the_number_suspect(tmp_path: Path, note: str, r
     )
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [{"gaps_us": [True] * 4}, {"end": 0.35}, {"gaps_us": [100_000] * 3 + [110_000]}],
+)
+def test_a_request_that_contradicts_itself_is_no_request(odd: dict[str, Any]) -> None:
+    times = {"at": 100.0, "first": 0.2, "end": 0.6, "gaps_us": [100_000] * 4}
+    third = data(
+        request={"point": POINT, "index": 2, **times, "output_tokens": 5, "input_tokens": 9, "error": "", **odd}
+    )
+    result = measured(about(), *TWO, third, end_of(POINT))
+    assert result.serving is not None
+    assert (result.serving.points[0].values, result.unusable) == (the_point(*TWO).values, 1)
+
+
 BOUND = ["client-bound: 9 requests were in flight, of 16"]
 
 
