@@ -46,6 +46,16 @@ def test_a_curve_is_a_step_function_of_the_points_that_no_other_dominates() -> N
     assert (scale[100] - scale[300]) / (scale[100] - scale[600]) == pytest.approx(200 / 500, abs=0.002)
 
 
+def test_an_interval_far_beyond_all_points_goes_on_at_the_end_of_the_axis() -> None:
+    wide = {"user_tps": PointValue(value=40.0, ci95=(1e-6, 1e9)), "output_tps": PointValue(value=300.0)}
+    root = drawn(curve_figure([("a", ServingCurve(points=(at(1, 50, 100), at(2, 40, 300, values=wide))))]))
+    bars = [path.get("d", "") for path in root.iter("path") if path.get("class") == "whisker"]
+    ends = [len(re.findall(r"v6", bar)) for bar in bars]
+    assert sorted(ends) == [1, 2]  # of the two along the axis, one has an end only on its left
+    ticks = [float(text) for text in texts(root) if text.isdigit()]
+    assert 50 < max(ticks) < 1000
+
+
 def test_every_measured_point_says_its_load_and_what_it_is() -> None:
     points = (
         at(8, 40, 300, meets_slo=True),

@@ -16,6 +16,7 @@ NamedCurve = tuple[str, ServingCurve]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, WIDTH - 60, 18, 348
 _LABEL_HEIGHT, _LABEL_WIDTH = 15, 48  # below which the labels of two points would overlap
 _LETTER = 6.5  # wide, about
+_MOST_REACH = 2  # times the largest value: an axis ends there, however wide an interval is
 _LOG_FROM = 10  # times the smallest value, from which an axis is logarithmic
 _LOADS = {"concurrency": "requests in flight", "rate": "requests/s that arrive"}
 
@@ -51,8 +52,8 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
     )
     note = (
         "Up and right is better. Steps: what the points of a curve dominate, nothing is interpolated. Bars: 95 % intervals over"
-        " launches, from 3 on. A label is a load: c is requests in flight, /s requests that arrive; ★ marks the best point,"
-        " ✕ one that misses the SLO."
+        " launches, from 3 on; one without an end goes on. A label is a load: c is requests in flight, /s requests that arrive;"
+        " ★ marks the best point, ✕ one that misses the SLO."
     )
     drawing = svg("output tokens/s against tokens/s of a user", describe[:4000], WIDTH, _BOTTOM + 44, *drawn)
     return figure("Throughput against what a user sees of it", [_legend(sign), drawing], note)
@@ -106,8 +107,12 @@ def _loads(curve: ServingCurve, load: str) -> list[_Pair]:
 
 
 def _end(numbers: Sequence[PointValue]) -> float:
-    """Return the end of an axis from zero on that holds some numbers with their intervals; above zero, and finite."""
-    highest = max(end for number in numbers for end in (number.value, *(number.ci95 or ())))
+    """Return the end of an axis from zero on that holds some numbers, with their intervals unless these reach far beyond all.
+
+    It is above zero, and finite.
+    """
+    reach = _MOST_REACH * max(number.value for number in numbers)
+    highest = min(reach, max(end for number in numbers for end in (number.value, *(number.ci95 or ()))))
     return min(1.08 * highest, 1e300) if highest > 1e-300 else 1.0
 
 
@@ -159,15 +164,15 @@ def _point(pair: _Pair, x: Scale, y: Scale, mark: str) -> Markup:
 
 
 def _bar(interval: Interval | None, scale: Scale, at: float, *, is_upright: bool) -> str:
-    """Return the path of an interval with its ends, along one axis at a place of the other."""
+    """Return the path of an interval with its ends, along one axis at a place of the other; no end where it goes on."""
     if interval is None:
         return ""
-    low, high = (coordinate(scale(end)) for end in interval)
+    low, high = (coordinate(scale(min(end, scale.high))) for end in interval)
+    ends = [coordinate(scale(end)) for end in interval if end <= scale.high]
+    beside = coordinate(at - 3)
     if is_upright:
-        left = coordinate(at - 3)
-        return f"M{coordinate(at)},{low}V{high}M{left},{low}h6M{left},{high}h6"
-    top = coordinate(at - 3)
-    return f"M{low},{coordinate(at)}H{high}M{low},{top}v6M{high},{top}v6"
+        return f"M{coordinate(at)},{low}V{high}" + "".join(f"M{beside},{end}h6" for end in ends)
+    return f"M{low},{coordinate(at)}H{high}" + "".join(f"M{end},{beside}v6" for end in ends)
 
 
 def _close_ones(pairs: Sequence[_Pair], x: Scale, y: Scale) -> list[list[_Pair]]:
