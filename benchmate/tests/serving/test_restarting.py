@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
+from child_process import started
 
 PREFIX = [sys.executable, "-m", "benchmate.serving.restarting"]
 LEAVES_A_CHILD = """
@@ -45,7 +46,7 @@ def test_a_command_that_cannot_be_started_is_one_line(command: Sequence[str], co
 @pytest.mark.slow
 def test_what_a_server_leaves_is_killed_before_it_is_started_again() -> None:
     command = [*PREFIX, "--", sys.executable, "-c", LEAVES_A_CHILD.format(seconds=0)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as restarting:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as restarting:
         assert restarting.stdout is not None
         first, second = (int(restarting.stdout.readline()) for _ in range(2))
         assert not is_running(first)
@@ -56,7 +57,7 @@ def test_what_a_server_leaves_is_killed_before_it_is_started_again() -> None:
 
 def test_it_ends_with_its_server_and_leaves_nothing() -> None:
     command = [*PREFIX, "--", sys.executable, "-c", LEAVES_A_CHILD.format(seconds=600)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as restarting:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as restarting:
         assert restarting.stdout is not None
         child = int(restarting.stdout.readline())
         restarting.send_signal(signal.SIGINT)

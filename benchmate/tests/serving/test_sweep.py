@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from agent import Agent
+from child_process import started
 from simulated_server import SimulatedProcess
 from sweeps import SERVE, sweep
 
@@ -129,7 +130,7 @@ def test_a_server_that_is_started_again_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     served = [sys.executable, "-m", "benchmate.serving.simulated", "--port", str(port), "--exit-after", "12"]
     command = [sys.executable, "-m", "benchmate.serving.restarting", "--", *served, "--ttft-ms", "1", "--itl-ms", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as restarting:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as restarting:
         assert restarting.stdout is not None
         restarting.stdout.readline()
         serve = {"concurrency": [1, 2, 4], "on_server_exit": "restart"}
@@ -161,8 +162,9 @@ def test_requests_that_fail_are_recorded_and_noted(tmp_path: Path) -> None:
     refused, closed = "HTTP 500: error on request", "the server closed the connection before the end of the answer"
     errors = [each["error"] for each in swept.requests("concurrency=1")]
     assert errors == ["", "", closed, refused, "", closed, "", refused]
-    (note,) = swept.points["concurrency=1"]["notes"]
-    assert note == f"errors: 4 of 8 requests: {closed}"
+    # So few answers of a few milliseconds may also have a tail.
+    notes = [note for note in swept.points["concurrency=1"]["notes"] if not note.startswith("tail: ")]
+    assert notes == [f"errors: 4 of 8 requests: {closed}"]
     assert swept.ran.code == 0
 
 
@@ -190,7 +192,7 @@ def test_a_signal_fails_the_point_in_hand_and_skips_the_rest(tmp_path: Path, why
         config.write_text(json.dumps({"serve": SERVE | {"concurrency": [2, 4]}}))
         env = {**os.environ, "MILABENCH_SINK": f"unix:{agent.path}", "MILABENCH_BENCH_CONFIG": str(config)}
         command = [sys.executable, "-m", "benchmate.serving", "--url", server.url]
-        with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+        with started(command, env=env, stderr=subprocess.PIPE) as process:
             while 'running{model_name="simulated"} 2' not in get(server.url, "/metrics")[1]:
                 time.sleep(0.02)
             process.send_signal(signal.SIGSTOP)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.processes import started
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVED = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "served.yaml"))
@@ -108,15 +109,13 @@ def test_a_server_that_runs_already_is_measured_and_left_running(
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, str(ROOT / "tests" / "suite" / "served" / "main.py"), str(port), "0"]
-    with subprocess.Popen(command) as server:
-        try:
-            wait_for_port(port)
-            url = f"elsewhere.server.url=http://127.0.0.1:{port}"
-            said = milabench("run", *SERVED, "--select", "elsewhere", "--override", url)
-            assert said.code == 0, said.err
-            assert server.poll() is None
-        finally:
-            server.kill()
+    with started(command) as server:
+        wait_for_port(port)
+        url = f"elsewhere.server.url=http://127.0.0.1:{port}"
+        said = milabench("run", *SERVED, "--select", "elsewhere", "--override", url)
+        assert said.code == 0, said.err
+        assert server.poll() is None
+        server.kill()
     sweep = Sweep(environ)
     assert sweep.outcomes == {"client": ("passed", None)}
     assert sweep.points == {f"concurrency={number}": MEASURED for number in (1, 2, 3)}
