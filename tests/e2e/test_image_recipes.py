@@ -99,6 +99,7 @@ def sections(text: str) -> dict[str, str]:
     return {"": head, **dict(zip(rest[::2], rest[1::2], strict=True))}
 
 
+@pytest.mark.long
 def test_the_commands_of_a_definition_make_an_environment_that_measures(
     wheel: Path, image: Path, inside: dict[str, str], tmp_path: Path
 ) -> None:

@@ -237,7 +237,7 @@ def test_a_killed_orchestrator_leaves_no_process_and_a_report(place: Place, run:
             marks=pytest.mark.long,
         ),
         pytest.param("torch", "benchmate", ["ops/test_operators"], marks=pytest.mark.long),
-        ("trl", "benchmate", ["test_trainer"]),
+        pytest.param("trl", "benchmate", ["test_trainer"], marks=pytest.mark.long),
         pytest.param("trl", "benchmate", ["test_accelerate"], marks=pytest.mark.long),
         ("jax", "benchmate", ["test_jax"]),
         ("torch", "", ["contract/test_instruments_and_agent"]),

@@ -29,6 +29,7 @@ def test_the_commands_of_a_page_run(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("page", SLOW, ids=[page.name for page in SLOW])
 def test_the_slow_commands_of_a_page_run(page: Page, tmp_path: Path) -> None:
     execute(page, tmp_path)
