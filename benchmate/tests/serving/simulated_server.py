@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ class SimulatedProcess:
         self.process.stdout.close()
         self.process.wait(30)
 
-    def requests(self) -> list[dict[str, Any]]:
-        """What it logged, in the order in which the requests came."""
+    def requests(self, least: int = 0) -> list[dict[str, Any]]:
+        """What it logged, in the order in which the requests came; it logs a request only after its last byte."""
+        while self.log.read_text().count("\n") < least:
+            time.sleep(0.01)
         return sorted(map(json.loads, self.log.read_text().splitlines()), key=lambda line: line["request"])

@@ -96,7 +96,7 @@ def test_a_stream_has_an_event_for_each_token_and_the_usage_last(
 def test_requests_beyond_the_slots_wait(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 600 --itl-ms 0 --slots 2") as server:
         at_once(server.port, 5, PROMPT | {"max_tokens": 1})
-        waited = sorted(line["waited"] for line in server.requests())
+        waited = sorted(line["waited"] for line in server.requests(5))
     assert waited[1] < 0.1 < 0.3 < waited[2] <= waited[3] < 0.8 < waited[4]
 
 
