@@ -6,7 +6,7 @@ over the tokens of the second), TPOT the time from the first token to the last o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -49,17 +49,13 @@ METRICS: Mapping[str, ServingMetric] = {
 """The numbers of a point by name, in the order in which they are shown."""
 
 
-def _is_of_client(notes: Sequence[str]) -> bool:
-    return any(note.startswith("client-bound") for note in notes)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPoint:
-    """One point of a sweep in one launch.
+class SweepPoint:
+    """What a point is, and how it ended; in one launch, or over launches.
 
     Of `concurrency` (closed loop: so many requests are in flight) and `rate` (open loop: so many arrive in a second) one is
-    given; neither for a scenario of its own. `start` and `stop` are unix seconds. `values` are by the names of METRICS, as far
-    as they are known. `why` says why a point failed or was skipped, `notes` what a reader must know of one that was measured.
+    given; neither for a scenario of its own. `why` says why a point failed or was skipped, `notes` what a reader must know of
+    one that was measured.
     """
 
     name: str
@@ -71,15 +67,24 @@ class LaunchPoint:
     notes: tuple[str, ...] = ()
     requests: int = 0
     errors: int = 0
-    start: float | None = None
-    stop: float | None = None
-    values: Mapping[str, float] = field(default_factory=dict)
     meets_slo: bool | None = None
 
     @property
     def is_of_client(self) -> bool:
-        """Whether its client did not keep the load: what it has says something about the client, not the server."""
-        return _is_of_client(self.notes)
+        """Whether its client did not keep the load, in a launch at least: it says something about the client, not the server."""
+        return any(note.startswith("client-bound") for note in self.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPoint(SweepPoint):
+    """One point of a sweep in one launch.
+
+    `start` and `stop` are unix seconds. `values` are by the names of METRICS, as far as they are known.
+    """
+
+    start: float | None = None
+    stop: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,28 +116,13 @@ class PointValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
+class CurvePoint(SweepPoint):
     """One point of a sweep over launches; it is measured if one launch measured it. `meets_slo`: all of those did.
 
     A point whose client did not keep its load in some launch has no verdict.
     """
 
-    name: str
-    concurrency: float | None = None
-    rate: float | None = None
-    arrivals: str = ""
-    state: PointState = "measured"
-    why: str = ""
-    notes: tuple[str, ...] = ()
-    requests: int = 0
-    errors: int = 0
     values: Mapping[str, PointValue] = field(default_factory=dict)
-    meets_slo: bool | None = None
-
-    @property
-    def is_of_client(self) -> bool:
-        """Whether its client did not keep the load in one of the launches."""
-        return _is_of_client(self.notes)
 
     @property
     def is_in_area(self) -> bool:
