@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -182,8 +183,8 @@ class ServeConfig:
     @property
     def most_requests(self) -> float:
         """How many requests its longest point has."""
-        in_rounds = self.rounds * max(self.concurrency, default=0)
-        return max(self.requests, in_rounds, self.seconds * max(self.rate, default=0.0))
+        in_rounds = (together * max(self.rounds, math.ceil(self.requests / together)) for together in self.concurrency)
+        return max(self.requests, *in_rounds, self.seconds * max(self.rate, default=0.0))
 
     def to_json(self) -> dict[str, Any]:
         """Return every key with its value, as the suite has it, tuples as lists; a name that is not given is the model's."""

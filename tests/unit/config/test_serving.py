@@ -81,6 +81,11 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
             "a.serve: a point would have 1e+07 requests, 1000000 are the most; give fewer requests, rounds or seconds",
         ),
         (
+            # Its rounds are full.
+            "{model: /m, concurrency: 600000, requests: 700000, rounds: 1}",
+            "a.serve: a point would have 1.2e+06 requests, 1000000 are the most",
+        ),
+        (
             "{model: /m, concurrency: [1, 1000000], rounds: 2}",
             "a.serve: a point would have 2e+06 requests, 1000000 are the most",
         ),
