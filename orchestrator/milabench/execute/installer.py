@@ -64,7 +64,7 @@ class Uv:
         else:
             limits = ("--constraints", constraints) if constraints else ()
             fresh = ("--upgrade", "--refresh") if upgrade else ()
-            argv = (self.path, "pip", "install", *into, *fresh, "--requirements", requirements, *limits)
+            argv = (self.path, "pip", "install", *into, *spec.pip_args, *fresh, "--requirements", requirements, *limits)
         if backend and self.is_reachable(torch_index(backend)):
             yield InstallCommand(argv=argv, env=chosen)
         else:
@@ -143,7 +143,7 @@ class Pip:
         if spec.is_hashed:
             yield InstallCommand(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
         else:
-            limits = ("--constraint", constraints) if constraints else ()
+            limits = (*spec.pip_args, *(("--constraint", constraints) if constraints else ()))
             yield InstallCommand(argv=(*argv, *limits, *(("--upgrade",) if upgrade else ())), env=extra)
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
