@@ -20,8 +20,8 @@ from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take
 from benchmate.sink import Sink, open_sink
 
 if TYPE_CHECKING:
-    from benchmate.loss_recorder import LossRecorder
     from benchmate.loop_observer import Observer
+    from benchmate.loss_recorder import LossRecorder
 
 MAX_SWALLOWED_STOPS = 100
 BARRIER_TIMEOUT_S = 86_400.0
