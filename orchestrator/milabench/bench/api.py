@@ -49,7 +49,31 @@ class Git:
         return f"{name}-{self.rev[:12] if is_commit else self.rev.replace('/', '-')}"
 
 
-Source = PyPI | Git
+@dataclass(frozen=True, slots=True)
+class WorkingCopy:
+    """A copy of a benchmark's own folder that a command completes, for a benchfile whose installation writes beside itself.
+
+    Only benchfiles that are not ours have one (bench/registry.py). `name` is the folder's, `digest` is over its files
+    (bench/load.py); two of the same name and digest are one, whatever asks for them. `definition` is the path of the folder.
+    `command` is started in the copy, with the path of a file that holds `request` as its last argument; COPY in the request
+    stands for the path of the copy.
+    """
+
+    name: str
+    digest: str
+    definition: str = field(compare=False)
+    command: tuple[str, ...] = field(compare=False)
+    request: str = field(compare=False, repr=False)
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder under `base/code`: `<source>-<revision>`."""
+        return f"{self.name}-{self.digest[:12]}"
+
+
+COPY = "@copy"
+
+Source = PyPI | Git | WorkingCopy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

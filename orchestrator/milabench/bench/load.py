@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import re
@@ -71,6 +72,19 @@ def shared_modules(benchmark: Benchmark, folder: Path) -> Path | None:
     shared = requirements_folder(benchmark, folder)
     is_shared = shared != Path(os.path.normpath(folder)) and next(shared.glob("*.py"), None) is not None
     return shared if is_shared else None
+
+
+def folder_digest(folder: Path) -> str:
+    """Return the sha256 of names and contents; what running leaves behind (byte code, hidden files) does not count."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        # Running the program must not look like changing it.
+        if "__pycache__" in name.parts or any(part.startswith(".") for part in name.parts) or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            digest.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def with_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:
