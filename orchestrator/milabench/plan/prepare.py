@@ -42,12 +42,20 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
     `rank` is the number of the node, where there are several. Raises ConfigError for what cannot be resolved.
     """
     config, declared = bench.config, bench.declared
-    if declared.prepare is None:
+    preparing = declared.preparing.get(bench.node.name)
+    if declared.prepare is None and preparing is None:
         return None
     # Data does not depend on the batch size, so one preparation does for every size.
     names = {name: value for name, value in names_for(bench).items() if name != AUTO_BATCH}
-    rendered = render_benchmark(config, names, flags=frozenset(declared.flags), is_preparation=True)
-    env = program_environment(bench, rendered.env)
+    rendered = render_benchmark(
+        config,
+        names,
+        command=None if preparing is None else preparing.words,
+        flags=frozenset(declared.flags),
+        is_preparation=True,
+    )
+    own = rendered.env if preparing is None else {**preparing.env, **rendered.env}
+    env = program_environment(bench, own)
     # Of prepare.py only: in front of a program that is somebody else's, a module of ours could hide one of its own.
     env["PYTHONPATH"] = ":".join(filter(None, (env["PYTHONPATH"], bench.modules)))
     suffix = "" if rank is None else f".node{rank}"
@@ -55,13 +63,15 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
         id=f"{config.name}{suffix}",
         bench=config.name,
         phase="prepare",
-        argv=(bench.python, str(PurePath(bench.folder, declared.prepare)), *rendered.arguments),
+        argv=rendered.command
+        if declared.prepare is None or preparing is not None
+        else (bench.python, str(PurePath(bench.folder, declared.prepare)), *rendered.arguments),
         stem=quote(config.name, safe="+") + suffix,
         group=config.name,
         node=bench.node.name,
         env=env,
         secret_env=secret_names(env),
-        cwd=bench.prepare_cwd,
+        cwd=bench.prepare_cwd if preparing is None else preparing.cwd,
         venv=bench.venv,
         config=bench_config(bench, rendered),
         timeout_s=config.max_duration,

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from milabench.bench.load import BENCHFILE
 from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import COMPLETE, altered_instruments, is_complete, is_fetched, store_folder
@@ -214,11 +215,11 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
     several = len(context.nodes) > 1
     preparations = []
     for bench in context.benches:
-        if bench.declared is None or bench.declared.prepare is None:
+        if bench.declared is None or (bench.declared.prepare is None and not bench.declared.preparing):
             continue
         if bench.config.name in context.plan_context.unavailable:
             continue
-        script = Path(bench.folder, bench.declared.prepare)
+        script = Path(bench.folder, bench.declared.prepare or BENCHFILE)
         if not script.is_file():
             raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
         # All of its folder: prepare.py may import its neighbours, and those of the folder that it shares with others.
