@@ -39,7 +39,7 @@ def load_benchfile(folder: Path) -> Benchmark:
         hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
         raise _wrong(benchfile, "no such file", hint)
     if (foreign := foreign_format(benchfile)) is not None:
-        loaded: Benchmark = foreign.load(folder)
+        loaded: Benchmark = foreign.declared_in(folder)
         return loaded
     try:
         # Our own output may be JSON that a program reads.

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-# The name that such a benchfile assigns at module level -> the module that reads it: `load(folder)` returns its Benchmark, and
-# `placed(benches, context)` the benchmarks with the processes of a plan.
+# The name that such a benchfile assigns at module level -> the module that reads it. `declared_in(folder)` returns its
+# benchmark, `placed(benches, context)` the benchmarks with the processes of a plan.
 FORMATS: Final[Mapping[str, str]] = {"__pack__": "milabench.compat.milabench13"}
 
 

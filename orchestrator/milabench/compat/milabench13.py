@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from milabench.bench.api import Benchmark, StartedProcess
+from milabench.bench.api import ForeignBenchmark, StartedProcess
 from milabench.config.show import plain_benchmark
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Node
@@ -32,17 +32,17 @@ CHILD: Final = Path(__file__).parent / "child.py"
 _LONGEST_S: Final = 600
 
 
-def load(folder: Path) -> Benchmark:
+def declared_in(folder: Path) -> ForeignBenchmark:
     """Return what the benchfile in a folder says of itself. Raises ConfigError for one that cannot be run."""
     return _loaded(folder, (folder / BENCHFILE).stat().st_mtime_ns)
 
 
 @cache
-def _loaded(folder: Path, _changed: int) -> Benchmark:
-    (said,) = _ask([{"folder": str(folder), "code": str(folder), "benchmarks": []}])
-    _require_answer(said, folder)
-    prepare = said.get("prepare_script")
-    return Benchmark(
+def _loaded(folder: Path, _changed: int) -> ForeignBenchmark:
+    (answer,) = _ask([{"folder": str(folder), "code": str(folder), "benchmarks": []}])
+    _require_answer(answer, folder)
+    prepare = answer.get("prepare_script")
+    return ForeignBenchmark(
         format=FORMAT,
         voirfile=VOIRFILE if (folder / VOIRFILE).is_file() else None,
         prepare=prepare if prepare and (folder / prepare).is_file() else None,
@@ -66,10 +66,10 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
     ]
     processes: dict[str, dict[str, StartedProcess]] = {}
     preparing: dict[str, dict[str, StartedProcess]] = {}
-    for said, questions in zip(_ask(requests), filter(None, asked.values()), strict=True):
+    for of_folder, questions in zip(_ask(requests), filter(None, asked.values()), strict=True):
         folder = Path(questions[0].code)
-        _require_answer(said, folder)
-        for question, answer in zip(questions, said["benchmarks"], strict=True):
+        _require_answer(of_folder, folder)
+        for question, answer in zip(questions, of_folder["benchmarks"], strict=True):
             _require_answer(answer, folder, question.name)
             processes.setdefault(question.name, {}).update(question.processes(answer))
             preparing.setdefault(question.name, {}).update(question.preparing(answer))
@@ -83,7 +83,7 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
             ),
         )
         for bench in programs
-        if bench.declared is not None
+        if isinstance(bench.declared, ForeignBenchmark)
     )
 
 
@@ -158,15 +158,15 @@ class _Question:
 
     def processes(self, answer: Mapping[str, Any]) -> dict[str, StartedProcess]:
         """Return the processes of an answer, by their keys."""
-        return {key: self._started(said, self._keys[key]) for key, said in answer["processes"].items()}
+        return {key: self._started(process, self._keys[key]) for key, process in answer["processes"].items()}
 
     def preparing(self, answer: Mapping[str, Any]) -> dict[str, StartedProcess]:
         """Return what prepares the benchmark on the node, by its name; nothing where there is nothing to do."""
-        said = answer.get("prepare")
-        return {} if said is None else {self._bench.node.name: self._started(said, None)}
+        process = answer.get("prepare")
+        return {} if process is None else {self._bench.node.name: self._started(process, None)}
 
-    def _started(self, said: Mapping[str, Any], placement: Placement | None) -> StartedProcess:
-        words = [self._there(word) for word in said["words"]]
+    def _started(self, process: Mapping[str, Any], placement: Placement | None) -> StartedProcess:
+        words = [self._there(word) for word in process["words"]]
         venv, folder = self._bench.venv, self._bench.source
         if placement is None and words and PurePath(words[0]).suffix == ".py":
             words = [self._bench.python, *words]  # whether or not it may be executed
@@ -176,12 +176,12 @@ class _Question:
             # torchrun counts no processors as devices.
             processes = f"--nproc-per-node={len(placement.devices)}"
             words = [processes if word == "--nproc-per-node=gpu" else word for word in words]
-        env = {name: self._there(value) for name, value in said["env"].items()}
+        env = {name: self._there(value) for name, value in process["env"].items()}
         known = json.dumps(mask_settings(self._mapping), sort_keys=True, default=str)
         return StartedProcess(
             words=tuple(words),
             env={"MILABENCH_CONFIG": self._there(known), **env},
-            cwd=self._there(said.get("cwd") or folder),
+            cwd=self._there(process.get("cwd") or folder),
         )
 
     def _there(self, text: str) -> str:
@@ -209,7 +209,7 @@ def _ask(definitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(answers)
 
 
-def _require_answer(said: Mapping[str, Any], folder: Path, name: str = "") -> None:
+def _require_answer(answer: Mapping[str, Any], folder: Path, name: str = "") -> None:
     """Raise ConfigError where foreign code failed."""
-    if (error := said.get("error")) is not None:
+    if (error := answer.get("error")) is not None:
         raise ConfigError(Problem(str(folder / error["where"]), name, error["what"], ""))

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from milabench.bench.api import Benchmark, ForeignBenchmark
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.environ import program_environment
@@ -36,13 +37,18 @@ class Preparation:
         return self.step.node, self.marker
 
 
+def has_preparation(declared: Benchmark) -> bool:
+    """Return whether anything prepares a benchmark."""
+    return declared.prepare is not None or (isinstance(declared, ForeignBenchmark) and bool(declared.preparing))
+
+
 def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | None:
     """Return the step that runs the benchmark's prepare.py in its venv with the run's arguments; None without a prepare.py.
 
     `rank` is the number of the node, where there are several. Raises ConfigError for what cannot be resolved.
     """
     config, declared = bench.config, bench.declared
-    preparing = declared.preparing.get(bench.node.name)
+    preparing = declared.preparing.get(bench.node.name) if isinstance(declared, ForeignBenchmark) else None
     if declared.prepare is None and preparing is None:
         return None
     # Data does not depend on the batch size, so one preparation does for every size.

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from milabench.bench.api import RUNNER, StartedProcess
+from milabench.bench.api import RUNNER, ForeignBenchmark, StartedProcess
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.serving import FREE_PORT
 from milabench.errors import ConfigError, Problem
@@ -113,7 +113,8 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
     bench, placement = process.bench, process.placement
     config, context = bench.config, bench.context
     is_server = process.role == "server"
-    started = bench.declared.processes.get(process_key(placement))
+    declared = bench.declared
+    started = declared.processes.get(process_key(placement)) if isinstance(declared, ForeignBenchmark) else None
     rendered = render(bench, process.role, started)
     # Concurrent processes of a node share its cores, else they would measure each other.
     env = _environment(process, rendered, started, threads=max(1, placement.node.cpu_count // siblings))

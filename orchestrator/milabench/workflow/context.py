@@ -188,12 +188,15 @@ def read_context(
 
 def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
     """Return the benchmarks, those whose benchfile is not ours with the processes that it starts on these machines."""
-    formats = {bench.declared.format for bench in benches if bench.declared is not None} - {""}
-    placed = {bench.config.name: bench for bench in benches}
-    for name in sorted(formats):
-        from milabench.bench.registry import module_of
+    from milabench.bench.api import ForeignBenchmark
+    from milabench.bench.registry import module_of
 
-        of_format = [bench for bench in benches if bench.declared is not None and bench.declared.format == name]
+    by_format: dict[str, list[ResolvedBenchmark]] = {}
+    for bench in benches:
+        if isinstance(bench.declared, ForeignBenchmark):
+            by_format.setdefault(bench.declared.format, []).append(bench)
+    placed = {bench.config.name: bench for bench in benches}
+    for name, of_format in by_format.items():
         placed |= {bench.config.name: bench for bench in module_of(name).placed(of_format, context)}
     return tuple(placed.values())
 

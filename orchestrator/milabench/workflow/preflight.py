@@ -20,7 +20,14 @@ from milabench.facts.model import Node
 from milabench.plan.context import ResolvedBenchmark, benchmark_on
 from milabench.plan.method import nodes_of
 from milabench.plan.model import Plan
-from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
+from milabench.plan.prepare import (
+    Preparation,
+    has_preparation,
+    marker_name,
+    plan_prepare,
+    prepare_digest,
+    prepare_step,
+)
 from milabench.plan.run import describe_system
 from milabench.shown import suite_word
 from milabench.workflow import environments
@@ -215,7 +222,7 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
     several = len(context.nodes) > 1
     preparations = []
     for bench in context.benches:
-        if bench.declared is None or (bench.declared.prepare is None and not bench.declared.preparing):
+        if bench.declared is None or not has_preparation(bench.declared):
             continue
         if bench.config.name in context.plan_context.unavailable:
             continue
