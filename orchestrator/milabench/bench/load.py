@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from milabench.bench.api import Benchmark, Git, PyPI
+from milabench.bench.registry import foreign_format
 from milabench.errors import ConfigError, Problem
 
 BENCHFILE = "benchfile.py"
@@ -38,6 +39,9 @@ def load_benchfile(folder: Path) -> Benchmark:
     if not benchfile.is_file():
         hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
         raise _wrong(benchfile, "no such file", hint)
+    if (foreign := foreign_format(benchfile)) is not None:
+        loaded: Benchmark = foreign.declared_in(folder)
+        return loaded
     try:
         # Our own output may be JSON that a program reads.
         with contextlib.redirect_stdout(io.StringIO()):
