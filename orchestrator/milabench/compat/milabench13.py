@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from milabench.bench.api import ForeignBenchmark, StartedProcess
+from milabench.bench.api import COPY, ForeignBenchmark, StartedProcess, WorkingCopy
+from milabench.bench.load import folder_digest
 from milabench.config.show import plain_benchmark
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Node
@@ -27,7 +28,7 @@ from milabench.redaction import mask_settings
 FORMAT: Final = "__pack__"
 BENCHFILE: Final = "benchfile.py"
 VOIRFILE: Final = "voirfile.py"
-CHILD: Final = Path(__file__).parent / "child.py"
+CHILD: Final = (sys.executable, "-I", str(Path(__file__).parent / "child.py"))
 # The child ends what hangs in foreign code, definition by definition; this is for the child itself.
 _LONGEST_S: Final = 600
 
@@ -47,6 +48,20 @@ def _loaded(folder: Path, _changed: int) -> ForeignBenchmark:
         voirfile=VOIRFILE if (folder / VOIRFILE).is_file() else None,
         prepare=prepare if prepare and (folder / prepare).is_file() else None,
         cwd="definition",
+        source=_working_copy(folder) if answer.get("own_install") else None,
+    )
+
+
+def _working_copy(folder: Path) -> WorkingCopy:
+    """Return the copy of a folder in which its class installs what it fetches beside itself."""
+    bench = {"config": {"name": folder.name, "definition": COPY}, "dirs": {}, "nodes": [], "placements": []}
+    request = {"definitions": [{"folder": COPY, "code": COPY, "benchmarks": [bench]}]}
+    return WorkingCopy(
+        name=folder.name,
+        digest=folder_digest(folder),
+        definition=str(folder),
+        command=(*CHILD, "do", "install"),
+        request=json.dumps(request),
     )
 
 
@@ -199,9 +214,8 @@ def _ask(definitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     if not definitions:
         return []
     request = json.dumps({"definitions": list(definitions)}, default=str)
-    command = (sys.executable, "-I", str(CHILD))
     try:
-        done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+        done = subprocess.run(CHILD, input=request, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
         answers = json.loads(done.stdout)["definitions"]
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
         folders = ", ".join(str(definition["folder"]) for definition in definitions)
