@@ -114,12 +114,14 @@ class StartedProcess:
     """How one process of a benchmark is started, where its benchfile says so itself, word by word.
 
     `words` are templates of the suite language, the arguments of the suite among them. RUNNER stands for our runner, with the
-    benchmark's voirfile, and the interpreter. `env` is set as it is; `cwd` is an absolute path.
+    benchmark's voirfile, and the interpreter. `env` is set as it is; `cwd` is an absolute path; `tag` tells it from the other
+    processes of the benchmark.
     """
 
     words: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
+    tag: str = ""
 
 
 RUNNER = "@runner"
@@ -129,10 +131,10 @@ RUNNER = "@runner"
 class ForeignBenchmark(Benchmark):
     """A benchmark whose benchfile is not ours (bench/registry.py): it says itself how its processes are started.
 
-    It has neither `script` nor `module`. `format` is the name that its benchfile assigns, `processes` how each process of the
-    plan is started, by node and tag, and `preparing` the process that prepares, by node.
+    It has neither `script` nor `module`. `format` is the name that its benchfile assigns, `processes` what is started in each
+    placement of the plan, by node and tag, and `preparing` the process that prepares, by node.
     """
 
     format: str = ""
-    processes: Mapping[str, StartedProcess] = field(default_factory=dict)
+    processes: Mapping[str, tuple[StartedProcess, ...]] = field(default_factory=dict)
     preparing: Mapping[str, StartedProcess] = field(default_factory=dict)

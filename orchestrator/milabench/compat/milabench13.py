@@ -70,7 +70,7 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
 
     Raises ConfigError for a class that cannot say what it starts.
     """
-    programs = [_as_one_program(bench) for bench in benches]
+    programs = [_as_one_program(bench, context) for bench in benches]
     asked: dict[str, list[_Question]] = {}
     for bench, program in zip(benches, programs, strict=True):
         asked.setdefault(bench.folder, []).extend(_questions(program, plain_benchmark(bench.config), context))
@@ -79,7 +79,7 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
         for folder, questions in asked.items()
         if questions
     ]
-    processes: dict[str, dict[str, StartedProcess]] = {}
+    processes: dict[str, dict[str, tuple[StartedProcess, ...]]] = {}
     preparing: dict[str, dict[str, StartedProcess]] = {}
     for of_folder, questions in zip(_ask(requests), filter(None, asked.values()), strict=True):
         folder = Path(questions[0].code)
@@ -102,12 +102,17 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
     )
 
 
-def _as_one_program(bench: ResolvedBenchmark) -> ResolvedBenchmark:
-    """Return the benchmark as milabench 1.3 means it: one program on all its machines, which is its server and client too."""
+def _as_one_program(bench: ResolvedBenchmark, context: PlanContext) -> ResolvedBenchmark:
+    """Return the benchmark as milabench 1.3 means it: one program on all its machines, which is its server and client too.
+
+    On one machine that is the main one, unless the suite names others.
+    """
     config = bench.config
     plan = replace(config.plan, launcher="none")
     if config.num_machines > 1:
         plan = replace(plan, method="multinode")
+    elif not plan.nodes:
+        plan = replace(plan, nodes=(context.facts.main.name,))
     return replace(bench, config=replace(config, plan=plan, server=None, client=None))
 
 
@@ -150,6 +155,7 @@ class _Question:
             **mapping,
             **{name: getattr(config, name) for name in named},
             "definition": code,
+            "plan": {"method": "per_gpu" if config.plan.method == "per_gpu" else "njobs", "n": config.plan.n},
             "tags": list(config.tags),
             "dirs": {**folders, "code": code},
             "system": system,
@@ -163,7 +169,8 @@ class _Question:
                 {
                     "key": key,
                     "node": placement.node.name,
-                    "rank": placement.node_rank,
+                    # Programs of one machine know of no other, wherever they run.
+                    "rank": placement.node_rank if config.num_machines > 1 else 0,
                     "devices": [device.index for device in placement.devices],
                     "tag": [config.name, *([placement.tag] if placement.tag else [])],
                 }
@@ -171,9 +178,13 @@ class _Question:
             ],
         }
 
-    def processes(self, answer: Mapping[str, Any]) -> dict[str, StartedProcess]:
-        """Return the processes of an answer, by their keys."""
-        return {key: self._started(process, self._keys[key]) for key, process in answer["processes"].items()}
+    def processes(self, answer: Mapping[str, Any]) -> dict[str, tuple[StartedProcess, ...]]:
+        """Return the processes of an answer, by the keys of their placements."""
+        started: dict[str, tuple[StartedProcess, ...]] = {}
+        for process in answer["processes"].values():
+            key = process["placement"]
+            started[key] = (*started.get(key, ()), self._started(process, self._keys[key]))
+        return started
 
     def preparing(self, answer: Mapping[str, Any]) -> dict[str, StartedProcess]:
         """Return what prepares the benchmark on the node, by its name; nothing where there is nothing to do."""
@@ -197,6 +208,7 @@ class _Question:
             words=tuple(words),
             env={"MILABENCH_CONFIG": self._there(known), **env},
             cwd=self._there(process.get("cwd") or folder),
+            tag=".".join(process.get("tag", ())[1:]),
         )
 
     def _there(self, text: str) -> str:

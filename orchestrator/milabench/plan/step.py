@@ -43,6 +43,7 @@ class PlannedProcess:
     """One process of a replicate: the benchmark on its node, and whether it is the server or the client of a pair.
 
     `repeat` is the number of the replicate, None where there is one only. `server_host` is where a client finds its server.
+    `started` is how its benchfile starts it, where that says so itself.
     """
 
     bench: NodeBenchmark
@@ -51,6 +52,7 @@ class PlannedProcess:
     group: str
     repeat: int | None = None
     server_host: str = ""
+    started: StartedProcess | None = None
 
     @property
     def tag(self) -> str:
@@ -88,6 +90,9 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
             bench=node_bench, placement=placement, role=role, group=group, repeat=repeat, server_host=host
         )
 
+    if isinstance(bench.declared, ForeignBenchmark):
+        started = [(at, each) for at in placed for each in bench.declared.processes.get(process_key(at), ())]
+        return tuple(replace(process(replace(at, tag=each.tag)), started=each) for at, each in started)
     if not is_client_server(config):
         return tuple(map(process, placed))
     first = [placement for placement in placed if placement.node_rank == 0]
@@ -113,11 +118,10 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
     bench, placement = process.bench, process.placement
     config, context = bench.config, bench.context
     is_server = process.role == "server"
-    declared = bench.declared
-    started = declared.processes.get(process_key(placement)) if isinstance(declared, ForeignBenchmark) else None
+    started = process.started
     rendered = render(bench, process.role, started)
     # Concurrent processes of a node share its cores, else they would measure each other.
-    env = _environment(process, rendered, started, threads=max(1, placement.node.cpu_count // siblings))
+    env = _environment(process, rendered, threads=max(1, placement.node.cpu_count // siblings))
     repeat = f"R{process.repeat}" if process.repeat is not None else ""
     rank = f"node{placement.node_rank}" if len(context.facts.nodes) > 1 else ""
     name = ".".join(part for part in (config.name, process.tag, repeat, rank) if part)
@@ -180,9 +184,7 @@ def _has_own_command(config: BenchmarkConfig, role: Role) -> bool:
     return role == "server" and config.server is not None and bool(config.server.command)
 
 
-def _environment(
-    process: PlannedProcess, rendered: RenderedBenchmark, started: StartedProcess | None, *, threads: int
-) -> dict[str, str]:
+def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int) -> dict[str, str]:
     bench, placement = process.bench, process.placement
     visible = _visible_devices(bench.config, placement)
     return {
@@ -191,7 +193,7 @@ def _environment(
         **rank_environment(bench, placement),
         **network_environment(bench, placement),
         **_proxies(process, rendered),
-        **({} if started is None else started.env),
+        **({} if process.started is None else process.started.env),
         **rendered.env,
     }
 
@@ -234,7 +236,7 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
 
 
 def process_key(placement: Placement) -> str:
-    """Return the key of a process among those that a benchfile starts itself: its node and tag."""
+    """Return the key of a placement in what a benchfile starts itself: its node and tag."""
     return f"{placement.node.name}/{placement.tag}"
 
 
@@ -252,6 +254,7 @@ def with_runner(bench: NodeBenchmark, words: tuple[str, ...]) -> tuple[str, ...]
     if RUNNER not in words:
         return (bench.python, "-m", "benchmate.milabench13.relay", "--", *words)
     at = words.index(RUNNER)
+    # The runner is a module, which launchers of Python's programs start themselves.
     before, after = words[:at], words[at + 1 :]
     if before and before[-1] == "-m":
         return (*before, *runner, *after)
