@@ -15,10 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from milabench.bench.api import Benchmark, Git, PyPI
-from milabench.bench.registry import foreign_format
+from milabench.bench.registry import BENCHFILE, foreign_format
 from milabench.errors import ConfigError, Problem
 
-BENCHFILE = "benchfile.py"
 # An option's name in braces, and what it may stand for: in a module names with dots, in a path one part or more.
 _NAME = re.compile(r"\{([^{}]*)\}")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")

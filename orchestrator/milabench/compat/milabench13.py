@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -33,14 +32,25 @@ CHILD: Final = (sys.executable, "-I", str(Path(__file__).parent / "child.py"))
 _LONGEST_S: Final = 600
 
 
+# What benchfiles answered, by folder and the time of the file's last change: a process is needed to ask.
+_ANSWERED: dict[tuple[Path, int], dict[str, Any]] = {}
+
+
+def read_together(folders: Iterable[Path]) -> None:
+    """Ask the benchfiles of several folders at once; `declared_in` then has their answers."""
+    keys = [key for key in map(_key, folders) if key not in _ANSWERED]
+    answers = _ask([{"folder": str(folder), "code": str(folder), "benchmarks": []} for folder, _ in keys])
+    _ANSWERED.update(zip(keys, answers, strict=True))
+
+
+def _key(folder: Path) -> tuple[Path, int]:
+    return folder, (folder / BENCHFILE).stat().st_mtime_ns
+
+
 def declared_in(folder: Path) -> ForeignBenchmark:
     """Return what the benchfile in a folder says of itself. Raises ConfigError for one that cannot be run."""
-    return _loaded(folder, (folder / BENCHFILE).stat().st_mtime_ns)
-
-
-@cache
-def _loaded(folder: Path, _changed: int) -> ForeignBenchmark:
-    (answer,) = _ask([{"folder": str(folder), "code": str(folder), "benchmarks": []}])
+    read_together([folder])
+    answer = _ANSWERED[_key(folder)]
     _require_answer(answer, folder)
     prepare = answer.get("prepare_script")
     return ForeignBenchmark(

@@ -121,6 +121,7 @@ def read_context(
     from milabench.facts.probe import this_machine
 
     probe = this_machine()  # answers while the modules that read the suite are imported
+    from milabench.bench.registry import ask_together
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.system import allocated_facts, system_facts
@@ -166,6 +167,7 @@ def read_context(
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
     )
+    ask_together(bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path))
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
     if warn:
         for note in sizing_notes(benches, plan_context):
@@ -316,8 +318,8 @@ def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
 
 def declared_options(folder: Path) -> frozenset[str] | None:
     """Return the extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
-    from milabench.bench.load import BENCHFILE, load_benchfile
-    from milabench.bench.registry import EVERY_NAME, foreign_format
+    from milabench.bench.load import load_benchfile
+    from milabench.bench.registry import BENCHFILE, EVERY_NAME, foreign_format
 
     if not folder.is_dir():
         return None
@@ -326,7 +328,8 @@ def declared_options(folder: Path) -> frozenset[str] | None:
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """Return a selected benchmark with what its folder declares. Raises ConfigError."""
-    from milabench.bench.load import BENCHFILE, OptionError, load_benchfile, shared_modules, with_options
+    from milabench.bench.load import OptionError, load_benchfile, shared_modules, with_options
+    from milabench.bench.registry import BENCHFILE
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if bench.definition is None and not bench.command:

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-from milabench.bench.load import BENCHFILE
+from milabench.bench.registry import BENCHFILE
 from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import COMPLETE, altered_instruments, is_complete, is_fetched, store_folder
