@@ -38,12 +38,13 @@ Report = Callable[[Json], None]
 
 
 class ForeignError(Exception):
-    """What foreign code did wrong, in one line; `where` is a line of a file."""
+    """What foreign code did wrong, in one line; `where` is a line of a file, `is_final` when no time is left for the rest."""
 
-    def __init__(self, where: str, what: str) -> None:
+    def __init__(self, where: str, what: str, *, is_final: bool = False) -> None:
         super().__init__(f"{where}: {what}")
         self.where = where
         self.what = what
+        self.is_final = is_final
 
     def as_json(self) -> Json:
         """Return the error as it stands in an answer."""
@@ -75,6 +76,8 @@ def describe(definition: Json, report: Report) -> Json:
             runs = placed_processes(pack_class, benchmark, code, call, before)
             benchmarks.append({"processes": runs, "prepare": preparation(pack, call, before)})
         except ForeignError as error:
+            if error.is_final:
+                raise
             benchmarks.append(error.as_json())
     about = first or pack_class
     return {
@@ -107,7 +110,7 @@ class Call:
         try:
             yield
         except OutOfTime as error:
-            raise ForeignError(self._where(error), f"{label}not done after {LIMIT_S:.0f} s") from None
+            raise ForeignError(self._where(error), f"{label}not done after {LIMIT_S:g} s", is_final=True) from None
         except SyntaxError as error:
             where = f"{self._name(error.filename or BENCHFILE)}:{error.lineno}"
             raise ForeignError(where, f"{label}SyntaxError: {error.msg}") from None
@@ -346,7 +349,7 @@ def work(definition: Json, pipe: int) -> None:
     except ForeignError as error:
         answer = error.as_json()
     except OutOfTime:
-        answer = ForeignError(BENCHFILE, f"not done after {LIMIT_S:.0f} s").as_json()
+        answer = ForeignError(BENCHFILE, f"not done after {LIMIT_S:g} s").as_json()
     except BaseException as error:  # of this file: nothing that foreign code does may end the others' answers
         answer = ForeignError(BENCHFILE, f"{type(error).__name__}: {error}").as_json()
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -358,7 +361,7 @@ def awaited_answer(pipe: int, worker: int) -> Json:
     """Return what the worker answers, or why it does not: it is at its end, or its time is up."""
     deadline = time.monotonic() + LIMIT_S + _GRACE_S
     pending, method = b"", ""
-    what = f"not done after {LIMIT_S:.0f} s"
+    what = f"not done after {LIMIT_S:g} s"
     while select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
         data = os.read(pipe, 1 << 16)
         if not data:
@@ -385,6 +388,8 @@ def do(phase: str, request: Path) -> int:
     (benchmark,) = definition["benchmarks"]
     code = Path(definition["code"])
     importlib.import_module("milabench.effects").ALLOWED.set(True)
+    # In order with what the programs that it starts print.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         call = Call(code, lambda message: None)
         pack = new_pack(load_pack(code, lambda message: None), benchmark, code, call, phase)
