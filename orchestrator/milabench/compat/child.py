@@ -15,6 +15,7 @@ import contextlib
 import copy
 import importlib
 import inspect
+import itertools
 import json
 import os
 import runpy
@@ -282,12 +283,8 @@ def file_names(value: Any) -> list[str]:
 
 def is_overridden(pack_class: type, method: str) -> bool:
     """Return whether the class, or a foreign base of it, does more in a coroutine than to call that of its base."""
-    for owner in pack_class.__mro__:
-        if method in vars(owner) and not owner.__module__.startswith("milabench."):
-            return does_more(vars(owner)[method], method)
-        if owner.__module__.startswith("milabench."):
-            return False
-    return False
+    owners = itertools.takewhile(lambda owner: not owner.__module__.startswith("milabench."), pack_class.__mro__)
+    return any(does_more(vars(owner)[method], method) for owner in owners if method in vars(owner))
 
 
 def does_more(function: Any, method: str) -> bool:
@@ -410,6 +407,7 @@ def main(arguments: Sequence[str]) -> int:
         _, phase, file = arguments
         return do(phase, Path(file))
     request = json.load(sys.stdin.buffer)
+    importlib.import_module("milabench.pack")  # once, not in each process
     # Whatever foreign code and its programs print, the answer is alone on standard output.
     with os.fdopen(os.dup(1), "w") as answers, Path(os.devnull).open() as nothing:
         os.dup2(2, 1)

@@ -23,6 +23,9 @@ class Base(Package):
 
 
 class Overrides(Base):
+    async def install(self):
+        await super().install()
+
     def make_env(self):
         env = super().make_env()
         env["FLAVOUR"] = FLAVOUR
