@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from milabench.bench.api import Benchmark, Git, PyPI
+from milabench.bench.registry import BENCHFILE, foreign_format
 from milabench.errors import ConfigError, Problem
 
-BENCHFILE = "benchfile.py"
 # An option's name in braces, and what it may stand for: in a module names with dots, in a path one part or more.
 _NAME = re.compile(r"\{([^{}]*)\}")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
@@ -38,6 +38,9 @@ def load_benchfile(folder: Path) -> Benchmark:
     if not benchfile.is_file():
         hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
         raise _wrong(benchfile, "no such file", hint)
+    if (foreign := foreign_format(benchfile)) is not None:
+        loaded: Benchmark = foreign.declared_in(folder)
+        return loaded
     try:
         # Our own output may be JSON that a program reads.
         with contextlib.redirect_stdout(io.StringIO()):
