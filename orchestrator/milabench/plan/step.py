@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from milabench.bench.api import RUNNER, ForeignBenchmark, StartedProcess
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.serving import FREE_PORT
 from milabench.errors import ConfigError, Problem
@@ -112,9 +113,11 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
     bench, placement = process.bench, process.placement
     config, context = bench.config, bench.context
     is_server = process.role == "server"
-    rendered = render(bench, process.role)
+    declared = bench.declared
+    started = declared.processes.get(process_key(placement)) if isinstance(declared, ForeignBenchmark) else None
+    rendered = render(bench, process.role, started)
     # Concurrent processes of a node share its cores, else they would measure each other.
-    env = _environment(process, rendered, threads=max(1, placement.node.cpu_count // siblings))
+    env = _environment(process, rendered, started, threads=max(1, placement.node.cpu_count // siblings))
     repeat = f"R{process.repeat}" if process.repeat is not None else ""
     rank = f"node{placement.node_rank}" if len(context.facts.nodes) > 1 else ""
     name = ".".join(part for part in (config.name, process.tag, repeat, rank) if part)
@@ -122,7 +125,9 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         id=name,
         bench=config.name,
         phase="run",
-        argv=(*_command(process, rendered, env), *rendered.arguments),
+        argv=(*_command(process, rendered, env), *rendered.arguments)
+        if started is None
+        else with_runner(bench, rendered.command),
         tag=process.tag,
         repeat=process.repeat or 0,
         group=process.group,
@@ -132,7 +137,7 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         devices=tuple(device.index for device in placement.devices),
         env=env,
         secret_env=secret_names(env),
-        cwd=bench.cwd,
+        cwd=bench.cwd if started is None else started.cwd,
         venv=bench.venv,
         # A server has to outlive its client, whose time begins when it is ready.
         timeout_s=_limit_s(config) + (_ready_s(config) if is_server else 0.0),
@@ -152,8 +157,11 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
     return step
 
 
-def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
-    """Render the templates of a benchmark's process. Raises ConfigError for a placeholder that cannot be resolved."""
+def render(bench: NodeBenchmark, role: Role = "", started: StartedProcess | None = None) -> RenderedBenchmark:
+    """Render the templates of a benchmark's process. Raises ConfigError for a placeholder that cannot be resolved.
+
+    `started` is how its benchfile starts it, where that says so itself.
+    """
     return render_benchmark(
         bench.config,
         names_for(bench),
@@ -161,6 +169,7 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
         # the suite's, and has its own alone.
         argument_keys=_ARGUMENTS[role] if role != "client" or bench.config.serve is None else ("client.argv",),
         command_key="server.command" if _has_own_command(bench.config, role) else "command",
+        command=None if started is None else started.words,
         flags=frozenset(bench.declared.flags),
         has_launcher=role != "client" and launcher_of(bench.config) not in ("none", RANKS),
     )
@@ -171,7 +180,9 @@ def _has_own_command(config: BenchmarkConfig, role: Role) -> bool:
     return role == "server" and config.server is not None and bool(config.server.command)
 
 
-def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int) -> dict[str, str]:
+def _environment(
+    process: PlannedProcess, rendered: RenderedBenchmark, started: StartedProcess | None, *, threads: int
+) -> dict[str, str]:
     bench, placement = process.bench, process.placement
     visible = _visible_devices(bench.config, placement)
     return {
@@ -180,6 +191,7 @@ def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, thread
         **rank_environment(bench, placement),
         **network_environment(bench, placement),
         **_proxies(process, rendered),
+        **({} if started is None else started.env),
         **rendered.env,
     }
 
@@ -219,6 +231,34 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
     if launcher_of(config) == "torchrun" and after:
         program = _apart(program)
     return (*before, bench.python, *after, *program)
+
+
+def process_key(placement: Placement) -> str:
+    """Return the key of a process among those that a benchfile starts itself: its node and tag."""
+    return f"{placement.node.name}/{placement.tag}"
+
+
+# Programs that start a program of Python in each of their ranks.
+_LAUNCHERS = frozenset({"torchrun", "benchrun", "accelerate", "torch.distributed.run", "tune", "deepspeed"})
+
+
+def with_runner(bench: NodeBenchmark, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a process that its benchfile starts itself, with our runner where they have one.
+
+    A process without the runner is started by a relay, which reads what a program says of itself.
+    """
+    voirfile = bench.declared.voirfile
+    runner = ("benchmate.run", *(("--voirfile", str(PurePath(bench.source, voirfile))) if voirfile is not None else ()))
+    if RUNNER not in words:
+        return (bench.python, "-m", "benchmate.milabench13.relay", "--", *words)
+    at = words.index(RUNNER)
+    before, after = words[:at], words[at + 1 :]
+    if before and before[-1] == "-m":
+        return (*before, *runner, *after)
+    if not any(PurePath(word).name in _LAUNCHERS for word in before):
+        return (*before, bench.python, "-m", *runner, *after)
+    # torchrun takes the beginning of one of its options for the option, so that the program's have to stand apart.
+    return (*before[:-1], "-m", "--", *runner, *after) if before[-1] == "--" else (*before, "-m", *runner, *after)
 
 
 def _apart(program: tuple[str, ...]) -> tuple[str, ...]:

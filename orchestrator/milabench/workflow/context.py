@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -189,7 +189,22 @@ def read_context(
     known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
     if facts.main.local:
         known = replace(known, missing_programs=missing_programs(benches, known))
-    return replace(context, plan_context=known)
+    return replace(context, benches=with_processes(benches, known), plan_context=known)
+
+
+def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
+    """Return the benchmarks, those whose benchfile is not ours with the processes that it starts on these machines."""
+    from milabench.bench.api import ForeignBenchmark
+    from milabench.bench.registry import module_of
+
+    by_format: dict[str, list[ResolvedBenchmark]] = {}
+    for bench in benches:
+        if isinstance(bench.declared, ForeignBenchmark):
+            by_format.setdefault(bench.declared.format, []).append(bench)
+    placed = {bench.config.name: bench for bench in benches}
+    for name, of_format in by_format.items():
+        placed |= {bench.config.name: bench for bench in module_of(name).placed(of_format, context)}
+    return tuple(placed.values())
 
 
 def _profile_of(suite: Suite, extent: Extent) -> Profile:
@@ -307,9 +322,12 @@ def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
 
 def declared_options(folder: Path) -> frozenset[str] | None:
     """Return the extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
-    from milabench.bench.load import load_benchfile
+    from milabench.bench.load import BENCHFILE, load_benchfile
+    from milabench.bench.registry import EVERY_NAME, foreign_format
 
-    return frozenset(load_benchfile(folder).options) if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return EVERY_NAME if foreign_format(folder / BENCHFILE) else frozenset(load_benchfile(folder).options)
 
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
