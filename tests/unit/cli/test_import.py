@@ -174,6 +174,7 @@ def test_what_was_left_out_for_a_lack_of_capabilities_is_skipped_and_what_never_
             "diffusion-nodes": "skipped",
         }
         assert [skip["detail"] for skip in benches["diffusion-nodes"]["skipped"]] == ["len(nodes) >= 2"]
+        assert benches["diffusion-nodes"]["messages"] == []
         # Of neither did milabench 1.3 count a step.
         assert [benches[name]["milabench13"]["n"] for name in ("resnet50", "bert", "diffusion-nodes")] == [1, 0, 0]
 
@@ -224,6 +225,23 @@ def test_the_figures_of_milabench_1_3_stand_beside_ours_and_its_score_is_of_them
         assert figures["brax"] == {"n": 2, "failed": 1, "ngpu": 2, "observations": 6, "rate": 8, "score": 4}
         assert figures["llava"] == {"n": 1, "failed": 1, "ngpu": 1, "observations": 0, "rate": None, "score": None}
         assert found["score"]["value"] == pytest.approx((34 * 5**3 * 1) ** (1 / 5))
+        for form in ("brief", "text", "markdown", "html"):
+            shown = [
+                milabench("report", *score, "-f", form, *([run] if run else [])).out
+                for score in ([], ["--score", "compat"])
+            ]
+            assert ["difference %" in text for text in shown] == [False, True], form
+            assert "resume" not in "".join(shown), form
+
+
+def test_a_total_without_weights_is_none_and_rates_below_zero_are_no_crash(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    for weight, value in ((0.0, None), (1.0, 1.0)):
+        old = tmp_path / f"w{weight:g}.2024-08-27_20:14:51.193380"
+        old_pack(old, "odd", "D0", rates=[-5.0] * 6, weight=weight)
+        found = json.loads(milabench("report", str(old), "--score", "compat", "--json").out)
+        assert (found["score"]["value"], found["benchmarks"][0]["milabench13"]["rate"]) == (value, -5)
 
 
 # What milabench 1.3 itself makes of the runs that it ships with its tests: (archive, benchmark, n, failed, rate).
