@@ -359,7 +359,7 @@ def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
     if not summary.score.is_compat or not rows:
         return ()
     headings = ("bench", "n", "fail", "ngpu", "rate", "perf", "difference %", "score", "weight")
-    title = "figures of milabench 1.3: rate is the mean over all steps, warm-up and failures too; perf is ours, over time after it"
+    title = "figures of milabench 1.3: rate is the mean over all steps; perf is ours, over the time after warm-up"
     is_text = tuple(heading == "bench" for heading in headings)
     return (Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("ngpu", "weight")),)
 
