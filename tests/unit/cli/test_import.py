@@ -131,19 +131,21 @@ STOPPED = "of a step that was stopped, for it had all its observations, which mi
         (1, [STOP], 65, "passed", []),  # a launcher whose ranks were ended
         (1, [STOP, ERROR], 65, "passed", [f"ValueError: bad: {STOPPED}"]),
         (-9, [STOP], 65, "passed", [f"exit code -9: {STOPPED}"]),
+        ("ERROR", [STOP], 65, "passed", [f"no exit code: {STOPPED}"]),
+        ("ERROR", [ERROR], 65, "failed: exit: ValueError: bad", []),  # interrupted
         (-15, [STOP], 0, "passed", [f"no rate of the task train: {STOPPED}"]),
         (0, [ERROR], 65, "passed", [f"ValueError: bad: {EXITED}"]),
         (1, [], 65, "failed: exit", []),
         (-15, [], 65, "failed: signal", []),
-        (0, [], 0, "failed: invalid: exit code 0 without a rate of the task train", []),
-        (0, [NOT_TRAINED], 0, "failed: invalid: exit code 0 without a rate of the task train", []),
+        (0, [], 0, "failed: no-data: exit code 0 without a rate of the task train", []),
+        (0, [NOT_TRAINED], 0, "failed: no-data: exit code 0 without a rate of the task train", []),
         (0, [NO_LOSS], 65, "failed: invalid: 1 of 66 losses are no number", []),
     ],
 )
 def test_a_step_has_passed_where_milabench_1_3_says_so_and_what_it_overlooks_is_said(
     milabench: Milabench,
     tmp_path: Path,
-    code: int,
+    code: int | str,
     before_end: list[Recorded],
     count: int,
     ending: str,
