@@ -20,8 +20,8 @@ from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take
 from benchmate.sink import Sink, open_sink
 
 if TYPE_CHECKING:
+    from benchmate.loop_observer import Observer
     from benchmate.loss_recorder import LossRecorder
-    from benchmate.observer import Observer
 
 MAX_SWALLOWED_STOPS = 100
 BARRIER_TIMEOUT_S = 86_400.0
@@ -108,7 +108,7 @@ class Session:
         """Return the one observer of a task, created when it is new: several loops over the same task share it."""
         known = self.observers.get(task)
         if known is None:
-            from benchmate.observer import Observer
+            from benchmate.loop_observer import Observer
 
             known = self.observers[task] = Observer(self, task, units, stop)
             if task in self._tasks_with_parts:

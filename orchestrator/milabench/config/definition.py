@@ -10,7 +10,9 @@ from milabench.config.kinds import INVALID, Kind, Text, ValueParser, path_at
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located
 
-_SOURCES: Final = (("git", "rev"), ("git", "branch"), ("pypi", "version"))
+BRANCH: Final = "main"
+"""The branch of a git definition that names none."""
+_SOURCES: Final = (("git", "rev"), ("git", "branch"), ("git",), ("pypi", "version"))
 _KEYS: Final = tuple(dict.fromkeys(name for names in _SOURCES for name in names))
 
 
@@ -48,7 +50,7 @@ Definition: TypeAlias = Path | GitDefinition | PyPIDefinition
 class DefinitionKind(Kind):
     """A definition as suites write it."""
 
-    expected = "a folder, {git, rev | branch} or {pypi, version}"
+    expected = "a folder, {git, rev | branch}, {git} for its branch main, or {pypi, version}"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -66,8 +68,8 @@ class DefinitionKind(Kind):
                 return INVALID
         if set(source) == {"pypi", "version"}:
             return PyPIDefinition(project=source["pypi"], version=source["version"])
-        if set(source) in ({"git", "rev"}, {"git", "branch"}):
-            return GitDefinition(url=source.pop("git"), **source)
+        if set(source) in ({"git"}, {"git", "rev"}, {"git", "branch"}):
+            return GitDefinition(url=source.pop("git"), **source or {"branch": BRANCH})
         return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
 
     def json_schema(self) -> dict[str, Any]:

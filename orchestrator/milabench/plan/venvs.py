@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from milabench.bench.api import Git, Source
+from milabench.bench.api import Git, Source, WorkingCopy
 from milabench.errors import ConfigError, Problem
 from milabench.plan.container import Image
 from milabench.plan.model import SCHEMA, SkippedBench, digest
@@ -272,5 +272,7 @@ def source_json(source: Source) -> dict[str, str]:
     """Return a source in words; `folder` is where it lies under base/code."""
     if isinstance(source, Git):
         return {"git": mask_urls(source.url), "rev": source.rev, "folder": source.folder}
+    if isinstance(source, WorkingCopy):
+        return {"copy": source.name, "sha256": source.digest, "folder": source.folder}
     origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
     return {**origin, "folder": source.folder}
