@@ -116,8 +116,8 @@ class VerbGroup(click.Group):
             if name in FORMER_VERBS:
                 hint = f"; `milabench {FORMER_VERBS[name]}` does here what it does in milabench 1.3"
             raise click.UsageError(f"no command '{name}'{hint}", ctx)
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command, as_typed_here(name or "", rest)
+        verb, command, rest = super().resolve_command(ctx, args)
+        return verb, command, as_typed_here(verb or "", rest)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs in their groups, without importing them."""
