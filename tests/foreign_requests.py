@@ -47,17 +47,28 @@ def definition(folder: Path, *benchmarks: dict[str, Any], code: Path | None = No
     return {"folder": str(folder), "code": str(code or folder), "benchmarks": list(benchmarks) or [benchmark()]}
 
 
-def answers(*definitions: dict[str, Any], env: Mapping[str, str] | None = None) -> Sequence[dict[str, Any]]:
-    """Return what the child process answers about each definition."""
-    done = subprocess.run(
-        [sys.executable, "-I", CHILD],
-        input=json.dumps({"definitions": definitions}),
-        capture_output=True,
-        text=True,
-        check=True,
-        env=env,
-    )
+def answers(
+    *definitions: dict[str, Any], env: Mapping[str, str] | None = None, limit_s: float | None = None
+) -> Sequence[dict[str, Any]]:
+    """Return what the child process answers about each definition, in `limit_s` seconds instead of its own."""
+    text = json.dumps({"definitions": definitions})
+    limited = ["-c", WITH_A_LIMIT, CHILD.parent, str(limit_s)]
+    command = [sys.executable, "-I", *([CHILD] if limit_s is None else limited)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, env=env)
     return json.loads(done.stdout)["definitions"]
+
+
+WITH_A_LIMIT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import child; child.LIMIT_S = float(sys.argv[2]); child.main([])"
+)
+
+
+def do(phase: str, request: dict[str, Any], file: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Do the install or the prepare of a definition, by way of a request in `file`."""
+    file.write_text(json.dumps({"definitions": [request]}))
+    return subprocess.run(
+        [sys.executable, "-I", CHILD, "do", phase, file], capture_output=True, text=True, check=False, env=env
+    )
 
 
 def planned(name: str, *benchmarks: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import contextlib
 import copy
 import importlib
 import inspect
+import itertools
 import json
 import os
 import runpy
@@ -38,12 +39,13 @@ Report = Callable[[Json], None]
 
 
 class ForeignError(Exception):
-    """What foreign code did wrong, in one line; `where` is a line of a file."""
+    """What foreign code did wrong, in one line; `where` is a line of a file, `is_final` when no time is left for the rest."""
 
-    def __init__(self, where: str, what: str) -> None:
+    def __init__(self, where: str, what: str, *, is_final: bool = False) -> None:
         super().__init__(f"{where}: {what}")
         self.where = where
         self.what = what
+        self.is_final = is_final
 
     def as_json(self) -> Json:
         """Return the error as it stands in an answer."""
@@ -75,6 +77,8 @@ def describe(definition: Json, report: Report) -> Json:
             runs = placed_processes(pack_class, benchmark, code, call, before)
             benchmarks.append({"processes": runs, "prepare": preparation(pack, call, before)})
         except ForeignError as error:
+            if error.is_final:
+                raise
             benchmarks.append(error.as_json())
     about = first or pack_class
     return {
@@ -107,7 +111,7 @@ class Call:
         try:
             yield
         except OutOfTime as error:
-            raise ForeignError(self._where(error), f"{label}not done after {LIMIT_S:.0f} s") from None
+            raise ForeignError(self._where(error), f"{label}not done after {LIMIT_S:g} s", is_final=True) from None
         except SyntaxError as error:
             where = f"{self._name(error.filename or BENCHFILE)}:{error.lineno}"
             raise ForeignError(where, f"{label}SyntaxError: {error.msg}") from None
@@ -279,12 +283,8 @@ def file_names(value: Any) -> list[str]:
 
 def is_overridden(pack_class: type, method: str) -> bool:
     """Return whether the class, or a foreign base of it, does more in a coroutine than to call that of its base."""
-    for owner in pack_class.__mro__:
-        if method in vars(owner) and not owner.__module__.startswith("milabench."):
-            return does_more(vars(owner)[method], method)
-        if owner.__module__.startswith("milabench."):
-            return False
-    return False
+    owners = itertools.takewhile(lambda owner: not owner.__module__.startswith("milabench."), pack_class.__mro__)
+    return any(does_more(vars(owner)[method], method) for owner in owners if method in vars(owner))
 
 
 def does_more(function: Any, method: str) -> bool:
@@ -346,7 +346,7 @@ def work(definition: Json, pipe: int) -> None:
     except ForeignError as error:
         answer = error.as_json()
     except OutOfTime:
-        answer = ForeignError(BENCHFILE, f"not done after {LIMIT_S:.0f} s").as_json()
+        answer = ForeignError(BENCHFILE, f"not done after {LIMIT_S:g} s").as_json()
     except BaseException as error:  # of this file: nothing that foreign code does may end the others' answers
         answer = ForeignError(BENCHFILE, f"{type(error).__name__}: {error}").as_json()
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -358,7 +358,7 @@ def awaited_answer(pipe: int, worker: int) -> Json:
     """Return what the worker answers, or why it does not: it is at its end, or its time is up."""
     deadline = time.monotonic() + LIMIT_S + _GRACE_S
     pending, method = b"", ""
-    what = f"not done after {LIMIT_S:.0f} s"
+    what = f"not done after {LIMIT_S:g} s"
     while select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
         data = os.read(pipe, 1 << 16)
         if not data:
@@ -385,6 +385,8 @@ def do(phase: str, request: Path) -> int:
     (benchmark,) = definition["benchmarks"]
     code = Path(definition["code"])
     importlib.import_module("milabench.effects").ALLOWED.set(True)
+    # In order with what the programs that it starts print.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         call = Call(code, lambda message: None)
         pack = new_pack(load_pack(code, lambda message: None), benchmark, code, call, phase)
@@ -405,6 +407,7 @@ def main(arguments: Sequence[str]) -> int:
         _, phase, file = arguments
         return do(phase, Path(file))
     request = json.load(sys.stdin.buffer)
+    importlib.import_module("milabench.pack")  # once, not in each process
     # Whatever foreign code and its programs print, the answer is alone on standard output.
     with os.fdopen(os.dup(1), "w") as answers, Path(os.devnull).open() as nothing:
         os.dup2(2, 1)

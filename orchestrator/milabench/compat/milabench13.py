@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from milabench.bench.api import COPY, ForeignBenchmark, StartedProcess, WorkingCopy
+from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, WorkingCopy
 from milabench.bench.load import folder_digest
 from milabench.config.show import plain_benchmark
 from milabench.errors import ConfigError, Problem
@@ -208,6 +208,8 @@ class _Question:
             words = [self._bench.python, *words]  # whether or not it may be executed
         if words and words[0] == f"{venv}/bin/benchrun":
             words[0] = f"{venv}/bin/torchrun"
+        if RUNNER in words:
+            words = [word for word in words if word != "--no-python"]  # a module, which launchers start themselves
         if placement is not None and self._bench.context.facts.arch == "cpu":
             # torchrun counts no processors as devices.
             processes = f"--nproc-per-node={len(placement.devices)}"

@@ -403,7 +403,7 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: threading.
     if git is None:
         raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
     env = git_environment(environ)
-    url = _without_credentials(source.url, env)
+    url = without_credentials(source.url, env)
 
     def run(*argv: str) -> str | None:
         code, _, errors = _ended((git, *argv), into, env, stop)
@@ -485,7 +485,7 @@ def _ended(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stop: threadi
     return process.returncode, output, errors
 
 
-def _without_credentials(url: str, env: dict[str, str]) -> str:
+def without_credentials(url: str, env: dict[str, str]) -> str:
     """Return an http URL without user and password, which git finds in `env`: others see its arguments, by `ps`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or parts.username is None:

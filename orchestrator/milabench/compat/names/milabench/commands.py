@@ -326,11 +326,9 @@ class TorchrunAllGPU(WrapperCommand):
         is_per_device = _method(self.pack.config) == "per_gpu"
         words = [*super()._argv(**kwargs), *([] if is_per_device else ["--nproc-per-node=gpu"])]
         inner = str(self.get_cmd() or "")
-        if inner == "python":
-            # torchrun puts Python before what it starts.
+        if inner in (RUNNER, "python", "voir"):
+            # torchrun puts Python before what it starts; the runner has it already.
             return [*words, "--no-python", "--"]
-        if inner == RUNNER:
-            return [*words, "--"]
         if self.module:
             return [*words, "-m"]
         is_module = bool(inner) and "/" not in inner and not (Path(self.pack.dirs.code) / inner).exists()

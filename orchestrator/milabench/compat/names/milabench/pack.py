@@ -60,7 +60,7 @@ class BasePackage:
 
     def logfile(self, extension: str) -> XPath:
         """Return a file of this placement in the folder of the run."""
-        return self.logdir / f"{self.tag}.{extension}"
+        return XPath(self.logdir / f"{self.tag}.{extension}")
 
     @property
     def working_directory(self) -> XPath:
