@@ -14,7 +14,7 @@ def old_run(
     folder: Path,
     *benches: str,
     devices: int = 2,
-    code: int = 0,
+    code: int | str = 0,
     rates: Sequence[float] = (300.0,) * 65,
     lines: int = 0,
     before_end: Sequence[tuple[str, Any, str | None]] = (),
@@ -30,7 +30,7 @@ def old_run(
 def old_pack(
     folder: Path,
     *tag: str,
-    code: int = 0,
+    code: int | str = 0,
     rates: Sequence[float] = (300.0,) * 65,
     lines: int = 0,
     before_end: Sequence[tuple[str, Any, str | None]] = (),
@@ -66,7 +66,7 @@ def remote_pack(folder: Path) -> None:
 
 
 def _events(
-    tag: Sequence[str], device: int | None, code: int, rates: Sequence[float], changed: Mapping[str, Any]
+    tag: Sequence[str], device: int | None, code: int | str, rates: Sequence[float], changed: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     config = {
         "system": {"arch": "cuda", "nodes": [{"name": "manager", "ip": "127.0.0.1", "main": True}]},

@@ -362,5 +362,7 @@ def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tu
         for verdict in measured.verdicts:
             if verdict.verdict != "pass":
                 texts[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
-        texts.update(dict.fromkeys(text for text in map(one_line, measured.messages) if text != _READY))
+        why = result.detail if result.outcome == "skipped" else ""  # stands elsewhere
+        said = (text for text in map(one_line, measured.messages) if not (why and text.endswith(why)))
+        texts.update(dict.fromkeys(text for text in said if text != _READY))
     return tuple(texts)[:_MAX_MESSAGES]

@@ -265,11 +265,11 @@ def _ending_of_1_3(measured: Measurement) -> tuple[OutcomeName, str, str]:
     if measured.is_stopped or _is_nolog(measured):
         return "passed", "", ""
     if end.outcome != "passed":
-        return end.outcome, end.why or "", end.detail
+        return end.outcome, end.why or "exit", end.detail  # where it was interrupted itself, it wrote no code
     if measured.losses.nonfinite:
         return "failed", "invalid", f"{measured.losses.nonfinite} of {measured.losses.count} losses are no number"
     if measured.train_rates is None:
-        return "failed", "invalid", "exit code 0 without a rate of the task train"
+        return "failed", "no-data", "exit code 0 without a rate of the task train"
     return "passed", "", ""
 
 
@@ -285,7 +285,8 @@ def _overlooked_by_1_3(run: Run, outcome: OutcomeName, measured: Measurement) ->
         whose = "was stopped, for it had all its observations"
     doubts = {
         error: bool(error),
-        f"exit code {code}": not error and code not in (_CODES_OF_A_STOP if measured.is_stopped else (0,)),
+        "no exit code" if code is None else f"exit code {code}": not error
+        and code not in (_CODES_OF_A_STOP if measured.is_stopped else (0,)),
         "no rate of the task train": measured.is_stopped and measured.train_rates is None,
     }
     for doubt, holds in doubts.items():

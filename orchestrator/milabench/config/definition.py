@@ -27,8 +27,7 @@ class GitDefinition:
     @property
     def folder(self) -> str:
         """Where it lies under `base/code`: `<repository>-<revision>`, or the branch while no revision is known."""
-        name = self.url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
-        return f"{name}-{self.rev[:12] or self.branch.replace('/', '-')}"
+        return f"{repository_name(self.url)}-{self.rev[:12] or self.branch.replace('/', '-')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,22 @@ class DefinitionKind(Kind):
             for names in _SOURCES
         ]
         return {"anyOf": [{"type": "string"}, *sources]}
+
+
+def definition_name(definition: Definition) -> str:
+    """Return the last part of where a definition is: the name of the folder, of the repository, or of the project."""
+    match definition:
+        case GitDefinition(url=url):
+            return repository_name(url)
+        case PyPIDefinition(project=project):
+            return project
+        case _:
+            return definition.name
+
+
+def repository_name(url: str) -> str:
+    """Return the last part of the address of a repository, without `.git`."""
+    return url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
 
 
 def plain_definition(definition: Definition | None) -> Any:

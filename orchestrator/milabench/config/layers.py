@@ -78,14 +78,34 @@ class Folded:
     """Whether everything that is inherited is there."""
 
 
+def parse_overrides(text: str, folder: str, label: str | None = None) -> tuple[Override, ...]:
+    """Parse one `--override`; a mapping, `{name: {key: value}}`, is one for each of its names. Raises ConfigError."""
+    if not text.lstrip().startswith("{"):
+        return (parse_override(text, folder, label),)
+    source = SourceLocation(label or f"--override {_shown(text)}", folder)
+    document = parse_document(text, source, whole=False)
+    mark = Mark(source, 0, 0)
+    if type(document.root.value) is not dict:
+        hint = "write it as benchmark.key=value, or {benchmark: {key: value}}"
+        raise ConfigError(Problem(str(mark), "", "expected a mapping", hint))
+    warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
+    return tuple(
+        Override(keys=(name,), value=located(plain(node), mark), warnings=warnings)
+        for name, node in document.root.value.items()
+    )
+
+
+def _shown(text: str) -> str:
+    shown = mask_argument(text)
+    return repr(shown) if len(shown) <= 200 else f"{shown[:197]!r}..."
+
+
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
     """Parse `name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
 
     `label` is what messages call the place; the option itself by default.
     """
-    shown = mask_argument(text)
-    shown_text = f"--override {shown!r}" if len(shown) <= 200 else f"--override {shown[:197]!r}..."
-    source = SourceLocation(label or shown_text, folder)
+    source = SourceLocation(label or f"--override {_shown(text)}", folder)
     mark = Mark(source, 0, 0)
     hint = "write it as benchmark.key=value"
     sides = _SIDES.match(text)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milabench.config.layers import Override, fold, parse_override
+from milabench.config.layers import Override, fold, parse_overrides
 from milabench.config.matrix import MAX_BENCHMARKS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
@@ -62,7 +62,7 @@ def read_suite(
     labelled = [*(settings or {}).items(), *((None, text) for text in overrides)]
     for name, text in labelled:
         with problems.taking():
-            parsed.append(parse_override(text, here, name))
+            parsed.extend(parse_overrides(text, here, name))
     learn(values_in([*map(plain, roots), *(plain(override.tree(0)) for override in parsed)]))
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.
     problems.raise_any()

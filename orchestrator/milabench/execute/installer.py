@@ -171,8 +171,8 @@ def torch_index(backend: str) -> str:
 
 
 def pulls_cuda(rehearsal: str) -> str | None:
-    """Return the first CUDA package that uv said it would install, if any."""
-    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
+    """Return the first CUDA package that uv said it would install, if any; nvidia-ml-py only asks the driver."""
+    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-(?!ml-py)\S+)", rehearsal, re.MULTILINE)
     return match[1] if match else None
 
 

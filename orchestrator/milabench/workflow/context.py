@@ -64,14 +64,20 @@ class CommandContext:
 
 
 # Environment variables that stand for options of the system file: MILABENCH_SIZER_MULT is system.options.sizer.mult.
-_OPTION_VARIABLES = {"MILABENCH_SIZER_": "sizer", "MILABENCH_CPU_": "cpu"}
-_OWN_OPTIONS = ("MILABENCH_SIZER_SAVE",)
+_OPTION_VARIABLES = {
+    "MILABENCH_SIZER_": "options.sizer",
+    "MILABENCH_CPU_": "options.cpu",
+    "MILABENCH_TORCHRUN_": "options.torchrun",
+    "MILABENCH_DIRS_": "dirs",
+    "MILABENCH_GPU_": "gpu",
+}
+_OWN_OPTIONS = ("MILABENCH_SIZER_SAVE", "MILABENCH_GPU_ARCH")
 
 
 def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the overrides that environment variables stand for, by variable; they win over files, the command line over them."""
     return {
-        name: f"system.options.{group}.{name.removeprefix(prefix).lower()}={value}"
+        name: f"system.{group}.{name.removeprefix(prefix).lower()}={value}"
         for name, value in sorted(environ.items())
         for prefix, group in _OPTION_VARIABLES.items()
         if name.startswith(prefix) and name not in _OWN_OPTIONS

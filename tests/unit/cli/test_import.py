@@ -131,19 +131,21 @@ STOPPED = "of a step that was stopped, for it had all its observations, which mi
         (1, [STOP], 65, "passed", []),  # a launcher whose ranks were ended
         (1, [STOP, ERROR], 65, "passed", [f"ValueError: bad: {STOPPED}"]),
         (-9, [STOP], 65, "passed", [f"exit code -9: {STOPPED}"]),
+        ("ERROR", [STOP], 65, "passed", [f"no exit code: {STOPPED}"]),
+        ("ERROR", [ERROR], 65, "failed: exit: ValueError: bad", []),  # interrupted
         (-15, [STOP], 0, "passed", [f"no rate of the task train: {STOPPED}"]),
         (0, [ERROR], 65, "passed", [f"ValueError: bad: {EXITED}"]),
         (1, [], 65, "failed: exit", []),
         (-15, [], 65, "failed: signal", []),
-        (0, [], 0, "failed: invalid: exit code 0 without a rate of the task train", []),
-        (0, [NOT_TRAINED], 0, "failed: invalid: exit code 0 without a rate of the task train", []),
+        (0, [], 0, "failed: no-data: exit code 0 without a rate of the task train", []),
+        (0, [NOT_TRAINED], 0, "failed: no-data: exit code 0 without a rate of the task train", []),
         (0, [NO_LOSS], 65, "failed: invalid: 1 of 66 losses are no number", []),
     ],
 )
 def test_a_step_has_passed_where_milabench_1_3_says_so_and_what_it_overlooks_is_said(
     milabench: Milabench,
     tmp_path: Path,
-    code: int,
+    code: int | str,
     before_end: list[Recorded],
     count: int,
     ending: str,
@@ -174,6 +176,7 @@ def test_what_was_left_out_for_a_lack_of_capabilities_is_skipped_and_what_never_
             "diffusion-nodes": "skipped",
         }
         assert [skip["detail"] for skip in benches["diffusion-nodes"]["skipped"]] == ["len(nodes) >= 2"]
+        assert benches["diffusion-nodes"]["messages"] == []
         # Of neither did milabench 1.3 count a step.
         assert [benches[name]["milabench13"]["n"] for name in ("resnet50", "bert", "diffusion-nodes")] == [1, 0, 0]
 
@@ -224,6 +227,23 @@ def test_the_figures_of_milabench_1_3_stand_beside_ours_and_its_score_is_of_them
         assert figures["brax"] == {"n": 2, "failed": 1, "ngpu": 2, "observations": 6, "rate": 8, "score": 4}
         assert figures["llava"] == {"n": 1, "failed": 1, "ngpu": 1, "observations": 0, "rate": None, "score": None}
         assert found["score"]["value"] == pytest.approx((34 * 5**3 * 1) ** (1 / 5))
+        for form in ("brief", "text", "markdown", "html"):
+            shown = [
+                milabench("report", *score, "-f", form, *([run] if run else [])).out
+                for score in ([], ["--score", "compat"])
+            ]
+            assert ["difference %" in text for text in shown] == [False, True], form
+            assert "resume" not in "".join(shown), form
+
+
+def test_a_total_without_weights_is_none_and_rates_below_zero_are_no_crash(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    for weight, value in ((0.0, None), (1.0, 1.0)):
+        old = tmp_path / f"w{weight:g}.2024-08-27_20:14:51.193380"
+        old_pack(old, "odd", "D0", rates=[-5.0] * 6, weight=weight)
+        found = json.loads(milabench("report", str(old), "--score", "compat", "--json").out)
+        assert (found["score"]["value"], found["benchmarks"][0]["milabench13"]["rate"]) == (value, -5)
 
 
 # What milabench 1.3 itself makes of the runs that it ships with its tests: (archive, benchmark, n, failed, rate).
