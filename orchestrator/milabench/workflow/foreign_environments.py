@@ -20,6 +20,7 @@ from milabench.plan.requirements import (
     RequirementFile,
     merge_locks,
     parse_requirements,
+    preferred_versions,
     unbroken_constraints,
     with_absolute_paths,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 BASE_REQUIREMENTS: Final = "base_requirements"
 ADDED: Final = ("torchcompat==1.1.4",)
 """What their programs import beside the instruments, and found in every environment."""
+_USUAL: Final = "cuda"
 
 
 def foreign_requirements(definition: Path) -> tuple[str, ...] | None:
@@ -141,9 +143,34 @@ def foreign_request(context: SuiteContext, config: BenchmarkConfig, names: Seque
         pip={str(key): str(value) for key, value in config.pip.items() if key not in ("args", "constraints")},
         arch=context.plan_context.facts.arch,
         required=tuple(dict.fromkeys(required)),
-        overrides=() if is_ours else (*benchmate_requirements(environments.BENCHMATE), *ADDED),
+        overrides=() if is_ours else _overrides(),
         pip_args=tuple(_words(config.pip.get("args"))),
+        preferred=_preferred(config.definition, names, lock, parse_requirements("\n".join(limits)))
+        if config.name in context.missing_locks
+        else None,
     )
+
+
+def _overrides() -> tuple[str, ...]:
+    """Return the requirements that win over what the files say: those of the instruments, and what is added."""
+    return (*benchmate_requirements(environments.BENCHMATE), *ADDED)
+
+
+def _preferred(definition: Path, names: Sequence[str], wanted: Lock, limits: Lock) -> RequirementFile | None:
+    """Return the versions of a lock for another kind of machine, best of the most usual one, but of what is constrained."""
+    for variant in (_USUAL, *sorted(_variants(definition, names))):
+        if (lock := _lock(definition, names, variant)) is not None:
+            constrained = {pin.name for pin in (*limits.pins, *parse_requirements("\n".join(_overrides())).pins)}
+            free = replace(wanted, pins=tuple(pin for pin in wanted.pins if pin.name not in constrained))
+            text = preferred_versions(free, lock)
+            name = display_path(definition / lock_name(names[0], variant))
+            return RequirementFile(name=name, text=text) if text else None
+    return None
+
+
+def _variants(definition: Path, names: Sequence[str]) -> set[str]:
+    stems = [name.removesuffix(".in") for name in names]
+    return {file.name[len(stem) + 1 : -4] for stem in stems for file in definition.glob(f"{stem}.*.txt")}
 
 
 def _composed(file: Path) -> tuple[RequirementFile, list[str]]:

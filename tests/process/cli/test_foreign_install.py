@@ -180,3 +180,21 @@ def repository(folder: Path) -> tuple[str, str]:
         subprocess.run([*git, *argv], check=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     return f"file://{folder}", head.stdout.strip()
+
+
+def test_without_a_lock_for_the_machine_the_versions_of_another_lock_are_preferred_where_they_fit(
+    folders: Folders, environ: dict[str, str], tmp_path: Path
+) -> None:
+    wheel(tmp_path / "wheels", "other", "1", needs=("tool>=2",))
+    wheel(tmp_path / "wheels", "other", "2", needs=("tool>=2",))
+    lock = "tool==1\nother=={}\nvoir==0.2.20\ntorch==2.10.0+cu130\n"
+    folders.add("first", requirements__cuda__txt=lock.format("1"))
+    folders.add("second", requirements__in="tool\nother\n", requirements__cuda__txt=lock.format("1"))
+    folders.add("third", requirements__in="other\n", requirements__cuda__txt=lock.format("1"))
+    said = folders.installed()
+    assert packages(environ, "torch") >= {"tool-1"}
+    assert packages(environ, "torch-second") >= {"tool-2", "other-2"}
+    assert packages(environ, "torch-third") >= {"tool-2", "other-1"}
+    (note,) = [line for line in said.err.splitlines() if line.startswith("note: ") and "do not fit" in line]
+    assert "torch-second: not with the versions of " in note
+    assert "second/requirements.cuda.txt, which do not fit each other here" in note
