@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from agent import QUICK
 from test_run import LOOP, run, write
@@ -30,7 +32,9 @@ SUITE = {**QUICK, "voir": {"options": {"stop": 6, "skip": 2, "interval": "1s", "
 
 def voirfile(body: str) -> str:
     lines = body.strip().splitlines()
-    return HEAD + "@configurable\ndef instrument_main(ov, options: Config):\n" + "\n".join(f"    {line}" for line in lines)
+    return (
+        HEAD + "@configurable\ndef instrument_main(ov, options: Config):\n" + "\n".join(f"    {line}" for line in lines)
+    )
 
 
 MONITORED = """
@@ -97,12 +101,17 @@ def test_a_returned_value_is_overridden(agent, tmp_path):
     assert (ran.code, ran.stdout) == (0, "{}{} [1][1]\n")
 
 
-RATES = "import time\nfrom giving import give\nfor rate in range(1, 100):\n    give(rate=float(rate), units='Tok/s', task='train')"
+RATES = """
+from giving import give
+for rate in range(1, 100):
+    give(rate=float(rate), units="Tok/s", task="train")
+print("reached the end")
+"""
 
 
 @pytest.mark.parametrize("body", [None, MONITORED])
 def test_rates_that_a_program_gives_are_recorded_and_end_it(agent, tmp_path, body):
-    ran = run(agent, tmp_path, f"{RATES}\nprint('reached the end')", body and voirfile(body), config=SUITE)
+    ran = run(agent, tmp_path, RATES, body and voirfile(body), config=SUITE)
     assert (ran.code, ran.stdout) == (0, "early stopped\n" if body else "")
     rates = [data for data in agent.records() if "rate" in data]
     assert [(data["rate"], data["units"], data["clock"]) for data in rates] == [
@@ -159,7 +168,9 @@ ov.require(
 
 @pytest.mark.parametrize("signal", ["'stop'", "StopProgram"])
 def test_an_early_stop_ends_what_is_not_measured(agent, tmp_path, signal):
-    script = "from giving import give\nfor x in range(100):\n    give(loss=float(x), task='train')\nprint('reached the end')"
+    script = (
+        "from giving import give\nfor x in range(100):\n    give(loss=float(x), task='train')\nprint('reached the end')"
+    )
     text = voirfile(f"""
 yield ov.phases.init
 from voir.instruments import early_stop, log
@@ -221,7 +232,7 @@ thread.start()
     rates = [data for data in agent.records() if "rate" in data]
     assert [data["rate"] for data in rates] == [float(rate) for rate in range(1, 9)]
     times = [data["time"] for data in rates]
-    assert min(later - earlier for earlier, later in zip(times, times[1:], strict=False)) > 0.01
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) > 0.01
 
 
 def test_monitors_of_a_voirfile_start_no_thread(agent, tmp_path):
