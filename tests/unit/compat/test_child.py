@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.foreign_requests import DIRS, FOLDERS, JOB, PER_DEVICE, answers, benchmark, definition, planned, words
+from tests.foreign_requests import CHILD, DIRS, FOLDERS, JOB, PER_DEVICE, answers, benchmark, definition, planned, words
+from tests.processes import is_gone, started, until
 
 
 def test_a_plain_package_runs_its_main_script_under_the_runner_on_each_device() -> None:
@@ -251,6 +256,20 @@ def test_a_definition_that_gives_no_answer_costs_only_its_own(how: str, what: st
     first, second = answers(hanging, definition(FOLDERS / "plain"), limit_s=0.5)
     assert first["error"]["what"] == what
     assert second["benchmarks"][0]["processes"].keys() == {"n1/b.D0"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_child_that_is_ended_ends_what_it_waits_for(tmp_path: Path, number: int) -> None:
+    file = tmp_path / "pid"
+    asked = definition(FOLDERS / "misbehaving", benchmark(how="hangs on", pid_file=str(file)))
+    command = [sys.executable, "-I", CHILD]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        child.stdin.write(json.dumps({"definitions": [asked]}).encode())
+        child.stdin.close()
+        pid = int(until(lambda: file.exists() and file.read_text(), "the worker's pid"))
+        child.send_signal(number)
+    assert child.returncode != 0
+    until(lambda: is_gone(pid), "the worker's end")
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,10 @@ class BasePackage:
         return await self.execute(f"{self.dirs.venv}/bin/python", *args, **kwargs)
 
     async def pip_install(self, *args: Any, build_isolation: bool = False, **kwargs: Any) -> None:
-        """Install packages into the environment, by uv where there is one, with the suite's `pip` args and constraints."""
+        """Install packages into the environment, with the suite's `pip` args and constraints.
+
+        By uv where the variable UV names one, or PATH has one; else by the environment's pip.
+        """
         del kwargs
         require_effects("pip_install")
         pip = self.config.get("pip") or {}
@@ -121,7 +124,7 @@ class BasePackage:
             self.constraints.write_text("\n".join([*pip["constraints"], ""]))
             words += ["-c", self.constraints]
         python = f"{self.dirs.venv}/bin/python"
-        uv = shutil.which("uv")
+        uv = os.environ.get("UV") or shutil.which("uv")
         installer = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
         isolated = [] if build_isolation else ["--no-build-isolation"]
         strategy = ["--index-strategy", "unsafe-best-match"] if uv else []
