@@ -395,12 +395,13 @@ def do(phase: str, request: Path) -> int:
     try:
         call = Call(code, lambda message: None)
         pack = new_pack(load_pack(code, lambda message: None), benchmark, code, call, phase)
-        pack.dirs.extra.mkdir(parents=True, exist_ok=True)
+        if hasattr(pack.dirs, "extra"):
+            pack.dirs.extra.mkdir(parents=True, exist_ok=True)
         with call(phase):
             asyncio.run(pack.checked_install() if phase == "install" else pack.prepare())
     except ForeignError as error:
         sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(error, file=sys.stderr, flush=True)
         return 1
     return 0
 
