@@ -141,6 +141,11 @@ def weighted_mean(kind: Mean, values: Sequence[UncertainValue], weights: Sequenc
     return combine(whole**power, [(number, part / whole) for number, part in zip(values, parts, strict=True)], units)
 
 
+def sum_of(values: Sequence[UncertainValue]) -> UncertainValue:
+    """Return the sum of numbers in the same units. Raises ConfigError where the units differ or there is no number."""
+    return product([(weighted_mean("arithmetic", values, [1] * len(values)), 1)], len(values), same_units(values))
+
+
 def propagate(
     function: Callable[[Mapping[str, float]], float], inputs: Mapping[str, UncertainValue], units: str = ""
 ) -> UncertainValue:
