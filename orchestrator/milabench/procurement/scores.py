@@ -14,7 +14,7 @@ from typing import Final
 from milabench.analysis.throughput import Direction
 from milabench.config.problems import did_you_mean
 from milabench.errors import ConfigError, Problem
-from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, same_units, weighted_mean
+from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, same_units, sum_of, weighted_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,9 +358,9 @@ def potency(phases: Sequence[DeliveryPhase]) -> UncertainValue:
             )
     if not phases:
         raise ConfigError(Problem("", "phases", "potency needs one at least"))
-    months = [phase.months for phase in phases]
-    average = weighted_mean("arithmetic", [phase.ssp for phase in phases], months)
-    return product([(average, 1)], math.fsum(months) / 12, f"{average.units} years".strip())
+    return sum_of(
+        [product([(phase.ssp, 1)], phase.months / 12, f"{phase.ssp.units} years".strip()) for phase in phases]
+    )
 
 
 def potency_value(phases: Sequence[DeliveryPhase], cost: UncertainValue) -> UncertainValue:
