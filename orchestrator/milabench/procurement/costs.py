@@ -21,6 +21,7 @@ _ONE: Final = constant(1.0)
 _MILLION: Final = 1e6
 # A quotient that is whole but for rounding is whole.
 _ROUNDING: Final = 1e-9
+_MOST_NODES: Final = 1e9  # the upper bound of what two launches far apart say may be infinite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ def nodes_within(limit: UncertainValue, per_node: UncertainValue, fixed: float =
 
 
 def _whole(number: float) -> int:
-    return math.floor(number * (1 + _ROUNDING))
+    return math.floor(min(number * (1 + _ROUNDING), _MOST_NODES))
 
 
 def energy_of_items(
@@ -172,8 +173,10 @@ def per_watt(rate: UncertainValue, power_w: UncertainValue) -> UncertainValue:
 PROVISIONED_OVERHEAD: Final[Mapping[str, float]] = MappingProxyType({"liquid": 0.30, "air": 0.50})
 
 
-def provisioned_power(parts_w: Sequence[tuple[int, float]], cooling: Literal["liquid", "air"]) -> UncertainValue:
+def provisioned_power(parts_w: Sequence[tuple[int, float]], cooling: str) -> UncertainValue:
     """Return the power in W that (count, maximum power) of processors, accelerators and scale-up switches is provisioned with."""
+    if cooling not in PROVISIONED_OVERHEAD:
+        raise ConfigError(Problem("", "cooling", f"expected {' or '.join(PROVISIONED_OVERHEAD)}, got {cooling!r}"))
     return constant(math.fsum(count * power for count, power in parts_w) * (1 + PROVISIONED_OVERHEAD[cooling]), "W")
 
 

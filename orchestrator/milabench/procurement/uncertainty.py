@@ -63,12 +63,18 @@ class UncertainValue:
     def of_error(
         cls, value: float, error: float, units: str = "", freedom: float = math.inf, source: str = ""
     ) -> UncertainValue:
-        """Return a number with its standard error, in the same units."""
+        """Return a number with its standard error, in the same units. Raises ConfigError for an error below zero."""
+        if not (0 <= error < math.inf and value > 0):
+            raise ConfigError(
+                Problem("", source, f"expected a number above zero and its error, got {value:g} ± {error:g}")
+            )
         return cls(value=value, units=units, deviations=(Deviation(error / value, freedom, source),))
 
     @classmethod
     def within(cls, value: float, share: float, units: str = "", source: str = "") -> UncertainValue:
         """Return a number that is declared to lie within this share of itself, 0.1 for 10 %, in 95 of 100 cases."""
+        if not 0 <= share < math.inf:
+            raise ConfigError(Problem("", source, f"expected a share from zero up, 0.1 for 10 %, got {share:g}"))
         sd = math.log1p(share) / normal_quantile(0.975)
         return cls(value=value, units=units, deviations=(Deviation(sd, math.inf, source),) if sd else ())
 

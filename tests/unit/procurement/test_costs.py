@@ -24,6 +24,7 @@ from milabench.procurement.costs import (
     yearly_cost,
     yearly_cost_of_items,
 )
+from milabench.procurement.scores import BenchmarkFigures, MachineSize, offer_score
 from milabench.procurement.uncertainty import UncertainValue, constant, product, sum_of
 
 
@@ -109,6 +110,20 @@ def test_an_uncertain_price_bounds_the_nodes() -> None:
     assert (unknown.nodes, unknown.bounds) == (3, None)
     # 0.3 / 0.1 is 2.9999999999999996.
     assert nodes_within(constant(0.3, "MW"), constant(0.1, "MW")).nodes == 3
+
+
+def test_a_bound_of_nodes_that_nobody_knows_is_a_number() -> None:
+    bought = nodes_within(constant(1e9), UncertainValue.of_launches([1e-3, 1e4]))
+    assert bought.bounds == (0, 1_000_000_000)
+
+
+def test_a_score_of_a_budget_is_computed_of_whole_nodes() -> None:
+    bought = nodes_within(constant(10e6, "$"), lifetime_cost(node(0.8)), fixed=1e6)
+    job = BenchmarkFigures(
+        name="job", offered=constant(100, "s"), direction="lower", nodes=2, work=constant(50, "TFLOP")
+    )
+    score = offer_score("ssp", [job], MachineSize(nodes=bought.nodes))
+    assert score.value.value == close(20 * 50 / (100 * 2))
 
 
 def test_without_interest_a_price_is_paid_in_equal_parts() -> None:
@@ -198,6 +213,8 @@ def test_k_end_4_provisioned_power() -> None:
     rate = per_watt(constant(25000, "tokens/s"), power)
     assert 1000 * rate.value == close(1962.3233908948193)
     assert round(1000 * rate.value) == 1962
+    with pytest.raises(ConfigError, match="cooling: expected liquid or air, got 'water'"):
+        provisioned_power([(2, 350)], "water")
 
 
 # Carbon
