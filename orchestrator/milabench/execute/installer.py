@@ -64,7 +64,7 @@ class Uv:
         else:
             limits = ("--constraints", constraints) if constraints else ()
             fresh = ("--upgrade", "--refresh") if upgrade else ()
-            argv = (self.path, "pip", "install", *into, *fresh, "--requirements", requirements, *limits)
+            argv = (self.path, "pip", "install", *into, *spec.pip_args, *fresh, "--requirements", requirements, *limits)
         if backend and self.is_reachable(torch_index(backend)):
             yield InstallCommand(argv=argv, env=chosen)
         else:
@@ -143,7 +143,7 @@ class Pip:
         if spec.is_hashed:
             yield InstallCommand(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
         else:
-            limits = ("--constraint", constraints) if constraints else ()
+            limits = (*spec.pip_args, *(("--constraint", constraints) if constraints else ()))
             yield InstallCommand(argv=(*argv, *limits, *(("--upgrade",) if upgrade else ())), env=extra)
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
@@ -171,8 +171,8 @@ def torch_index(backend: str) -> str:
 
 
 def pulls_cuda(rehearsal: str) -> str | None:
-    """Return the first CUDA package that uv said it would install, if any."""
-    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
+    """Return the first CUDA package that uv said it would install, if any; nvidia-ml-py only asks the driver."""
+    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-(?!ml-py)\S+)", rehearsal, re.MULTILINE)
     return match[1] if match else None
 
 

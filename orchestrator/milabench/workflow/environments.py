@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from milabench.bench.api import Source
-from milabench.bench.load import BENCHFILE, load_benchfile, missing_files, requirements_folder
+from milabench.bench.load import load_benchfile, missing_files, requirements_folder
+from milabench.bench.registry import BENCHFILE
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, EnvironmentFailed, MilabenchError, Problem
 from milabench.execute.inventory import (

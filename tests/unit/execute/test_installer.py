@@ -66,6 +66,7 @@ def test_only_an_open_cpu_environment_without_torchs_index_is_rehearsed(
 def test_a_rehearsal_names_the_first_cuda_package() -> None:
     assert pulls_cuda("Would install 2 packages\n + numpy==2\n + nvidia-cublas==13.1\n") == "nvidia-cublas==13.1"
     assert pulls_cuda(" + numpy==2\n") is None
+    assert pulls_cuda(" + nvidia-ml-py==13.590.44\n") is None  # without libraries of CUDA
 
 
 def test_pip_is_given_the_hashes_and_torchs_index() -> None:
