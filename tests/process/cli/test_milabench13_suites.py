@@ -8,16 +8,18 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.commands import Said
+from tests.commands import ROOT, Said
 
 Milabench = Callable[..., Said]
 Answers = Callable[..., Any]
 
+PLAIN = ROOT / "tests" / "programs" / "milabench13" / "plain"
 CHECKOUT = Path(os.environ.get("MILABENCH13", "/nonexistent"))
 needs_checkout = pytest.mark.skipif(not CHECKOUT.is_dir(), reason="MILABENCH13 names no checkout of milabench 1.3")
 # Of each suite: its benchmarks, and how many of them are enabled. resnet50.yaml also disables four that nobody defines.
@@ -120,6 +122,41 @@ def test_its_suites_are_planned_with_its_arguments(
         assert any(argv[at : at + len(expected)] == expected for at in range(len(argv))) or not expected, step["id"]
 
 
+VALUES = [
+    *("1", "-3", "0.9", "1.0", "1e-5", "1e3", "1.5e-4", "2_000", "0x10", "inf", "true", "yes", "on", "null", "~"),
+    *("text", "'quoted, text'", '"1"', "''", "no-dash", "-1.5", "a=b", "[1, 2]", "[a, 0.5]", "[1e-5, true]", "[]"),
+    *("""'{"image":10}'""", "'a b'", "'$HOME'", "https://x/y", "'*'", "facebook/opt-1.3b"),
+]
+NAMES = ["--lr", "--batch_size", "-n", "p", "train.steps=3", "--n-jobs", "q", "bench/a.py", "--x", "-vv"]
+
+
+def random_argv(random: Random) -> str:
+    """The text of an `argv` in YAML: a list, or a mapping with some of the forms that one may have."""
+    if random.random() < 0.1:
+        return f"[{', '.join(random.choices(['--lr', '1', '0.5', 'text', '1e-5'], k=3))}]"
+    lines = [f"{name}: {random.choice(VALUES)}" for name in random.sample(NAMES, random.randint(0, len(NAMES)))]
+    if random.random() < 0.3:
+        lines.insert(random.randint(0, len(lines)), "--: [-params, n_envs:16]")
+    return "{}" if not lines else "".join(f"\n    {line}" for line in lines)
+
+
+def test_arguments_are_the_words_that_milabench_13_makes_of_them(milabench: Milabench, tmp_path: Path) -> None:
+    random = Random(13)
+    written = {f"b{number}": random_argv(random) for number in range(150)}
+    text = "".join(f"{name}:\n  definition: {PLAIN}\n  argv: {argv}\n" for name, argv in written.items())
+    (tmp_path / "suite.yaml").write_text(text)
+    said = milabench(
+        "plan", "run", "--config", str(tmp_path / "suite.yaml"), "--repeat", "1", "--json", "--arch", "cpu"
+    )
+    assert said.code == 0, said.err
+    plan = json.loads(said.out)
+    described = yaml.safe_load(text)
+    for step in plan["steps"]:
+        expected = words_of(described[step["bench"]]["argv"])
+        assert step["argv"][-len(expected) :] == expected or not expected, written[step["bench"]]
+    assert len(plan["steps"]) == len(written)
+
+
 # --- what milabench 1.3 makes of a suite, written from its description -----------------------------------------------
 
 
@@ -178,7 +215,7 @@ def arguments_of(bench: Mapping[str, Any]) -> list[str]:
 def words_of(argv: Mapping[str, Any] | list[str]) -> list[str]:
     """The words that milabench 1.3 makes of an `argv`: positional ones first, then the others in their order."""
     if isinstance(argv, list):
-        return argv
+        return [str(word) for word in argv]
     words = [key for key, value in argv.items() if value is True and not key.startswith("-")]
     for key, value in argv.items():
         if key == "--":
