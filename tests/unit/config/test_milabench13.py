@@ -127,6 +127,15 @@ def test_an_unknown_key_of_one_of_our_benchmarks_is_an_error_all_the_same(read: 
     assert told(error) == ["b: unknown key 'capabilities'; did you mean 'requires_capabilities'?"]
 
 
+def test_what_has_no_program_is_left_out_with_one_note_for_each_file(read: Read) -> None:
+    names = [f"x{number}" for number in range(12)]
+    suite = read("a: {definition: theirs}\n" + "".join(f"{name}: {{enabled: false}}\n" for name in names))
+    assert list(suite.benchmarks) == ["a"]
+    (note,) = suite.warnings
+    said = "it has neither a definition nor a command, and is left out"
+    assert str(note).endswith(f"2:5: x0: {said}, as are {', '.join(names[1:9])} and 3 more; is its name right?")
+
+
 # --- keys that are given twice ---------------------------------------------------------------------------------------
 
 
