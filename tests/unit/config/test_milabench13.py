@@ -13,7 +13,7 @@ from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.config.show import to_yaml
 from milabench.errors import ConfigError
-from milabench.plan.sizing import parse_scaling, scaling_text
+from milabench.plan.sizing import parse_scaling, scaling_text, sizer_options
 
 Read = Callable[..., Suite]
 
@@ -207,3 +207,8 @@ def test_a_batch_size_that_is_none_is_told_with_its_place() -> None:
     with pytest.raises(ConfigError) as error:
         parse_scaling(b"a: {model: {many: 100 MiB}}", "scaling.yaml")
     assert str(error.value) == "scaling.yaml:1:19: a.model.many: expected a whole number that is at least 1"
+
+
+def test_the_capacity_to_fill_may_be_all() -> None:
+    assert sizer_options({"auto": 1, "capacity": "All"}, lambda key: key).capacity_mib is None
+    assert sizer_options({"auto": 1, "capacity": "64Go"}, lambda key: key).capacity_mib == 61_035
