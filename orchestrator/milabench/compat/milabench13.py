@@ -64,7 +64,9 @@ def declared_in(folder: Path) -> ForeignBenchmark:
 
 def _working_copy(folder: Path) -> WorkingCopy:
     """Return the copy of a folder in which its class installs what it fetches beside itself."""
-    bench = {"config": {"name": folder.name, "definition": COPY}, "dirs": {}, "nodes": [], "placements": []}
+    # Beside the copy, in the folder that goes when the copy is complete: an installation is no benchmark's own.
+    dirs = {name: f"{COPY}/../{name}" for name in ("base", "venv", "data", "runs", "extra", "cache")}
+    bench = {"config": {"name": folder.name, "definition": COPY}, "dirs": dirs, "nodes": [], "placements": []}
     request = {"definitions": [{"folder": COPY, "code": COPY, "benchmarks": [bench]}]}
     return WorkingCopy(
         name=folder.name,

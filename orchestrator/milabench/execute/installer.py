@@ -46,9 +46,15 @@ class Uv:
         return InstallCommand(argv=argv, needs_network=False)
 
     def install(
-        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
+        self,
+        spec: VenvSpec,
+        folder: str,
+        requirements: str,
+        constraints: str | None,
+        upgrade: bool,
+        preferred: str | None = None,
     ) -> Iterator[InstallCommand]:
-        """Install the requirement file.
+        """Install the requirement file, with the versions of `preferred`, another constraints file, where they fit.
 
         With hashes, what the cache holds is exactly what an index would give, so the cache is tried alone first: it
         is ten times faster and works offline. What was cached may have come from either index of a torch build.
@@ -65,11 +71,10 @@ class Uv:
             limits = ("--constraints", constraints) if constraints else ()
             fresh = ("--upgrade", "--refresh") if upgrade else ()
             argv = (self.path, "pip", "install", *into, *spec.pip_args, *fresh, "--requirements", requirements, *limits)
-        if backend and self.is_reachable(torch_index(backend)):
-            yield InstallCommand(argv=argv, env=chosen)
-        else:
-            may_be_cuda = spec.is_for_cpu and backend is not None and not spec.is_hashed
-            yield InstallCommand(argv=argv, rehearse=may_be_cuda)
+        is_chosen = backend is not None and self.is_reachable(torch_index(backend))
+        may_be_cuda = not is_chosen and spec.is_for_cpu and backend is not None and not spec.is_hashed
+        for more in (("--constraints", preferred), ()) if preferred else ((),):
+            yield InstallCommand(argv=(*argv, *more), env=chosen if is_chosen else {}, rehearse=may_be_cuda)
 
     def resolve(
         self, spec: VenvSpec, requirements: str, constraints: str | None, pylock: str
@@ -133,7 +138,13 @@ class Pip:
         return InstallCommand(argv=argv, needs_network=False)
 
     def install(
-        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
+        self,
+        spec: VenvSpec,
+        folder: str,
+        requirements: str,
+        constraints: str | None,
+        upgrade: bool,
+        preferred: str | None = None,
     ) -> Iterator[InstallCommand]:
         """Install the requirement file; the PyTorch index is one more place to look."""
         backend = spec.torch_backend
@@ -144,7 +155,8 @@ class Pip:
             yield InstallCommand(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
         else:
             limits = (*spec.pip_args, *(("--constraint", constraints) if constraints else ()))
-            yield InstallCommand(argv=(*argv, *limits, *(("--upgrade",) if upgrade else ())), env=extra)
+            for more in (("--constraint", preferred), ()) if preferred else ((),):
+                yield InstallCommand(argv=(*argv, *limits, *more, *(("--upgrade",) if upgrade else ())), env=extra)
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project."""

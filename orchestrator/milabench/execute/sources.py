@@ -453,7 +453,7 @@ def _explanation(output: str, errors: str, code: int) -> str:
         error = json.loads(output)["error"]
         return f"{error['where']}: {error['what']}"
     except (ValueError, LookupError, TypeError):
-        return _last_line(errors or output, f"exit code {code}; stderr is empty")
+        return _last_line(errors or output, f"exit code {code}; stderr is empty").removeprefix("error: ")
 
 
 def _last_line(text: str, default: str) -> str:

@@ -178,7 +178,15 @@ class VenvBuild:
         )
         self._say(f"installing: {count} package{'s' * (count != 1)}", self._seen)
         upgrade = self._options.update and not spec.is_pinned
-        self._run(installer.install(spec, str(folder), requirements, limits, upgrade), self._hear)
+        preferred = folder / ".preferred.txt"
+        if spec.preferred is not None:
+            preferred.write_text(spec.preferred.text)
+        attempts = installer.install(
+            spec, str(folder), requirements, limits, upgrade, str(preferred) if spec.preferred is not None else None
+        )
+        last = self._run(attempts, self._hear)
+        if spec.preferred is not None and str(preferred) not in last.argv:
+            notes += (f"not with the versions of {spec.preferred.name}, which do not fit each other here",)
         # They stay beside the environment, and go into bundles.
         for file in folder.glob(".*s.txt"):
             file.write_text(mask(file.read_text()))
@@ -366,8 +374,8 @@ class VenvBuild:
         written = bytes_written(child.pid) if child is not None else 0
         return ", ".join(([f"{there} there"] if there else []) + ([f"{size_text(written)} written"] if written else []))
 
-    def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> None:
-        """Try one command after the other until one succeeds; else raise EnvironmentFailed, with the most informative error.
+    def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> InstallCommand:
+        """Return the first command that succeeds; else raise EnvironmentFailed, with the most informative error.
 
         `attempts` may be an iterator that asks the network only once those before have failed.
         """
@@ -380,7 +388,7 @@ class VenvBuild:
                 )
             code, output = self._ended(attempt.argv, attempt.env, heard=heard)
             if code == 0:
-                return
+                return attempt
             failures.append((attempt.needs_network, output))
         # Without a cache, attempts that avoid the network fail only for that reason.
         telling = [output for used_network, output in failures if used_network] or [output for _, output in failures]

@@ -131,6 +131,16 @@ def with_overrides(lock: Lock, overrides: Sequence[str]) -> Lock:
     return replace(lock, pins=(*(pin for pin in lock.pins if pin.name not in names), *own))
 
 
+def preferred_versions(requirements: Lock, lock: Lock) -> str:
+    """Return the versions that a lock for other machines has of what requirements name themselves, as constraints.
+
+    A build for one kind of device (2.10.0+cu130) is none for another.
+    """
+    named = {pin.name for pin in requirements.pins if pin.name}
+    pins = (pin for pin in lock.pins if pin.name in named and pin.version is not None and "+" not in pin.version)
+    return "".join(f"{pin.name}=={pin.version}\n" for pin in pins)
+
+
 def named_index(option: str) -> str | None:
     """Return the index or folder of files that an option names: `--extra-index-url https://...`; None for other options."""
     named = _NAMES_AN_INDEX.match(option)

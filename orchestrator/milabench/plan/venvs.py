@@ -37,7 +37,8 @@ class VenvRequest:
     `pip` has the names of pip's own configuration: find-links, index-url, extra-index-url, no-index, constraint,
     cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants. `required` are the packages
     that the benchmark itself asks for; None where nothing says which. `overrides` are requirements that win over what the files
-    say of the same packages, `pip_args` words for the command that installs; both only of benchfiles that are not ours.
+    say of the same packages, `pip_args` words for the command that installs, `preferred` versions that are taken where they fit
+    each other; all three only of benchfiles that are not ours.
     """
 
     bench: str
@@ -50,16 +51,18 @@ class VenvRequest:
     required: tuple[str, ...] | None = ()
     overrides: tuple[str, ...] = ()
     pip_args: tuple[str, ...] = ()
+    preferred: RequirementFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VenvSpec:
     """One virtual environment, and everything that shapes it.
 
-    `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the
-    digest of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
-    imported when the environment is built, and shape nothing. `overrides` and `pip_args` are those of its benchmarks. `commits`
-    has, by what the files say of a git repository, the commit that it was resolved to: what is asked for stays the same.
+    `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the digest
+    of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
+    imported when the environment is built, and shape nothing. `overrides`, `pip_args` and `preferred` are those of its
+    benchmarks. `commits` has, by what the files say of a git repository, the commit that it was resolved to: what is asked
+    for stays the same.
     """
 
     group: str
@@ -75,6 +78,7 @@ class VenvSpec:
     required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     pip_args: tuple[str, ...] = ()
+    preferred: RequirementFile | None = None
     commits: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -96,6 +100,7 @@ class VenvSpec:
                 "arch": None if self.is_pinned else self.arch,
                 **({"overrides": list(self.overrides)} if self.overrides else {}),
                 **({"pip args": list(self.pip_args)} if self.pip_args else {}),
+                **({"preferred": self.preferred.sha256} if self.preferred else {}),
             }
         )
 
@@ -217,6 +222,7 @@ def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform:
         required={member.bench: member.required for member in members if member.required is not None},
         overrides=tuple(dict.fromkeys(line for member in members for line in member.overrides)),
         pip_args=members[0].pip_args,
+        preferred=_united([member.preferred for member in members]),
     )
 
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,8 @@ class CommandContext:
     """The suite as read, the selected benchmarks with their folders, everything else that a plan depends on, and this machine.
 
     `session` reports messages and reaches the other machines. `allocation` are the nodes that Slurm gave, or will give to a
-    job, where it is Slurm that places the steps.
+    job, where it is Slurm that places the steps. `missing_locks` has, by benchmark, the lock that a benchfile which is not ours
+    does not bring for this machine.
     """
 
     session: Session
@@ -44,6 +45,7 @@ class CommandContext:
     plan_context: PlanContext
     machine: Node
     allocation: Allocation | None = None
+    missing_locks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dirs(self) -> Dirs:
@@ -133,6 +135,7 @@ def read_context(
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
     from milabench.workflow.environments import environment_folders, unavailable_benches
+    from milabench.workflow.foreign_environments import with_own_environments
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -174,6 +177,7 @@ def read_context(
         instruments=instruments(),
     )
     ask_together(bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path))
+    suite, selected, missing_locks = with_own_environments(suite, selected)
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
     if warn:
         for note in sizing_notes(benches, plan_context):
@@ -187,6 +191,7 @@ def read_context(
         plan_context=plan_context,
         machine=machine,
         allocation=allocation,
+        missing_locks=missing_locks,
     )
     known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
     if facts.main.local:

@@ -16,6 +16,7 @@ from milabench.plan.requirements import (
     merge_locks,
     named_index,
     parse_requirements,
+    preferred_versions,
     render_requirements,
     unbroken_constraints,
     with_absolute_paths,
@@ -173,3 +174,9 @@ def test_relative_paths_of_a_requirement_file_are_those_of_its_folder() -> None:
 )
 def test_the_indexes_that_options_name(option: str, index: str | None) -> None:
     assert named_index(option) == index
+
+
+def test_the_versions_of_a_lock_for_other_machines_are_those_of_what_is_named_and_built_for_any() -> None:
+    wanted = parse_requirements("gymnax\ntorch\nnumpy>=1\n")
+    lock = parse_requirements("gymnax==0.0.9\ntorch==2.10.0+cu130\nnumpy==2.2.6\nscipy==1\n")
+    assert preferred_versions(wanted, lock) == "gymnax==0.0.9\nnumpy==2.2.6\n"
