@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "report": {"analysis", "acceptance", "events"},
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
+    "procurement": {"acceptance", "analysis", "bundle", "config", "events"},
     "history": {"analysis", "events"},
     "execute": {"plan", "facts", "events", "bench"},
     "display": {"events", "plan"},

@@ -363,6 +363,6 @@ def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tu
             if verdict.verdict != "pass":
                 texts[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
         why = result.detail if result.outcome == "skipped" else ""  # stands elsewhere
-        said = (text for text in map(one_line, measured.messages) if not (why and text.endswith(why)))
-        texts.update(dict.fromkeys(text for text in said if text != _READY))
+        others = (text for text in map(one_line, measured.messages) if not (why and text.endswith(why)))
+        texts.update(dict.fromkeys(text for text in others if text != _READY))
     return tuple(texts)[:_MAX_MESSAGES]

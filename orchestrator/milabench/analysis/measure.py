@@ -187,7 +187,10 @@ def _seconds(series: Series) -> float:
 
 
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
-    """Return the rate of milabench 1.3 records: of each rank the harmonic mean after warm-up, summed over ranks."""
+    """Return the rate where nothing but rates is recorded, by milabench 1.3 or by the program itself.
+
+    Of each rank it is the harmonic mean after warm-up; the ranks are summed.
+    """
     rates = [kept for series in ranks if (kept := _compat_window(series))]
     if not rates:
         return None
@@ -200,7 +203,7 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
         observations=sum(map(len, rates)),
         spread_within=variation(slowest),
         lag1=lag1(slowest),
-        doubts=("compat",),
+        doubts=("program-clock",) if any(series.has_program_clock for series in ranks) else ("compat",),
     )
 
 

@@ -335,10 +335,14 @@ def work(definition: Json, pipe: int) -> None:
 
     def end(number: int, frame: object) -> None:
         del number, frame
+        # The next one ends the process, whatever its code catches and whether or not anybody waits for it.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
         raise OutOfTime
 
     # What benchfiles start is ended with them.
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     try:
@@ -356,7 +360,7 @@ def work(definition: Json, pipe: int) -> None:
 
 def awaited_answer(pipe: int, worker: int) -> Json:
     """Return what the worker answers, or why it does not: it is at its end, or its time is up."""
-    deadline = time.monotonic() + LIMIT_S + _GRACE_S
+    deadline = time.monotonic() + LIMIT_S + 2 * _GRACE_S
     pending, method = b"", ""
     what = f"not done after {LIMIT_S:g} s"
     while select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -364,7 +368,8 @@ def awaited_answer(pipe: int, worker: int) -> Json:
         if not data:
             code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
             ending = f"signal {-code}" if code < 0 else f"exit code {code}"
-            what = f"ended the process that reads it ({ending})"
+            if code != -signal.SIGALRM:
+                what = f"ended the process that reads it ({ending})"
             break
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
@@ -390,12 +395,13 @@ def do(phase: str, request: Path) -> int:
     try:
         call = Call(code, lambda message: None)
         pack = new_pack(load_pack(code, lambda message: None), benchmark, code, call, phase)
-        pack.dirs.extra.mkdir(parents=True, exist_ok=True)
+        if hasattr(pack.dirs, "extra"):
+            pack.dirs.extra.mkdir(parents=True, exist_ok=True)
         with call(phase):
             asyncio.run(pack.checked_install() if phase == "install" else pack.prepare())
     except ForeignError as error:
         sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(error, file=sys.stderr, flush=True)
         return 1
     return 0
 
@@ -406,6 +412,8 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["do"]:
         _, phase, file = arguments
         return do(phase, Path(file))
+    # Ended, it ends the process that it waits for.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     request = json.load(sys.stdin.buffer)
     importlib.import_module("milabench.pack")  # once, not in each process
     # Whatever foreign code and its programs print, the answer is alone on standard output.

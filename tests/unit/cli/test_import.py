@@ -160,6 +160,15 @@ def test_a_step_has_passed_where_milabench_1_3_says_so_and_what_it_overlooks_is_
         assert [message for message in bench["messages"] if "milabench 1.3" in message] == said
 
 
+def test_a_run_that_was_imported_by_other_rules_is_judged_by_these(milabench: Milabench, tmp_path: Path) -> None:
+    milabench("import", str(old_run(tmp_path / OLD, "resnet50", code=-15, before_end=[STOP])))
+    [journal] = (tmp_path / "base").rglob("journal.jsonl")
+    journal.write_text(journal.read_text().replace('"outcome":"passed"', '"outcome":"failed","why":"signal"'))
+    assert '"failed"' in journal.read_text()
+    [bench] = report(milabench)["benchmarks"]
+    assert (bench["outcome"], bench["counts"]["passed"]) == ("passed", 2)
+
+
 def test_what_was_left_out_for_a_lack_of_capabilities_is_skipped_and_what_never_ended_is_missing(
     milabench: Milabench, tmp_path: Path
 ) -> None:

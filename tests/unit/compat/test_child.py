@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.foreign_requests import DIRS, FOLDERS, JOB, PER_DEVICE, answers, benchmark, definition, planned, words
+from tests.foreign_requests import CHILD, DIRS, FOLDERS, JOB, PER_DEVICE, answers, benchmark, definition, planned, words
+from tests.processes import is_gone, started, until
 
 
 def test_a_plain_package_runs_its_main_script_under_the_runner_on_each_device() -> None:
@@ -253,6 +258,20 @@ def test_a_definition_that_gives_no_answer_costs_only_its_own(how: str, what: st
     assert second["benchmarks"][0]["processes"].keys() == {"n1/b.D0"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_child_that_is_ended_ends_what_it_waits_for(tmp_path: Path, number: int) -> None:
+    file = tmp_path / "pid"
+    asked = definition(FOLDERS / "misbehaving", benchmark(how="hangs on", pid_file=str(file)))
+    command = [sys.executable, "-I", CHILD]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        child.stdin.write(json.dumps({"definitions": [asked]}).encode())
+        child.stdin.close()
+        pid = int(until(lambda: file.exists() and file.read_text(), "the worker's pid"))
+        child.send_signal(number)
+    assert child.returncode != 0
+    until(lambda: is_gone(pid), "the worker's end")
+
+
 @pytest.mark.parametrize(
     ("source", "where", "what"),
     [
@@ -274,11 +293,39 @@ def test_a_benchfile_that_cannot_be_read_is_an_error_of_its_definition(
     assert answer == {"error": {"where": where, "what": what}}
 
 
-@pytest.mark.skipif("MILABENCH13" not in os.environ, reason="MILABENCH13 names no checkout of milabench 1.3")
-def test_every_benchfile_of_the_real_project_is_planned() -> None:
-    benchmarks = Path(os.environ["MILABENCH13"]) / "benchmarks"
-    folders = sorted(file.parent for file in benchmarks.rglob("benchfile.py"))
-    placed = [benchmark(PER_DEVICE), benchmark(PER_DEVICE, 8), benchmark(JOB, 8), benchmark(JOB, 8, 2)]
+# Definitions of the real project -> their commands as those above; the others have the default one.
+REAL = {
+    "accelerate_opt": "accelerate",
+    "diffusion": "accelerate",
+    "dinov2": "torchrun_nodes",
+    "flops": "activator",
+    "huggingface": "module",
+    "lightning": "torchrun_nodes",
+    "llama": "cmd",
+    "llava": "accelerate",
+    "rlhf": "accelerate",
+    "torchvision_ddp": "activator",
+    "vjepa": "torchrun_nodes",
+}
+OTHERS = {"timm", "llm", "vllm"}  # with words of their own
+CHECKOUT = Path(os.environ.get("MILABENCH13", "/nonexistent"))
+
+
+@pytest.mark.skipif(not CHECKOUT.is_dir(), reason="MILABENCH13 names no checkout of milabench 1.3")
+def test_every_benchfile_of_the_real_project_is_planned_as_there() -> None:
+    folders = sorted(file.parent for file in (CHECKOUT / "benchmarks").rglob("benchfile.py"))
+    placed = [benchmark(PER_DEVICE), benchmark(JOB, 8), benchmark(JOB, 8, 2)]
     for folder, answer in zip(folders, answers(*(definition(folder, *placed) for folder in folders)), strict=True):
-        counts = [len(each["processes"]) for each in answer["benchmarks"]]
-        assert counts in ([1, 8, 1, 1], [1, 8, 1, 2]), folder
+        lines = [
+            [" ".join(process["words"]).replace(str(folder), "D") for process in each["processes"].values()]
+            for each in answer["benchmarks"]
+        ]
+        assert all(lines), folder
+        if folder.name not in OTHERS:
+            main = f"@runner D/{answer['main_script']} --lr 0.1"
+            one, eight, two = COMMANDS.get(REAL.get(folder.name, ""), (main, main, None))
+            nodes = [two.format(k=k, n=k + 1) for k in range(2)] if two else [eight]
+            expected = [[line.replace("V/", "/base/venv/") for line in each] for each in ([one], [eight], nodes)]
+            if not os.access(folder / "main.py", os.X_OK) and one.startswith("D/"):
+                expected[0] = [f"/base/venv/bin/python {one}"]
+            assert lines == expected, folder

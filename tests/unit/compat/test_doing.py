@@ -67,10 +67,20 @@ def test_a_repository_that_cannot_be_had_is_one_line_and_leaves_nothing(tmp_path
     done = do("install", request, tmp_path / "request.json", environ())
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith(
-        f"error: benchfile.py:16: install: RuntimeError: cannot clone {tmp_path}/nowhere: git fetch: "
-    )
+    assert line.startswith(f"benchfile.py:16: install: RuntimeError: cannot clone {tmp_path}/nowhere: git fetch: ")
     assert sorted((tmp_path / "base" / "code").iterdir()) == before
+
+
+def test_an_install_that_is_told_its_folder_alone_knows_no_other(tmp_path: Path, repository: Path) -> None:
+    request = request_in(tmp_path / "base", url=str(repository), revision="main")
+    request["benchmarks"][0] |= {"dirs": {}, "nodes": [], "placements": []}
+    assert do("install", request, tmp_path / "request.json", environ()).returncode == 0
+    benchfile = tmp_path / "base" / "code" / "benchfile.py"
+    benchfile.write_text(benchfile.read_text().replace("await super().install()", "await self.pip_install('numpy')", 1))
+    done = do("install", request, tmp_path / "request.json", environ())
+    assert done.stderr.splitlines()[-1].endswith(
+        "install: AttributeError: dirs.venv is not known here: an own install has its own folder, dirs.code, and no other"
+    )
 
 
 def test_a_prepare_calls_the_planned_command_in_its_folder(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ class Misbehaving(Package):
             case "hangs":
                 time.sleep(3600)
             case "hangs on":
+                if "pid_file" in self.config:
+                    (self.dirs.code / self.config["pid_file"]).write_text(str(os.getpid()))
                 while True:
                     try:
                         time.sleep(3600)

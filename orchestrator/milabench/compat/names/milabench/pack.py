@@ -17,6 +17,16 @@ from .merge import merge
 from .utils import assemble_options
 
 
+class Dirs(Namespace):
+    """The paths of a benchmark; one that is not known has an error that says so."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError."""
+        raise AttributeError(
+            f"dirs.{name} is not known here: an own install has its own folder, dirs.code, and no other"
+        )
+
+
 class BasePackage:
     """A benchmark without a lifecycle of its own.
 
@@ -26,10 +36,7 @@ class BasePackage:
     def __init__(self, config: Any, core: Any = None) -> None:
         dirs = {name: XPath(path) for name, path in config["dirs"].items()}
         self.pack_path = XPath(config["definition"])
-        self.dirs: Any = Namespace(**{**dirs, "code": self.pack_path})
-        has_constraints = bool((config.get("pip") or {}).get("constraints"))
-        self.constraints = self.dirs.extra / "pip-constraints.txt" if has_constraints else None
-        self.install_mark_file = self.dirs.extra / f"mark_{config.get('install_group', config.get('name'))}"
+        self.dirs: Any = Dirs(**{**dirs, "code": self.pack_path})
         self.core = core or Namespace(dirs=self.dirs, pack_path=self.pack_path)
         self.config = config
         self.phase: str | None = None
@@ -40,6 +47,11 @@ class BasePackage:
         other = type(self)(merge(self.config, config))
         other.phase = self.phase
         return other
+
+    @property
+    def constraints(self) -> XPath | None:
+        """The file of the suite's pip constraints, if it has any."""
+        return self.dirs.extra / "pip-constraints.txt" if (self.config.get("pip") or {}).get("constraints") else None
 
     @property
     def argv(self) -> list[Any]:
@@ -73,9 +85,9 @@ class BasePackage:
 
     def full_env(self, env: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return `make_env()` with the environment activated, and what the suite and `env` say."""
-        venv = self.dirs.venv
-        path = os.pathsep.join([f"{venv}/bin", os.environ.get("PATH", os.defpath)])
-        own = {"VIRTUAL_ENV": str(venv), "PATH": path}
+        venv = getattr(self.dirs, "venv", None)
+        path = os.environ.get("PATH", os.defpath)
+        own = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin{os.pathsep}{path}"} if venv else {}
         return {**own, **self.make_env(), **(self.config.get("env") or {}), **(env or {})}
 
     def resolve_argument(self, name: str, default: Any) -> Any:
@@ -111,7 +123,10 @@ class BasePackage:
         return await self.execute(f"{self.dirs.venv}/bin/python", *args, **kwargs)
 
     async def pip_install(self, *args: Any, build_isolation: bool = False, **kwargs: Any) -> None:
-        """Install packages into the environment, by uv where there is one, with the suite's `pip` args and constraints."""
+        """Install packages into the environment, with the suite's `pip` args and constraints.
+
+        By uv where the variable UV names one, or PATH has one; else by the environment's pip.
+        """
         del kwargs
         require_effects("pip_install")
         pip = self.config.get("pip") or {}
@@ -121,7 +136,7 @@ class BasePackage:
             self.constraints.write_text("\n".join([*pip["constraints"], ""]))
             words += ["-c", self.constraints]
         python = f"{self.dirs.venv}/bin/python"
-        uv = shutil.which("uv")
+        uv = os.environ.get("UV") or shutil.which("uv")
         installer = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
         isolated = [] if build_isolation else ["--no-build-isolation"]
         strategy = ["--index-strategy", "unsafe-best-match"] if uv else []

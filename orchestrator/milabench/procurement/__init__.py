@@ -1,0 +1,1 @@
+"""From measurements to a decision about systems: scores, costs and projections, pure, over values with uncertainty."""

@@ -1,0 +1,584 @@
+"""What more nodes or devices would reach: a law of scaling fitted to measured counts, and the interval of what it projects.
+
+The laws are rows of `LAWS`. Several may fit what was measured and differ beyond it: the intervals of a chosen law are over all
+laws that the measurements do not rule out. A projected value is a `Projected`, which no function over measured values takes.
+
+How measured values count. Each count is one datum: the geometric mean of its launches, because what a law gets wrong at a
+count is common to all launches there. The weight of a count is 1 / ((m u)^2 + e^2). e is its own standard error: that of its
+launches, whose relative spread is pooled over all counts, or the one that was given. m is how far the law itself is off, chosen
+so that the weighted squares add up to n - p (Paule and Mandel 1982); u is the value where noise is relative, as that of launches
+is, else 1. Without launches or errors, absolute noise is ordinary least squares, and m^2 = s^2 = SSR / (n - p).
+Parameters have the covariance C = (J'WJ)^-1, intervals Student's t with n - p degrees of freedom: the curve f +- t sqrt(g'Cg), a
+new launch f +- t sqrt((m u)^2 + g'Cg + (spread f)^2), where the launches' part has its own degrees (Satterthwaite). n - p < 1: no
+interval. A parameter at its bound: no interval either, for the derivation supposes that it could move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
+from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
+from milabench.analysis.two_samples import Estimate
+from milabench.errors import UsageError
+from milabench.procurement.least_squares import Curve, LeastSquares, Vector, least_squares
+
+Noise = Literal["relative", "absolute"]
+"""What is alike at all counts: the errors as shares of the values, or the errors in the unit of the values."""
+FURTHEST = 8
+"""How many times the largest measured count a projection may reach, unless a bound is declared."""
+_MOST_NEWTON = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountPoint:
+    """What was measured at one count of nodes or devices: a value above zero for each launch, all in the same unit.
+
+    Throughput. `log_error` is the standard error of the logarithm of a value that is a summary already.
+    """
+
+    count: float
+    values: tuple[float, ...]
+    log_error: float | None = None
+
+    @classmethod
+    def of_estimate(cls, count: float, log_value: Estimate) -> CountPoint:
+        """Return the point of a value that is known by its logarithm."""
+        return cls(count=count, values=(math.exp(log_value.d),), log_error=log_value.error)
+
+    @property
+    def value(self) -> float:
+        """The geometric mean of the launches."""
+        return geometric_mean(self.values)
+
+
+def universal_scalability(parameters: Mapping[str, float], count: float) -> tuple[float, Mapping[str, float]] | None:
+    """Return X(N) = g N / (1 + a (N - 1) + b N (N - 1)) and its derivatives; a and b are 0 where they are not given.
+
+    a is contention, b coherence, g the value of one (Gunther). Without b it is Amdahl's law, where a is the serial share of the
+    time of one; without both it is ideal. None where the denominator is not above zero.
+    """
+    a, b, g = parameters.get("a", 0.0), parameters.get("b", 0.0), parameters["g"]
+    below = 1 + a * (count - 1) + b * count * (count - 1)
+    if below <= 0:
+        return None
+    value = g * count / below
+    slopes = {"a": -value * (count - 1) / below, "b": -value * count * (count - 1) / below, "g": count / below}
+    return value, slopes
+
+
+def logarithmic(parameters: Mapping[str, float], count: float) -> tuple[float, Mapping[str, float]] | None:
+    """Return alpha + beta log2 N and its derivatives: what a tree of messages adds to a time."""
+    log = math.log2(count)
+    return parameters["alpha"] + parameters["beta"] * log, {"alpha": 1.0, "beta": log}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingLaw:
+    """A row of `LAWS`: the formula, its parameters, and which of them are not below zero."""
+
+    formula: str
+    parameters: tuple[str, ...]
+    bounded: tuple[str, ...] = ()
+    evaluate: Callable[[Mapping[str, float], float], tuple[float, Mapping[str, float]] | None]
+
+
+LAWS: Mapping[str, ScalingLaw] = {
+    "ideal": ScalingLaw(formula="g N", parameters=("g",), evaluate=universal_scalability),
+    "amdahl": ScalingLaw(
+        formula="g N / (1 + a (N - 1))", parameters=("a", "g"), bounded=("a",), evaluate=universal_scalability
+    ),
+    "usl": ScalingLaw(
+        formula="g N / (1 + a (N - 1) + b N (N - 1))",
+        parameters=("a", "b", "g"),
+        bounded=("a", "b"),
+        evaluate=universal_scalability,
+    ),
+    "logarithmic": ScalingLaw(formula="alpha + beta log2 N", parameters=("alpha", "beta"), evaluate=logarithmic),
+}
+
+
+def gustafson(count: float, serial: float) -> float:
+    """Return the scaled speed-up N + (1 - N) s; `serial` is the share of the time on the parallel machine (Gustafson 1988)."""
+    return count + (1 - count) * serial
+
+
+def karp_flatt(speedup: float, count: float) -> float:
+    """Return the serial share that a measured speed-up shows, (1/S - 1/p) / (1 - 1/p); Karp and Flatt 1990, for p > 1."""
+    if count <= 1 or speedup <= 0:
+        raise UsageError(f"no serial share of a speed-up of {speedup:g} on {count:g}: both count from more than one")
+    return (1 / speedup - 1 / count) / (1 - 1 / count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingFit:
+    """A law through measured points. `freedom` is n - p, n being counts.
+
+    `misfit` is how far the law is off, the standard deviation m above, in the unit of the values: without launches and errors the
+    residual standard error. It is None without a degree of freedom. `spread` is the relative one of a launch, which stands on
+    `spread_freedom`. `at_bound` are the
+    parameters that would be below zero and were held at it.
+    """
+
+    law: str
+    points: tuple[CountPoint, ...]
+    parameters: Mapping[str, float]
+    free: tuple[str, ...]
+    at_bound: tuple[str, ...]
+    misfit: float | None
+    spread: float
+    spread_freedom: float
+    noise: Noise
+    solution: LeastSquares
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom: measured counts less parameters."""
+        return len(self.points) - len(LAWS[self.law].parameters)
+
+    @property
+    def largest(self) -> float:
+        """The largest measured count."""
+        return self.points[-1].count
+
+    @property
+    def why_no_interval(self) -> str:
+        """What keeps it from having intervals; empty where it has them."""
+        if self.at_bound:
+            names = " and ".join(self.at_bound)
+            return f"{names} would be below zero and is held at 0: no interval holds at a bound"
+        if self.misfit is None:
+            counts, parameters = len(self.points), len(LAWS[self.law].parameters)
+            return f"{counts} measured counts for {parameters} parameters leave no degree of freedom"
+        return ""
+
+    @cached_property
+    def standard_errors(self) -> Mapping[str, float]:
+        """The standard error of each parameter; empty where there is no interval."""
+        if self.why_no_interval:
+            return {}
+        return {name: math.sqrt(self.solution.inverse[i][i]) for i, name in enumerate(self.free)}
+
+    def parameter_interval(self, name: str, level: float = 0.95) -> Interval | None:
+        """Return the interval of a parameter by Student's t."""
+        if name not in self.standard_errors:
+            return None
+        half = t_quantile((1 + level) / 2, self.freedom) * self.standard_errors[name]
+        return self.parameters[name] - half, self.parameters[name] + half
+
+    def at(self, count: float) -> float:
+        """Return the curve at a count."""
+        return _evaluate(self.law, self.parameters, count)[0]
+
+    def confidence(self, count: float, level: float = 0.95) -> Interval | None:
+        """Return the interval of the curve, the mean of many launches if the law were true."""
+        return self._interval(count, level, is_new=False)
+
+    def prediction(self, count: float, level: float = 0.95) -> Interval | None:
+        """Return the interval of one new launch."""
+        return self._interval(count, level, is_new=True)
+
+    def _interval(self, count: float, level: float, *, is_new: bool) -> Interval | None:
+        if self.why_no_interval or self.misfit is None:
+            return None
+        value, slopes = _evaluate(self.law, self.parameters, count)
+        curve = self.solution.variance_of([slopes[name] for name in self.free])
+        parts = [(curve, float(self.freedom))]
+        if is_new:
+            misfit = self.misfit * (value if self.noise == "relative" else 1)
+            parts = [(curve + misfit**2, self.freedom), ((self.spread * value) ** 2, self.spread_freedom)]
+        return Estimate.of_variances(value, parts).interval(level)
+
+    @property
+    def peak(self) -> tuple[float, float] | None:
+        """The count beyond which more is less, and the value there: sqrt((1 - a) / b); None where there is none."""
+        a, b = self.parameters.get("a", 0.0), self.parameters.get("b", 0.0)
+        if b <= 0 or a >= 1:
+            return None
+        count = math.sqrt((1 - a) / b)
+        return count, self.at(count)
+
+    @property
+    def limit(self) -> float | None:
+        """What contention alone would allow however many there are: g / a; None without contention."""
+        a = self.parameters.get("a", 0.0)
+        return self.parameters["g"] / a if a > 0 else None
+
+
+def _evaluate(law: str, parameters: Mapping[str, float], count: float) -> tuple[float, Mapping[str, float]]:
+    point = LAWS[law].evaluate(parameters, count)
+    if point is None:
+        raise UsageError(f"the fit of {law} has no value at {count:g}")
+    return point
+
+
+def measured_points(points: Iterable[CountPoint]) -> tuple[CountPoint, ...]:
+    """Return the points in the order of their counts, those of one count as one.
+
+    Raises UsageError for a count or a value that is not above zero, or where a count is given with an error and by its launches.
+    """
+    by_count: dict[float, CountPoint] = {}
+    for point in points:
+        if not (point.count > 0 and math.isfinite(point.count)):
+            raise UsageError(f"measured at {point.count:g}: a count of nodes or devices is above zero")
+        if not point.values or not all(value > 0 and math.isfinite(value) for value in point.values):
+            raise UsageError(f"measured at {point.count:g}: {list(point.values)} has to be values above zero")
+        before = by_count.get(point.count)
+        if before is not None:
+            if before.log_error is not None or point.log_error is not None:
+                raise UsageError(f"{point.count:g} is given twice with a standard error: combine its values first")
+            point = CountPoint(count=point.count, values=before.values + point.values)  # noqa: PLW2901
+        by_count[point.count] = point
+    return tuple(by_count[count] for count in sorted(by_count))
+
+
+def fit_law(
+    law: str, points: Sequence[CountPoint], *, noise: Noise = "relative", is_bounded: bool = True
+) -> ScalingFit | None:
+    """Return the fit of one of LAWS; None where there are fewer counts than parameters or they cannot be told apart.
+
+    `is_bounded=False` lets contention and coherence go below zero, where the curve goes beyond what can be projected. Raises
+    UsageError as `measured_points`, and at fewer than two counts.
+    """
+    measured = _several(measured_points(points))
+    if len(measured) < len(LAWS[law].parameters):
+        return None
+    errors, spread = _errors(measured)
+    names = LAWS[law].parameters
+    bounded = LAWS[law].bounded if is_bounded else ()
+    candidates: list[ScalingFit] = []
+    # With three parameters at most, all ways to hold some at their bound are few enough to try.
+    for held in sorted(_subsets(bounded), key=len):
+        free = tuple(name for name in names if name not in held)
+        fit = _fit_free(law, measured, noise, errors, spread, free, held)
+        if fit is None or any(fit.parameters[name] < 0 for name in bounded):
+            continue
+        if not held:
+            return fit
+        candidates.append(fit)
+    return min(candidates, key=lambda fit: (fit.misfit or 0.0, fit.solution.squares), default=None)
+
+
+def _several(points: tuple[CountPoint, ...]) -> tuple[CountPoint, ...]:
+    if not points:
+        raise UsageError("nothing was measured: a projection needs values at two counts at least")
+    if len(points) == 1:
+        raise UsageError(f"one measured count ({points[0].count:g}) says nothing about scaling; measure at another one")
+    return points
+
+
+def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    subsets: list[tuple[str, ...]] = [()]
+    for name in names:
+        subsets += [(*subset, name) for subset in subsets]
+    return subsets
+
+
+def _errors(points: Sequence[CountPoint]) -> tuple[list[float], float]:
+    """Return the standard error of each value in its own unit, all zero where none is known, and a launch's relative spread."""
+    pooled = pooled_log_stdev(point.values for point in points)
+    given = [point.log_error for point in points if point.log_error is not None]
+    spread = pooled if pooled is not None else math.sqrt(math.fsum(e * e for e in given) / len(given)) if given else 0.0
+    return [
+        point.value * (point.log_error if point.log_error is not None else spread / math.sqrt(len(point.values)))
+        for point in points
+    ], spread
+
+
+def _fit_free(
+    law: str,
+    points: tuple[CountPoint, ...],
+    noise: Noise,
+    errors: Sequence[float],
+    spread: float,
+    free: tuple[str, ...],
+    held: tuple[str, ...],
+) -> ScalingFit | None:
+    """Return the fit of some of the parameters, the others being zero."""
+    counts, values = [point.count for point in points], [point.value for point in points]
+
+    def curve(parameters: Vector, count: float) -> tuple[float, Vector] | None:
+        point = LAWS[law].evaluate(dict(zip(free, parameters, strict=True)), count)
+        return None if point is None else (point[0], tuple(point[1][name] for name in free))
+
+    start = _start(free, counts, values)
+    units = [value if noise == "relative" else 1.0 for value in values]
+    solution = least_squares(curve, start, counts, values, [unit**-2 for unit in units])
+    if solution is None:
+        return None
+    freedom = len(points) - len(LAWS[law].parameters)
+    misfit: float | None = None
+    if freedom >= 1:
+        misfit = math.sqrt(solution.squares / freedom)
+        weighted = _weighted(curve, solution, counts, values, units, errors, freedom)
+        if weighted is None:
+            return None
+        misfit, solution = weighted
+    parameters = dict(zip(free, solution.parameters, strict=True)) | dict.fromkeys(held, 0.0)
+    return ScalingFit(
+        law=law,
+        points=points,
+        parameters={name: parameters[name] for name in LAWS[law].parameters},
+        free=free,
+        at_bound=held,
+        misfit=misfit,
+        spread=spread,
+        spread_freedom=sum(len(point.values) - 1 for point in points) or max(freedom, 1),
+        noise=noise,
+        solution=solution,
+    )
+
+
+def _start(free: tuple[str, ...], counts: Sequence[float], values: Sequence[float]) -> Vector:
+    """Return where the search begins: for the laws of contention at that of the first count, for a line anywhere."""
+    if "g" not in free:
+        return (0.0,) * len(free)
+    first = values[0] / counts[0]
+    # The share lost at the largest count, in equal parts to contention and coherence.
+    lost = max(0.01, first * counts[-1] / values[-1] - 1) / (len(free) - 1 or 1)
+    guess = {"a": lost / counts[-1], "b": lost / counts[-1] ** 2, "g": first}
+    return tuple(guess[name] for name in free)
+
+
+def _weighted(
+    curve: Curve,
+    plain: LeastSquares,
+    counts: Sequence[float],
+    values: Sequence[float],
+    units: Sequence[float],
+    errors: Sequence[float],
+    freedom: int,
+) -> tuple[float, LeastSquares] | None:
+    """Return the misfit m and the fit with weights 1 / (m^2 + e^2), after Paule and Mandel."""
+
+    def fit(misfit2: float) -> LeastSquares | None:
+        weights = [1 / (misfit2 * unit * unit + e * e) for unit, e in zip(units, errors, strict=True)]
+        return least_squares(curve, plain.parameters, counts, values, weights)
+
+    if not any(errors):
+        misfit2 = plain.squares / freedom
+        inverse = tuple(tuple(entry * misfit2 for entry in row) for row in plain.inverse)
+        return math.sqrt(misfit2), LeastSquares(
+            parameters=plain.parameters, residuals=plain.residuals, squares=plain.squares, inverse=inverse
+        )
+    misfit2 = 0.0
+    for _ in range(_MOST_NEWTON):
+        best = fit(misfit2)
+        if best is None:
+            return None
+        # Newton's method from below. By how much the squares fall is known without a fit: at the minimum, parameters cancel.
+        terms = [(r / (misfit2 * u * u + e * e), u) for r, u, e in zip(best.residuals, units, errors, strict=True)]
+        falls = math.fsum((term * u) ** 2 for term, u in terms)
+        step = (best.squares - freedom) / falls if falls else 0.0
+        if step <= 1e-9 * misfit2:
+            return math.sqrt(misfit2), best
+        misfit2 += step
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A law that was considered: its fit, the root mean square of the errors with each count left out, or why it is not chosen.
+
+    The error is a share of the values where noise is relative.
+    """
+
+    law: str
+    fit: ScalingFit | None
+    left_out_error: float | None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenFit:
+    """The fit of the law that best says what was left out, beside all that were considered.
+
+    `possible` are the fits that the measurements do not rule out, the chosen one first: those whose squared error of what was
+    left out is no larger than that of the chosen one by an F test at 5 %, two-sided.
+    """
+
+    fit: ScalingFit
+    possible: tuple[ScalingFit, ...]
+    candidates: tuple[Candidate, ...]
+
+
+def choose_law(
+    points: Sequence[CountPoint], laws: Sequence[str] = tuple(LAWS), *, noise: Noise = "relative"
+) -> ChosenFit:
+    """Return the law whose error is least when each measured count in turn is left out of the fit.
+
+    A law that is another one at a bound, or has as many parameters as there are counts, is not chosen. Raises UsageError where
+    none can be, and as `fit_law`.
+    """
+    measured = _several(measured_points(points))
+    candidates = tuple(_candidate(law, measured, noise) for law in laws)
+    able = [(each.left_out_error, each.fit) for each in candidates if each.left_out_error is not None and each.fit]
+    if not able:
+        reasons = "; ".join(f"{each.law}: {each.why_not}" for each in candidates)
+        raise UsageError(f"no law can be chosen from {len(measured)} measured counts ({reasons})")
+    able.sort(key=lambda pair: pair[0])
+    least, fit = able[0]
+    possible = tuple(other for error, other in able if _is_like(error, other.freedom, least, fit.freedom))
+    return ChosenFit(fit=fit, possible=possible, candidates=candidates)
+
+
+def _is_like(error: float, freedom: int, least: float, least_freedom: int) -> bool:
+    """Return whether errors may have the same variance: P(F >= (error / least)^2) is above 2.5 %."""
+    if error <= least:
+        return True
+    ratio = (least / error) ** 2
+    return (
+        incomplete_beta(least_freedom * ratio / (least_freedom * ratio + freedom), least_freedom / 2, freedom / 2)
+        > 0.025
+    )
+
+
+def _candidate(law: str, points: tuple[CountPoint, ...], noise: Noise) -> Candidate:
+    if law not in LAWS:
+        raise UsageError(f"unknown law of scaling '{law}'; known: {', '.join(LAWS)}")
+    fit = fit_law(law, points, noise=noise)
+    why_not = ""
+    if fit is None:
+        why_not = f"{len(points)} measured counts do not settle its {len(LAWS[law].parameters)} parameters"
+    elif fit.why_no_interval:
+        why_not = fit.why_no_interval
+    error = _left_out_error(law, points, noise) if not why_not else None
+    if not why_not and error is None:
+        why_not = "it has no fit when one of the counts is left out"
+    return Candidate(law=law, fit=fit, left_out_error=error, why_not=why_not)
+
+
+def _left_out_error(law: str, points: tuple[CountPoint, ...], noise: Noise) -> float | None:
+    squares: list[float] = []
+    for index, point in enumerate(points):
+        others = points[:index] + points[index + 1 :]
+        # Of two counts one is left: enough for the one parameter of a proportion.
+        fit = fit_law(law, others, noise=noise) if len(others) > 1 else None
+        if fit is not None:
+            projected = fit.at(point.count)
+        elif len(others) == 1 and LAWS[law].parameters == ("g",):
+            projected = others[0].value / others[0].count * point.count
+        else:
+            return None
+        squares.append(((point.value - projected) / (point.value if noise == "relative" else 1)) ** 2)
+    return math.sqrt(math.fsum(squares) / len(squares))
+
+
+class MixedWithProjected(UsageError, AttributeError, TypeError):
+    """A projected value was given where a measured one is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projected:
+    """A value that nobody measured. It is no number: it has no `value`, and arithmetic with it is an error.
+
+    `centre` is the curve of `law` at `count`, `confidence` the interval of the curve, `prediction` that of one new launch, both
+    at `level` and over all `possible` laws; they are None where `why_no_interval` says why. `declared_bound` is the count up to
+    which somebody answers for the law.
+    """
+
+    count: float
+    law: str
+    possible: tuple[str, ...]
+    centre: float
+    confidence: Interval | None
+    prediction: Interval | None
+    level: float
+    why_no_interval: str
+    largest_measured: float
+    declared_bound: float | None
+
+    if not TYPE_CHECKING:  # mypy refuses what these refuse at run time
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            self._refuse()
+
+        def _refuse(self, *_: Any) -> NoReturn:
+            raise MixedWithProjected(
+                f"a value projected to {self.count:g} by {self.law} is used as a measured one;"
+                " projected and measured values are reported apart and never combined"
+            )
+
+        __float__ = __int__ = __index__ = __neg__ = __abs__ = __round__ = _refuse
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+        __pow__ = __rpow__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+
+def project(
+    fit: ScalingFit | ChosenFit, count: float, *, level: float = 0.95, declared_bound: float | None = None
+) -> Projected:
+    """Return what a fit projects to a count.
+
+    The intervals of a chosen fit reach from the lowest to the highest that a possible law gives: which law holds beyond what was
+    measured is not known either. Raises UsageError beyond `FURTHEST` times the largest measured count unless a bound at or
+    above `count` is declared, and beyond a declared bound.
+    """
+    fits = fit.possible if isinstance(fit, ChosenFit) else (fit,)
+    best = fits[0]
+    if not (count > 0 and math.isfinite(count)):
+        raise UsageError(f"project to {count:g}: a count of nodes or devices is above zero")
+    furthest = declared_bound if declared_bound is not None else FURTHEST * best.largest
+    if count > furthest:
+        what = (
+            f"the declared bound of {furthest:g}"
+            if declared_bound is not None
+            else f"{FURTHEST} times the largest measured count ({best.largest:g}); measure at more, or declare a bound"
+        )
+        raise UsageError(f"project to {count:g}: beyond {what}")
+    return Projected(
+        count=count,
+        law=best.law,
+        possible=tuple(each.law for each in fits),
+        centre=best.at(count),
+        confidence=_hull([each.confidence(count, level) for each in fits]),
+        prediction=_hull([each.prediction(count, level) for each in fits]),
+        level=level,
+        why_no_interval=best.why_no_interval,
+        largest_measured=best.largest,
+        declared_bound=declared_bound,
+    )
+
+
+def _hull(intervals: Sequence[Interval | None]) -> Interval | None:
+    known = [interval for interval in intervals if interval is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """A measured count that the fit did not see; `is_within` its prediction interval, None where there is none."""
+
+    point: CountPoint
+    projected: Projected
+    is_within: bool | None
+
+
+def back_test(
+    points: Sequence[CountPoint],
+    held_out: int,
+    laws: Sequence[str] = tuple(LAWS),
+    *,
+    noise: Noise = "relative",
+    level: float = 0.95,
+) -> tuple[HeldOut, ...]:
+    """Return how a law chosen without the `held_out` largest counts does on them.
+
+    Raises UsageError as `choose_law`, and where one of them is beyond what may be projected to.
+    """
+    measured = measured_points(points)
+    if not 0 < held_out < len(measured):
+        raise UsageError(f"hold out {held_out} of {len(measured)} measured counts: at least one, and not all")
+    chosen = choose_law(measured[:-held_out], laws, noise=noise)
+    results = []
+    for point in measured[-held_out:]:
+        projected = project(chosen, point.count, level=level)
+        interval = projected.prediction
+        is_within = None if interval is None else interval[0] <= point.value <= interval[1]
+        results.append(HeldOut(point=point, projected=projected, is_within=is_within))
+    return tuple(results)
