@@ -17,6 +17,7 @@ from typing import Any, Final
 from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, WorkingCopy
 from milabench.bench.load import folder_digest
 from milabench.config.show import plain_benchmark
+from milabench.config.source_map import WrittenFloat
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Node
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
@@ -85,7 +86,7 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
     programs = [_as_one_program(bench, context) for bench in benches]
     asked: dict[str, list[_Question]] = {}
     for bench, program in zip(benches, programs, strict=True):
-        asked.setdefault(bench.folder, []).extend(_questions(program, plain_benchmark(bench.config), context))
+        asked.setdefault(bench.folder, []).extend(_questions(program, _as_read(plain_benchmark(bench.config)), context))
     requests = [
         {"folder": folder, "code": questions[0].code, "benchmarks": [question.request for question in questions]}
         for folder, questions in asked.items()
@@ -112,6 +113,15 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
         for bench in programs
         if isinstance(bench.declared, ForeignBenchmark)
     )
+
+
+def _as_read(value: Any) -> Any:
+    """Return plain data as milabench 1.3 reads it: a number in the notation `1e-5` is text there."""
+    if isinstance(value, Mapping):
+        return {key: _as_read(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_read(item) for item in value]
+    return str(value) if isinstance(value, WrittenFloat) else value
 
 
 def _as_one_program(bench: ResolvedBenchmark, context: PlanContext) -> ResolvedBenchmark:
