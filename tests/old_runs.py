@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ def old_run(
     folder: Path,
     *benches: str,
     devices: int = 2,
-    code: int = 0,
+    code: int | str = 0,
     rates: Sequence[float] = (300.0,) * 65,
     lines: int = 0,
     before_end: Sequence[tuple[str, Any, str | None]] = (),
@@ -23,12 +23,35 @@ def old_run(
     folder.mkdir(parents=True)
     for bench in benches:
         for device in range(devices):
-            told = list(_events(bench, device, code, rates))
-            told[-1:-1] = [{"event": event, "data": data, "pipe": pipe} for event, data, pipe in before_end]
-            told[3:3] = [{"event": "line", "data": f"line {n}\n", "pipe": "stderr"} for n in range(lines)]
-            text = "".join(json.dumps(one) + "\n" for one in told)
-            (folder / f"{bench}.D{device}.data").write_text(text)
+            old_pack(folder, bench, f"D{device}", code=code, rates=rates, lines=lines, before_end=before_end)
     return folder
+
+
+def old_pack(
+    folder: Path,
+    *tag: str,
+    code: int | str = 0,
+    rates: Sequence[float] = (300.0,) * 65,
+    lines: int = 0,
+    before_end: Sequence[tuple[str, Any, str | None]] = (),
+    **config: Any,
+) -> None:
+    """One pack of such a run, with this tag (`resnet50`, `D0`), which names its file; `config` replaces entries of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    device = int(tag[-1][1:]) if tag[-1].startswith("D") else None
+    told = list(_events(tag, device, code, rates, config))
+    told[-1:-1] = [{"event": event, "data": data, "pipe": pipe} for event, data, pipe in before_end]
+    told[3:3] = [{"event": "line", "data": f"line {n}\n", "pipe": "stderr"} for n in range(lines)]
+    (folder / f"{'.'.join(tag)}.data").write_text("".join(json.dumps(one) + "\n" for one in told))
+
+
+def skipped_pack(folder: Path, bench: str, needs: str) -> None:
+    """A benchmark that milabench 1.3 left out, since the machine lacks what it needs: nothing but messages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    message = f"Skip {bench} because the following capability is not satisfied: {needs}"
+    (folder / f"{bench}.data").write_text(
+        2 * (json.dumps({"event": "message", "data": {"message": message}, "pipe": None}) + "\n")
+    )
 
 
 def remote_pack(folder: Path) -> None:
@@ -42,7 +65,9 @@ def remote_pack(folder: Path) -> None:
     (folder / "remote.data").write_text("".join(json.dumps(one) + "\n" for one in told))
 
 
-def _events(bench: str, device: int, code: int, rates: Sequence[float]) -> list[dict[str, Any]]:
+def _events(
+    tag: Sequence[str], device: int | None, code: int | str, rates: Sequence[float], changed: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     config = {
         "system": {"arch": "cuda", "nodes": [{"name": "manager", "ip": "127.0.0.1", "main": True}]},
         "group": "torchvision",
@@ -50,11 +75,11 @@ def _events(bench: str, device: int, code: int, rates: Sequence[float]) -> list[
         "plan": {"method": "per_gpu"},
         "argv": {"--model": "resnet50", "--batch-size": 256},
         "weight": 2.0,
-        "name": bench,
-        "tag": [bench, f"D{device}"],
-        "device": device,
-        "devices": [device],
+        "name": tag[0],
+        "tag": list(tag),
+        **({} if device is None else {"device": device, "devices": [device]}),
         "env": {"CUDA_VISIBLE_DEVICES": str(device)},
+        **changed,
     }
     gpus = {
         str(index): {"device": index, "product": "NVIDIA A100 80GB PCIe", "memory": {"used": 764.4, "total": 81920.0}}
@@ -72,7 +97,7 @@ def _events(bench: str, device: int, code: int, rates: Sequence[float]) -> list[
     said: list[tuple[str, Any, str | None]] = [
         ("config", config, None),
         ("meta", meta, None),
-        ("start", {"command": command, "time": BEGAN + device}, None),
+        ("start", {"command": command, "time": BEGAN + (device or 0)}, None),
         ("phase", {"name": "init"}, "data"),
         ("phase", {"name": "run_script"}, "data"),
         ("data", {"progress": [0, len(rates)], "task": "early_stop"}, "data"),
@@ -83,7 +108,7 @@ def _events(bench: str, device: int, code: int, rates: Sequence[float]) -> list[
         said.append(("data", {"loss": 7.0 - number / 10, "task": "train"}, "data"))
     sample = {"memory": [27378.375, 81920.0], "load": 1.0, "temperature": 70.0, "power": 285.153}
     said += [
-        ("data", {"task": "main", "gpudata": {str(device): sample}}, "data"),
+        ("data", {"task": "main", "gpudata": {str(device or 0): sample}}, "data"),
         ("phase", {"name": "finalize"}, "data"),
         ("end", {"command": command, "time": BEGAN + 99, "return_code": code}, None),
     ]

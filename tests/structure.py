@@ -28,6 +28,7 @@ _LAYOUT = {
     tokenize.ENCODING,
 }
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.Assert, ast.comprehension)
+FOREIGN_NAMES = ("milabench.compat.names.", "benchmate.milabench13.")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -191,9 +192,14 @@ def local_imports(module: Module) -> int:
 
 
 def repeated_names(tree: Mapping[str, Module]) -> dict[str, list[str]]:
-    """Return the public top-level names that more than one module defines, with those modules."""
+    """Return the public top-level names that more than one module defines, with those modules.
+
+    The names that foreign programs import are not ours to choose.
+    """
     places: dict[str, list[str]] = {}
     for name, module in tree.items():
+        if name.startswith(FOREIGN_NAMES):
+            continue
         for public in set(module.public_names):
             places.setdefault(public, []).append(name)
     return {public: names for public, names in sorted(places.items()) if len(names) > 1}

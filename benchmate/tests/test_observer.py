@@ -378,7 +378,7 @@ def test_a_device_that_never_catches_up_costs_no_memory_and_loses_no_step(device
 
 
 def test_at_the_barrier_the_window_begins_after_go(monkeypatch):
-    monkeypatch.setattr("benchmate.observer.AFTER_GO_NS", 0)
+    monkeypatch.setattr("benchmate.loop_observer.AFTER_GO_NS", 0)
     here = measuring(barrier=True)
     with pytest.raises(Stop):
         go_through(ObservedIterable(range(100), here.observer("train", "items/s"), 1))
@@ -389,7 +389,7 @@ def test_at_the_barrier_the_window_begins_after_go(monkeypatch):
 
 @pytest.mark.parametrize("after_go_ns", [0, 5_000_000])
 def test_a_few_steps_after_go_are_warm_up(monkeypatch, after_go_ns):
-    monkeypatch.setattr("benchmate.observer.AFTER_GO_NS", after_go_ns)
+    monkeypatch.setattr("benchmate.loop_observer.AFTER_GO_NS", after_go_ns)
     went = []
     monkeypatch.setattr(Sink, "answer", lambda *_: went.append(perf_counter_ns()) or {"go": 1.0})
     here = measuring(warmup=3, window=4, barrier=True)

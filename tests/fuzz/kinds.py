@@ -450,7 +450,7 @@ def imports(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
             return Input("import", {"a.zip": packed(draw, contents)}, (("import", "in/a.zip"),))
         if files.pop("manifest.json", None) is not None:
             return Input("import", files, (("import", "in", "--run-name", _argument(draw(texts))),))
-        return Input("import", files, (("import", "in"), ("report",)))
+        return Input("import", files, (("import", "in"), ("report",), ("report", "--score", "compat")))
 
     return draw_input()
 

@@ -257,7 +257,7 @@ def test_no_variable_says_nothing() -> None:
 def test_a_page_that_the_sources_name_exists() -> None:
     names = {page.path.name for page in pages()}
     # A page by its name alone, or by its path.
-    named = {path for module in sources().values() for path in re.findall(r"[\w/-]+\.md\b", module.source)}
+    named = {path for module in sources().values() for path in re.findall(r"[\w/-]+(?:\.\d+)?\.md\b", module.source)}
     named -= {f"{name}.md" for name in ("report", "acceptance", "comparison", "summary")}  # files that users write
     assert {path for path in named if not ((ROOT / path).exists() if "/" in path else path in names)} == set()
 

@@ -32,6 +32,9 @@ __all__ = [
     "steps",
 ]
 
+# The names that programs and voirfiles of milabench 1.3 import (`benchmate.observer`, `benchmate.metrics`, ...) are found there.
+__path__.append(f"{__path__[0]}/milabench13")
+
 # The loss recorder of each task: asking the session for it each time would cost more than recording the loss.
 _loss_recorders: dict[str, LossRecorder] = {}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmate.batch_size import BatchSize
-from benchmate.observer import Observer
+from benchmate.loop_observer import Observer
 
 
 class TransparentProxy:

@@ -57,7 +57,7 @@ def make_file(file: Path, recipe: Mapping[str, object], make: Callable[[Path], o
 def _make_unless_there(path: Path, marker: Path, recipe: str, put: Callable[[Path], None]) -> None:
     if not (path.exists() and _is_made_by(marker, recipe)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _turn(path):
+        with exclusive(path):
             if not (path.exists() and _is_made_by(marker, recipe)):
                 with _hidden_folder(path) as work:
                     put(work)
@@ -71,7 +71,7 @@ def _is_made_by(marker: Path, recipe: str) -> bool:
 
 
 @contextlib.contextmanager
-def _turn(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """Wait while another process makes `path`, and remove what a killed one of this machine has left."""
     with path.with_name(f".{path.name}.lock").open("a") as lock:
         # Where a file system has no locks two may make the same at once, which costs time only.

@@ -20,10 +20,13 @@ from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take
 from benchmate.sink import Sink, open_sink
 
 if TYPE_CHECKING:
+    from benchmate.loop_observer import Observer
     from benchmate.loss_recorder import LossRecorder
-    from benchmate.observer import Observer
+    from benchmate.program_rates import ProgramRates
 
 MAX_SWALLOWED_STOPS = 100
+MAIN_THREAD_GRACE_NS = 5_000_000_000
+"""In which the main thread should see that another one has the window."""
 BARRIER_TIMEOUT_S = 86_400.0
 """The agent's own limit is shorter; this one is for an agent that hangs."""
 
@@ -55,6 +58,7 @@ class Session:
         self.failures: list[tuple[str, str]] = []
         self.observers: dict[str, Observer] = {}
         self.losses: dict[str, LossRecorder] = {}
+        self.program_rates: dict[str, ProgramRates] = {}
         self.is_forked_child = False
         self._pid = os.getpid()
         self._sent_messages: set[str] = set()
@@ -68,7 +72,7 @@ class Session:
         self._open_pauses = 0
         self._pause_began: tuple[str, int] = ("", 0)
         """Name and begin of the pause that is open."""
-        self._swallowed = 0
+        self._swallowed = self._first_stop_ns = 0
         self._is_finished = False
         self._when_replaced: list[Callable[[], None]] = []
 
@@ -108,12 +112,24 @@ class Session:
         """Return the one observer of a task, created when it is new: several loops over the same task share it."""
         known = self.observers.get(task)
         if known is None:
-            from benchmate.observer import Observer
+            from benchmate.loop_observer import Observer
 
             known = self.observers[task] = Observer(self, task, units, stop)
             if task in self._tasks_with_parts:
                 self.record_parts(task)
         return known
+
+    def program_rate(self, data: Mapping[str, object]) -> None:
+        """Take a rate that the program measured itself (`ProgramRates.take`); a loop that is observed goes before it."""
+        task = str(data.get("task") or "train")
+        if task in self.observers:
+            self.message(f"{task}: rates that the program measured are left out: its loop is observed", once=True)
+            return
+        if task not in self.program_rates:
+            from benchmate.program_rates import ProgramRates
+
+            self.program_rates[task] = ProgramRates(self, task)
+        self.program_rates[task].take(data)
 
     def record_parts(self, task: str) -> None:
         """Record the parts of a task's steps, from now on or as soon as it has an observer."""
@@ -226,13 +242,19 @@ class Session:
 
     # Ending
 
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a task that is to end the program lacks its window."""
+        tasks: tuple[Observer | ProgramRates, ...] = (*self.observers.values(), *self.program_rates.values())
+        return any(task.stopping and not task.is_complete for task in tasks)
+
     def stop(self, reason: str) -> bool:
         """End the program once every task that was to end it has its window.
 
         Raise the runner's StopProgram, again at each call, because a script may swallow it; one that keeps swallowing it is
         ended with everything recorded. Return True where there is no runner: the loop itself should end.
         """
-        if any(observer.stopping and not observer.is_complete for observer in self.observers.values()):
+        if self.is_measuring:
             return False
         if self.stopped_because is None:
             self.stopped_because = reason
@@ -240,11 +262,17 @@ class Session:
         if self.stop_exception is None:
             return True
         self._swallowed += 1
-        if self._swallowed > MAX_SWALLOWED_STOPS:
-            self.message(f"the script swallowed StopProgram {MAX_SWALLOWED_STOPS} times; ended from outside its reach")
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        now_ns = perf_counter_ns()
+        self._first_stop_ns = self._first_stop_ns or now_ns
+        # A main thread that waits in compiled code for callbacks from another one sees the exception when all is over.
+        is_late = not is_main_thread and now_ns - self._first_stop_ns > MAIN_THREAD_GRACE_NS
+        if self._swallowed > MAX_SWALLOWED_STOPS or is_late:
+            how = "waits for another thread" if is_late else f"swallowed StopProgram {MAX_SWALLOWED_STOPS} times"
+            self.message(f"the script {how}; ended from outside its reach")
             self.finish()
             flush_and_exit(0 if not self.failures else 1)
-        if threading.current_thread() is threading.main_thread():
+        if is_main_thread:
             raise self.stop_exception(reason)
         _raise_in_main_thread(self.stop_exception)
         return True
@@ -259,6 +287,8 @@ class Session:
             observer.close()
         for losses in self.losses.values():
             losses.close()
+        for rates in self.program_rates.values():
+            rates.close()
         self._send_memory()
         for framework, seconds in compile_time.compile_seconds().items():
             self.metric("compile", seconds, "s", "lower", part=framework)
@@ -292,12 +322,13 @@ class Session:
         self.is_forked_child = True
         self._pid = os.getpid()
         self._is_finished = False
-        self._swallowed = 0
+        self._swallowed = self._first_stop_ns = 0
         self.sink.forked()
         for observer in self.observers.values():
             observer.detach()
         self.observers = {}
         self.losses = {}
+        self.program_rates = {}
         self.replaced()
         step_parts.unwatch_all()
         self.failures = []
@@ -342,7 +373,9 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     # A forked child that measured nothing has nothing to send.
-    if _current is not None and (_current.observers or _current.losses or not _current.is_forked_child):
+    if _current is None:
+        return
+    if _current.observers or _current.losses or _current.program_rates or not _current.is_forked_child:
         _current.finish()
 
 

@@ -193,7 +193,7 @@ def spawn(
         start_new_session=True,
         env={**env, SUPERVISOR_PID: str(os.getpid())},
     )
-    ended = _end_descriptor(process.pid)
+    ended = end_descriptor(process.pid)
 
     def close() -> int:
         # Before the leader is reaped: as long as it is there, nobody else can have its number.
@@ -206,7 +206,7 @@ def spawn(
     return SupervisedProcess(process.pid, ended, close)
 
 
-def _end_descriptor(pid: int) -> int:
+def end_descriptor(pid: int) -> int:
     """Return a descriptor that becomes readable when a child ends; the child is not reaped."""
     # Linux before 5.3, and some sandboxes, have no pidfd: a thread waits instead, without taking the exit code away.
     with contextlib.suppress(OSError, AttributeError):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from benchmate.errors import BenchmateError, ProbeError
+from benchmate.given_records import record_given
 from benchmate.lazy_imports import deferred_imports
 from benchmate.patching import apply_waiting
 from benchmate.probe_registry import Probe, expect
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Half of voir's start-up, and most voirfiles need none of them.
 with deferred_imports("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
+    import voir.instruments
     from voir.overseer import LogStream, Overseer
     from voir.phase import StopProgram
 
@@ -44,6 +46,8 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         super().__init__(list(instruments))
         self._session = session
         self._option_blocks = option_blocks
+        self._taken: dict[int, object] = {}
+        """Rates of other threads that are recorded already, by their id; kept, so that no other object has that."""
         self._logger = None
         self.log = LogStream()
         self.log >> self._forward
@@ -79,10 +83,19 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         if self.program is not None:
             self.program.traceback = None
 
+    def queue(self, **data: Any) -> None:
+        """Take a rate that another thread gives at once, and leave what is given to the main thread, as voir does."""
+        if "rate" in data:
+            self._taken[id(data["rate"])] = data["rate"]
+            self._session.program_rate(data)
+        super().queue(**data)
+
     # Called by voir
 
     def _run(self, argv: list[str]) -> None:
         self.given.where("$event") >> self.log
+        if not self.handlers:
+            self.given >> self._record_without_instrument
         with self.run_phase(self.phases.init):
             pass
         with self.run_phase(self.phases.parse_args):
@@ -130,10 +143,26 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
     def _forward(self, data: Mapping[str, Any]) -> None:
         if self._session.is_forked_child:
             return
-        if "$event" in data:
+        if data.get("$event") == "stop":
+            self._end_on_request()
+        elif "$event" in data:
             self._session.record(str(data["$event"]), data.get("$data") or {})
-        else:
+        elif "rate" not in data:
             self._session.record("data", data)
+        elif self._taken.pop(id(data["rate"]), None) is None:
+            record_given(self._session, data)
+
+    def _record_without_instrument(self, data: Mapping[str, Any]) -> None:
+        """Record the rates and losses that a program gives, where there is no voirfile to say what is recorded."""
+        if "rate" in data or "loss" in data:
+            self.log({key: data[key] for key in ("task", "rate", "units", "loss", "time") if key in data})
+
+    def _end_on_request(self) -> None:
+        """End the program because an instrument says so, unless it is measured: then the measuring profile decides."""
+        if self._session.is_measuring:
+            self._session.message("early_stop: left to the measuring profile, which has not all it wants", once=True)
+        elif self.phases.run_script.pending:
+            self._session.stop("an instrument's stop")
 
     def _with_suite_defaults(self, dest: str, model: object) -> object:
         """Return a configurable instrument's options with the defaults that the suite gives for its block."""
@@ -167,6 +196,8 @@ def load_instruments(path: str) -> list[Instrument]:
     """
     if not Path(path).is_file():
         raise BenchmateError(f"{path}: no such voirfile")
+    # Threads that watch devices would disturb what is measured, and milabench watches them from outside.
+    voir.instruments.gpu_monitor = voir.instruments.monitor_all = _watch_nothing
     spec = importlib.util.spec_from_file_location(VOIRFILE_MODULE, path)
     if spec is None or spec.loader is None:
         raise BenchmateError(f"{path}: a voirfile is a Python file")
@@ -178,6 +209,10 @@ def load_instruments(path: str) -> list[Instrument]:
         return list(_flat(module.__instruments__))
     named = [value for name, value in vars(module).items() if name.startswith("instrument_")]
     return list(_flat(named))
+
+
+def _watch_nothing(*args: object, **kwargs: object) -> Instrument:
+    return lambda overseer: None
 
 
 def _flat(value: object) -> Iterable[Instrument]:

@@ -16,6 +16,7 @@ from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import log_t_interval
 from milabench.analysis.job_mix import Costs
 from milabench.analysis.measure import Measurement, Metric
+from milabench.analysis.milabench13 import BenchFigures, StepFigures
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
 from milabench.analysis.serving_curve import curve_messages
 from milabench.analysis.serving_launches import at_best_point, curves_by_step, over_launches
@@ -27,7 +28,7 @@ from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
 from milabench.events.reasons import Reason
-from milabench.events.values import SMALLEST, one_line
+from milabench.events.values import SMALLEST, as_mapping, one_line, whole
 
 # A benchmark has the worst outcome of its steps.
 # Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.
@@ -41,6 +42,7 @@ class RunConditions:
 
     `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was resumed
     although suite, system or environments had changed. `costs` are those of the system, as far as they are declared.
+    `is_of_milabench13`: the records are those of milabench 1.3.
     """
 
     is_short: bool = False
@@ -48,6 +50,7 @@ class RunConditions:
     has_accelerators: bool = True
     clocks: SharedClocks = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
+    is_of_milabench13: bool = False
 
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
@@ -79,10 +82,31 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
         messages=_messages(results, serving),
         metrics=metrics,
+        milabench13=_figures_of_1_3(results) if conditions.is_of_milabench13 else None,
     )
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
     instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
     return _judged(_with_rate(summary, instances), results, conditions)
+
+
+def _figures_of_1_3(results: Iterable[StepResult]) -> BenchFigures:
+    """Return what milabench 1.3 made of these steps; one that never began or never ended it does not count at all."""
+    return BenchFigures.of(
+        StepFigures(
+            is_success=result.outcome == "passed",
+            ngpu=_ngpu_of_1_3(result.measured.config),
+            device=None if (device := result.measured.config.get("device")) is None else str(device),
+            rates=result.measured.train_rates,
+        )
+        for result in results
+        if result.measured.config and result.measured.start and result.measured.end
+    )
+
+
+def _ngpu_of_1_3(config: Mapping[str, Any]) -> int:
+    devices, machines = config.get("devices"), whole(config.get("num_machines"), 1)
+    is_one_job = as_mapping(config.get("plan")).get("method") == "njobs"
+    return machines * (len(devices) if isinstance(devices, list) else 0) if is_one_job else machines
 
 
 def _device_count(results: Sequence[StepResult]) -> int:
@@ -338,5 +362,7 @@ def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tu
         for verdict in measured.verdicts:
             if verdict.verdict != "pass":
                 texts[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
-        texts.update(dict.fromkeys(text for text in map(one_line, measured.messages) if text != _READY))
+        why = result.detail if result.outcome == "skipped" else ""  # stands elsewhere
+        others = (text for text in map(one_line, measured.messages) if not (why and text.endswith(why)))
+        texts.update(dict.fromkeys(text for text in others if text != _READY))
     return tuple(texts)[:_MAX_MESSAGES]

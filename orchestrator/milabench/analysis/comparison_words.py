@@ -33,6 +33,7 @@ def warnings_on(
         yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
     yield from _unlike("profiles", systems, lambda summary: summary.profile)
     yield from _unlike("versions of milabench", systems, lambda summary: summary.version)
+    yield from _other_clocks(systems)
     nodes = [_node_names(system) for system in systems]
     if all(nodes) and len({frozenset(names) for names in nodes}) > 1:
         named = (f"{system.name} {some_names(names)}" for system, names in zip(systems, nodes, strict=True))
@@ -48,6 +49,22 @@ def warnings_on(
             f"{', '.join(single)}: one session{' each' * (len(single) > 1)}: how sessions drift is not in the intervals; compare"
             " several runs a side (compare A1,A2,A3 B1,B2,B3), or alternate the two (run --ab)"
         )
+
+
+def _other_clocks(systems: Sequence[System]) -> Iterable[str]:
+    """Yield, once for all benchmarks, how the numbers of some systems differ in kind, whose records milabench 1.3 made."""
+    old = [system.name for system in systems if any(map(_is_of_milabench13, system.sessions))]
+    new = [system.name for system in systems if system.name not in old]
+    if old and new:
+        yield (
+            f"measured differently: {some_names(old)} by milabench 1.3, whose rates are those within steps, by its own clocks, of"
+            f" a window nobody knows; {some_names(new)} over all time of a window after warm-up: a ratio of the two is an"
+            " indication"
+        )
+
+
+def _is_of_milabench13(run: System) -> bool:
+    return any(bench.milabench13 is not None for bench in run.summary.benchmarks)
 
 
 def _node_names(system: System) -> tuple[str, ...]:

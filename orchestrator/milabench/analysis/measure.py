@@ -13,6 +13,7 @@ from typing import Any
 
 from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
+from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.serving import SERVER_METRICS, ServingFold, serving_throughput
@@ -77,7 +78,8 @@ class Measurement:
 
     `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers. `is_stopped`: it had
     all that it wanted and was ended early. `serving` is the curve of a step that swept a server. `readings` are those of the
-    devices of a step of such a benchmark, None of any other: they may be many.
+    devices of a step of such a benchmark, None of any other: they may be many. `train_rates` are all rates of the task train,
+    where milabench 1.3 recorded nothing else of its steps.
     """
 
     step: str
@@ -96,6 +98,7 @@ class Measurement:
     logs: tuple[LogSeries, ...] = ()
     serving: LaunchCurve | None = None
     readings: Readings | None = None
+    train_rates: RateSum | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -184,7 +187,10 @@ def _seconds(series: Series) -> float:
 
 
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
-    """Return the rate of milabench 1.3 records: of each rank the harmonic mean after warm-up, summed over ranks."""
+    """Return the rate where nothing but rates is recorded, by milabench 1.3 or by the program itself.
+
+    Of each rank it is the harmonic mean after warm-up; the ranks are summed.
+    """
     rates = [kept for series in ranks if (kept := _compat_window(series))]
     if not rates:
         return None
@@ -197,8 +203,14 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
         observations=sum(map(len, rates)),
         spread_within=variation(slowest),
         lag1=lag1(slowest),
-        doubts=("compat",),
+        doubts=("program-clock",) if any(series.has_program_clock for series in ranks) else ("compat",),
     )
+
+
+def _train_rates(series: Iterable[Series]) -> Iterable[float]:
+    for one in series:
+        if one.task == "train" and not one.has_totals:
+            yield from map(one.rate, range(len(one.lasted)))
 
 
 def _compat_window(series: Series) -> list[float]:
@@ -514,6 +526,7 @@ class MeasurementFold:
             logs=logs,
             serving=curve,
             readings=None if "serve" not in self.config else self.readings,
+            train_rates=RateSum.of(_train_rates(series)),
             config=self.config,
             meta=self.meta,
             start=self.start,

@@ -109,9 +109,10 @@ def compat_score(entries: Sequence[tuple[float | None, float, float]]) -> float 
     """Return the score of milabench 1.3 from (rate of the system, weight, share of steps that passed) of each benchmark.
 
     exp of the weighted mean of ln(rate x share + 1), what has no rate counting 0: it changes with the units of a benchmark and
-    hides failures, and is only for looking up old figures. The rates are ours after warm-up, items over the seconds within steps.
+    hides failures, and is only for looking up old figures. The rates of our own records are those after warm-up, items over the
+    seconds within steps.
     """
     total = math.fsum(weight for _, weight, _ in entries)
     if not total:
         return None
-    return math.exp(math.fsum(w * math.log1p((rate or 0.0) * share) for rate, w, share in entries) / total)
+    return math.exp(math.fsum(w * math.log1p(max(rate or 0.0, 0.0) * share) for rate, w, share in entries) / total)

@@ -117,6 +117,7 @@ class Compact:
 
     lasted_per_s: ClassVar = 1e9
     has_totals: ClassVar = True
+    has_program_clock: ClassVar = False
 
     def is_continued_by(self, batch: ObservationBatch) -> bool:
         """Return whether the batch keeps the order and the units; what is in order sorts at once."""
@@ -174,6 +175,8 @@ class Columns:
     ends: array[float] = field(default_factory=lambda: array("d"))
     rates: array[float] = field(default_factory=lambda: array("d"))
     has_totals: bool = True
+    has_program_clock: bool = False
+    """Whether rates came with the program's own clock, after a warm-up that our instruments knew."""
 
     lasted_per_s: ClassVar = 1.0
 
@@ -185,6 +188,7 @@ class Columns:
                 return False
             elapsed = n = math.nan  # milabench 1.3 recorded nothing but rates
             self.has_totals = False
+            self.has_program_clock |= data.get("clock") == "program"
         end = finite_number(data.get("time"))
         self.units = self.units or str(data.get("units", ""))
         t0_ns, host_ns = whole(data.get("t0_ns"), -1), finite_number(data.get("host_ns"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast, get_args
@@ -9,9 +10,9 @@ from typing import Any, Final, Protocol, cast, get_args
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
 from milabench.events.attempts import Attempt, last_word
-from milabench.events.model import End, Error, Line, OutcomeName, StepEvent, Verdict
+from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
 from milabench.events.rundir import Run, parse_stem
-from milabench.events.values import as_mapping, finite_number, one_line
+from milabench.events.values import as_mapping, finite_number, mappings_in, one_line
 
 _OUTCOMES = get_args(OutcomeName)
 # The methods whose steps are one job, for manifests that do not record it for each step, and for foreign runs.
@@ -19,7 +20,9 @@ _ONE_JOB = ("multigpu", "multinode")
 # Whys of attempts under which the nodes were taken away: they say nothing of the step. A time limit or a lack of memory may be
 # its own doing.
 _TAKEN_AWAY: Final[frozenset[str]] = frozenset(("preempted", "node-failed", "job-cancelled", "job-lost"))
-_CODES_OF_A_STOP = (-15, 1)
+# How a program ends that milabench 1.3 told to, since it had all that it wanted: by SIGTERM, on which launchers exit with 1.
+_CODES_OF_A_STOP = (-15, 0, 1)
+_SKIP = re.compile(r"Skip \S+ because (?:the following capability is not satisfied: )?(?P<why>.+)", re.DOTALL)
 
 SharedClocks = Mapping[str, tuple[str, float]]
 """Of each step that was released together with steps on other nodes: its group, and the seconds its node's clock is ahead."""
@@ -176,8 +179,9 @@ def step_result(
     measured = replace(measured, series=())
     # milabench 1.3 wrote no plan: what a step was is only known from its own records.
     if not run.manifest:
-        planned = _with_config(planned, measured.config)
+        planned = _placed_by_1_3(_with_config(planned, measured.config), measured.config)
     outcome, why, detail, reasons = _ending(run, entry, measured)
+    measured = replace(measured, messages=(*measured.messages, *_overlooked_by_1_3(run, outcome, measured)))
     # The agent says so; agents of earlier versions did not.
     if outcome == "passed" and measured.unusable and not measured.has_number:
         outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
@@ -226,28 +230,73 @@ def _ending(
     run: Run, entry: Mapping[str, Any] | None, measured: Measurement
 ) -> tuple[OutcomeName, str, str, tuple[str, ...]]:
     """Return outcome, why, detail, reasons for doubt: from the journal, else from the last record, else there was no end."""
+    if _is_of_1_3(run, measured):  # also when it was imported: an earlier version may have judged it by other rules
+        return *_ending_of_1_3(measured), ()
     if entry is not None and entry.get("outcome") in _OUTCOMES:
         outcome = cast(OutcomeName, entry["outcome"])
         return outcome, str(entry.get("why") or ""), str(entry.get("detail") or ""), _words(entry.get("reasons"))
     end = measured.end
     if end is None:
-        return "missing", "", "did not end" if measured.start else "did not start", ()
-    if not run.journal:
-        if end.outcome == "passed" and _first_error(measured.errors):
-            return "failed", "exit", "", ()  # milabench 1.3 recorded errors beside a return code of 0
-        if _was_stopped_by_1_3(end, measured):
-            return "passed", "", "", ()
+        return "missing", "", _not_ended(measured), ()
     return end.outcome, end.why or "", end.detail, _words(as_mapping(end.extra.get("data")).get("reasons"))
 
 
-def _was_stopped_by_1_3(end: End, measured: Measurement) -> bool:
-    """Return whether milabench 1.3 ended a benchmark that had all it wanted: with SIGTERM, on which launchers exit with 1."""
-    return (
-        measured.is_stopped
-        and end.return_code in _CODES_OF_A_STOP
-        and measured.throughput is not None
-        and not _first_error(measured.errors)
-    )
+def _not_ended(measured: Measurement) -> str:
+    return "did not end" if measured.start else "did not start"
+
+
+def _is_of_1_3(run: Run, measured: Measurement) -> bool:
+    """Return whether the records are those of milabench 1.3; ours, whose manifest may be lost, say how long a step took."""
+    return run.is_of_milabench13 and (measured.end is None or measured.end.wall_s is None)
+
+
+def _ending_of_1_3(measured: Measurement) -> tuple[OutcomeName, str, str]:
+    """Return outcome, why and detail of a step by the rules of milabench 1.3.
+
+    What was stopped because it had all its observations has passed however it ended, and so has the part of a job on a node
+    that records nothing; else exit code 0, a rate of the task train and no loss that is no number are needed.
+    """
+    end = measured.end
+    if end is None:
+        skip = next(filter(None, map(_SKIP.match, measured.messages)), None)
+        if skip is not None and not measured.start:
+            return "skipped", "", skip["why"]
+        return "missing", "", _not_ended(measured)
+    if measured.is_stopped or _is_nolog(measured):
+        return "passed", "", ""
+    if end.outcome != "passed":
+        return end.outcome, end.why or "exit", end.detail  # where it was interrupted itself, it wrote no code
+    if measured.losses.nonfinite:
+        return "failed", "invalid", f"{measured.losses.nonfinite} of {measured.losses.count} losses are no number"
+    if measured.train_rates is None:
+        return "failed", "no-data", "exit code 0 without a rate of the task train"
+    return "passed", "", ""
+
+
+def _overlooked_by_1_3(run: Run, outcome: OutcomeName, measured: Measurement) -> Iterable[str]:
+    """Yield what a step recorded that milabench 1.3 counts as a success in spite of it."""
+    if outcome != "passed" or not _is_of_1_3(run, measured):
+        return
+    error, code = _first_error(measured.errors), measured.end and measured.end.return_code
+    whose = "ended with exit code 0"
+    if _is_nolog(measured):
+        whose = "is of a node that records no rates"
+    elif measured.is_stopped:
+        whose = "was stopped, for it had all its observations"
+    doubts = {
+        error: bool(error),
+        "no exit code" if code is None else f"exit code {code}": not error
+        and code not in (_CODES_OF_A_STOP if measured.is_stopped else (0,)),
+        "no rate of the task train": measured.is_stopped and measured.train_rates is None,
+    }
+    for doubt, holds in doubts.items():
+        if holds:
+            yield f"{doubt}: of a step that {whose}, which milabench 1.3 counts as a success"
+
+
+def _is_nolog(measured: Measurement) -> bool:
+    tag = measured.config.get("tag")
+    return isinstance(tag, list) and "nolog" in tag
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -287,6 +336,24 @@ def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep
         tags=_words(config.get("tags")) or planned.tags,
         precision=precision if isinstance(precision, str) else planned.precision,
     )
+
+
+def _placed_by_1_3(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
+    """Return the step where milabench 1.3 says that it ran: by its tag, `[name, R1, D0]` or `[name, node]`, and its devices."""
+    tag, found = config.get("tag"), config.get("devices")
+    nodes = [node.get("name") for node in mappings_in(as_mapping(config.get("system")).get("nodes"))]
+    # Only the first is a name; what comes after it says which of the benchmark's steps it is.
+    for part in map(str, tag[1:]) if isinstance(tag, list) else ():
+        if part in nodes:
+            planned = replace(planned, node=part)
+        elif re.fullmatch(r"R[0-9]{1,9}", part):
+            planned = replace(planned, repeat=planned.repeat or int(part[1:]))
+        elif re.fullmatch(r"D[0-9]+|[0-9]+", part):
+            planned = replace(planned, tag=planned.tag or part)
+    # Earlier versions wrote them as texts.
+    numbers = [str(device) for device in found] if isinstance(found, list) else []
+    devices = tuple(int(number) for number in numbers if re.fullmatch(r"[0-9]{1,9}", number))
+    return replace(planned, devices=devices or planned.devices)
 
 
 def overlap(windows: Sequence[Window | None]) -> float | None:

@@ -40,6 +40,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         has_accelerators=as_mapping(run.manifest.get("system")).get("arch") != "cpu",
         clocks=_shared_clocks(run.journal),
         costs=costs_of(as_mapping(run.manifest.get("costs"))),
+        is_of_milabench13=run.is_of_milabench13,
     )
     system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]

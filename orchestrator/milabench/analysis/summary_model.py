@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, least_difference, share_of_processes
 from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
 from milabench.analysis.serving_model import ServingCurve
@@ -129,7 +130,8 @@ class BenchSummary:
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
     item are known; `serving` the curve of a server. `size` is which of its sizes it is, empty where it has none. `tags` are
-    those of the suite. `about` is what the benchmark stands for, in a sentence.
+    those of the suite. `about` is what the benchmark stands for, in a sentence. `milabench13` are the figures of milabench 1.3,
+    where the records are its own.
     """
 
     bench: str
@@ -178,6 +180,9 @@ class BenchSummary:
         default="", metadata={"json": JsonKey(is_read=False, is_omitted=lambda bench: not bench.no_ratio)}
     )
     metrics: tuple[Mapping[str, Any], ...] = ()
+    milabench13: BenchFigures | None = field(
+        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.milabench13 is None)}
+    )
 
     @property
     def sem(self) -> float | None:

@@ -30,13 +30,13 @@ class Estimate:
 
     @classmethod
     def of_variances(cls, d: float, parts: Sequence[tuple[float, float]]) -> Estimate:
-        """Return a difference whose variance is the sum of these, each with its degrees of freedom; after Satterthwaite."""
+        """Return a difference whose variance is the sum of these, each with its degrees of freedom; after Satterthwaite.
+
+        What is known without a sample has infinitely many.
+        """
         variance = math.fsum(part for part, _ in parts)
-        freedom = (
-            variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
-            if variance
-            else math.fsum(degrees for _, degrees in parts)
-        )
+        spread = math.fsum(part**2 / degrees for part, degrees in parts)
+        freedom = variance**2 / spread if spread else math.fsum(degrees for _, degrees in parts)
         return cls(d=d, error=math.sqrt(variance), freedom=freedom)
 
     def interval(self, level: float = 0.95) -> Interval:

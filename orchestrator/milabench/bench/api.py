@@ -49,7 +49,31 @@ class Git:
         return f"{name}-{self.rev[:12] if is_commit else self.rev.replace('/', '-')}"
 
 
-Source = PyPI | Git
+@dataclass(frozen=True, slots=True)
+class WorkingCopy:
+    """A copy of a benchmark's own folder that a command completes, for a benchfile whose installation writes beside itself.
+
+    Only benchfiles that are not ours have one (bench/registry.py). `name` is the folder's, `digest` is over its files
+    (bench/load.py); two of the same name and digest are one, whatever asks for them. `definition` is the path of the folder.
+    `command` is started in the copy, with the path of a file that holds `request` as its last argument; COPY in the request
+    stands for the path of the copy.
+    """
+
+    name: str
+    digest: str
+    definition: str = field(compare=False)
+    command: tuple[str, ...] = field(compare=False)
+    request: str = field(compare=False, repr=False)
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder under `base/code`: `<source>-<revision>`."""
+        return f"{self.name}-{self.digest[:12]}"
+
+
+COPY = "@copy"
+
+Source = PyPI | Git | WorkingCopy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +107,34 @@ class Benchmark:
     env: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedProcess:
+    """How one process of a benchmark is started, where its benchfile says so itself, word by word.
+
+    `words` are templates of the suite language, the arguments of the suite among them. RUNNER stands for our runner, with the
+    benchmark's voirfile, and the interpreter. `env` is set as it is; `cwd` is an absolute path; `tag` tells it from the other
+    processes of the benchmark.
+    """
+
+    words: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    tag: str = ""
+
+
+RUNNER = "@runner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignBenchmark(Benchmark):
+    """A benchmark whose benchfile is not ours (bench/registry.py): it says itself how its processes are started.
+
+    It has neither `script` nor `module`. `format` is the name that its benchfile assigns, `processes` what is started in each
+    placement of the plan, by node and tag, and `preparing` the process that prepares, by node.
+    """
+
+    format: str = ""
+    processes: Mapping[str, tuple[StartedProcess, ...]] = field(default_factory=dict)
+    preparing: Mapping[str, StartedProcess] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import re
@@ -14,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from milabench.bench.api import Benchmark, Git, PyPI
+from milabench.bench.registry import BENCHFILE, foreign_format
 from milabench.errors import ConfigError, Problem
 
-BENCHFILE = "benchfile.py"
 # An option's name in braces, and what it may stand for: in a module names with dots, in a path one part or more.
 _NAME = re.compile(r"\{([^{}]*)\}")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
@@ -37,6 +38,9 @@ def load_benchfile(folder: Path) -> Benchmark:
     if not benchfile.is_file():
         hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
         raise _wrong(benchfile, "no such file", hint)
+    if (foreign := foreign_format(benchfile)) is not None:
+        loaded: Benchmark = foreign.declared_in(folder)
+        return loaded
     try:
         # Our own output may be JSON that a program reads.
         with contextlib.redirect_stdout(io.StringIO()):
@@ -71,6 +75,19 @@ def shared_modules(benchmark: Benchmark, folder: Path) -> Path | None:
     shared = requirements_folder(benchmark, folder)
     is_shared = shared != Path(os.path.normpath(folder)) and next(shared.glob("*.py"), None) is not None
     return shared if is_shared else None
+
+
+def folder_digest(folder: Path) -> str:
+    """Return the sha256 of names and contents; what running leaves behind (byte code, hidden files) does not count."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        # Running the program must not look like changing it.
+        if "__pycache__" in name.parts or any(part.startswith(".") for part in name.parts) or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            digest.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def with_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import stat
 import zipfile
 import zlib
@@ -25,6 +26,8 @@ _MAX_MEMBER = 256 * 2**20  # bytes; of what is read into memory whole
 _CHUNK = 2**20
 _STAMP = (1980, 1, 1, 0, 0, 0)  # the first that zip knows: when a bundle was made is no part of it
 _LEVEL = 6
+# What the decompressors of zip files raise for bytes that are none of theirs; bz2 has no exception of its own.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +135,7 @@ def contents(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
     try:
         with archive.open(name) as source:
             yield from iter(lambda: source.read(_CHUNK), b"")
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         raise RecordError(f"{archive.filename}: {name}: is damaged: {_clause(error)}") from None
 
 

@@ -36,7 +36,7 @@ from milabench.workflow.options import ReportRequest
     type=click.Choice(["index", "compat"]),
     default="index",
     show_default=True,
-    help="compat: the score of milabench 1.3, to compare with old results.",
+    help="compat: the score of milabench 1.3, to compare with old results; beside its own runs also its other figures.",
 )
 @options.validations_option
 @options.wide_option

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench.cli.help import with_help, with_variables
+from milabench.cli.milabench13 import VERBS as FORMER_VERBS
+from milabench.cli.milabench13 import as_typed_here
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -111,8 +113,11 @@ class VerbGroup(click.Group):
 
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help` lists them"
+            if name in FORMER_VERBS:
+                hint = f"; `milabench {FORMER_VERBS[name]}` does here what it does in milabench 1.3"
             raise click.UsageError(f"no command '{name}'{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        verb, command, rest = super().resolve_command(ctx, args)
+        return verb, command, as_typed_here(verb or "", rest)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs in their groups, without importing them."""

@@ -10,7 +10,9 @@ from milabench.config.kinds import INVALID, Kind, Text, ValueParser, path_at
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located
 
-_SOURCES: Final = (("git", "rev"), ("git", "branch"), ("pypi", "version"))
+BRANCH: Final = "main"
+"""The branch of a git definition that names none."""
+_SOURCES: Final = (("git", "rev"), ("git", "branch"), ("git",), ("pypi", "version"))
 _KEYS: Final = tuple(dict.fromkeys(name for names in _SOURCES for name in names))
 
 
@@ -25,8 +27,7 @@ class GitDefinition:
     @property
     def folder(self) -> str:
         """Where it lies under `base/code`: `<repository>-<revision>`, or the branch while no revision is known."""
-        name = self.url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
-        return f"{name}-{self.rev[:12] or self.branch.replace('/', '-')}"
+        return f"{repository_name(self.url)}-{self.rev[:12] or self.branch.replace('/', '-')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ Definition: TypeAlias = Path | GitDefinition | PyPIDefinition
 class DefinitionKind(Kind):
     """A definition as suites write it."""
 
-    expected = "a folder, {git, rev | branch} or {pypi, version}"
+    expected = "a folder, {git, rev | branch}, {git} for its branch main, or {pypi, version}"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -66,8 +67,8 @@ class DefinitionKind(Kind):
                 return INVALID
         if set(source) == {"pypi", "version"}:
             return PyPIDefinition(project=source["pypi"], version=source["version"])
-        if set(source) in ({"git", "rev"}, {"git", "branch"}):
-            return GitDefinition(url=source.pop("git"), **source)
+        if set(source) in ({"git"}, {"git", "rev"}, {"git", "branch"}):
+            return GitDefinition(url=source.pop("git"), **source or {"branch": BRANCH})
         return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
 
     def json_schema(self) -> dict[str, Any]:
@@ -82,6 +83,22 @@ class DefinitionKind(Kind):
             for names in _SOURCES
         ]
         return {"anyOf": [{"type": "string"}, *sources]}
+
+
+def definition_name(definition: Definition) -> str:
+    """Return the last part of where a definition is: the name of the folder, of the repository, or of the project."""
+    match definition:
+        case GitDefinition(url=url):
+            return repository_name(url)
+        case PyPIDefinition(project=project):
+            return project
+        case _:
+            return definition.name
+
+
+def repository_name(url: str) -> str:
+    """Return the last part of the address of a repository, without `.git`."""
+    return url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
 
 
 def plain_definition(definition: Definition | None) -> Any:

@@ -108,6 +108,20 @@ class Text(Kind):
         return parser.expected(self.expected, node, path)
 
 
+class Texts(Text):
+    """Text, or a list of texts."""
+
+    schema: Mapping[str, Any] = {
+        "anyOf": [{"type": list(_SCALAR_TYPES)}, {"type": "array", "items": {"type": list(_SCALAR_TYPES)}}]
+    }
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        if type(node.value) is not list:
+            return super().parse(node, path, parser)
+        texts = tuple(super(Texts, self).parse(item, f"{path}.{n}", parser) for n, item in enumerate(node.value))
+        return INVALID if INVALID in texts else texts
+
+
 class FilePath(Text):
     """A path, relative to the file in which it is written."""
 

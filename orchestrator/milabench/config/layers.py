@@ -13,12 +13,25 @@ from milabench.config.matrix import MAX_BENCHMARKS, expand, is_matrix
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import FILE_KEYS
 from milabench.config.sizes import ChosenSize, chosen_layers, settled_but_for_sizes, size_of, split_sizes
-from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, located, plain, settled
+from milabench.config.source_map import (
+    BUILT_IN,
+    DELETED,
+    Located,
+    Mark,
+    SourceLocation,
+    display_value,
+    located,
+    mapping_at,
+    plain,
+    settled,
+)
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError, Problem
 from milabench.redaction import mask_argument
 
 EVERY: Final = "*"
+DEFAULTS: Final = "_defaults"
+"""The template that is there without being written, empty."""
 MAX_VALUES: Final = 1_000_000
 """How many values the benchmarks of a suite may stand for; in proportion more with more than MAX_BENCHMARKS of them."""
 _REPLACED_IN_A_VALUE: Final = 16  # what a value replaced is kept too, and takes a sixteenth of the memory
@@ -61,6 +74,30 @@ class Folded:
     templates: Mapping[str, Located]
     sizes: Mapping[str, ChosenSize]
     """Of each benchmark that has sizes, the one that is laid over it, if it has that one."""
+    is_whole: bool = True
+    """Whether everything that is inherited is there."""
+
+
+def parse_overrides(text: str, folder: str, label: str | None = None) -> tuple[Override, ...]:
+    """Parse one `--override`; a mapping, `{name: {key: value}}`, is one for each of its names. Raises ConfigError."""
+    if not text.lstrip().startswith("{"):
+        return (parse_override(text, folder, label),)
+    source = SourceLocation(label or f"--override {_shown(text)}", folder)
+    document = parse_document(text, source, whole=False)
+    mark = Mark(source, 0, 0)
+    if type(document.root.value) is not dict:
+        hint = "write it as benchmark.key=value, or {benchmark: {key: value}}"
+        raise ConfigError(Problem(str(mark), "", "expected a mapping", hint))
+    warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
+    return tuple(
+        Override(keys=(name,), value=located(plain(node), mark), warnings=warnings)
+        for name, node in document.root.value.items()
+    )
+
+
+def _shown(text: str) -> str:
+    shown = mask_argument(text)
+    return repr(shown) if len(shown) <= 200 else f"{shown[:197]!r}..."
 
 
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
@@ -68,9 +105,7 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
 
     `label` is what messages call the place; the option itself by default.
     """
-    shown = mask_argument(text)
-    shown_text = f"--override {shown!r}" if len(shown) <= 200 else f"--override {shown[:197]!r}..."
-    source = SourceLocation(label or shown_text, folder)
+    source = SourceLocation(label or f"--override {_shown(text)}", folder)
     mark = Mark(source, 0, 0)
     hint = "write it as benchmark.key=value"
     sides = _SIDES.match(text)
@@ -98,6 +133,11 @@ def fold(
     # What lies below the names is settled later, when it has met all that it changes.
     entries = {} if total is None else {key: node for key, node in total.value.items() if node.value is not DELETED}
     file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
+    lists = [node for node in entries.values() if type(node.value) is list]
+    if len(lists) > 1 and len(entries) < 2 * len(lists):
+        what = f"this is no suite: {len(lists)} of its {len(entries)} keys hold lists"
+        problems.note(lists[0].mark, "", what, "a benchmark is a name with keys below it")
+        problems.raise_any()
     for key, node in list(entries.items()):
         if type(node.value) is not dict:
             hint = "a benchmark is a name with keys below it"
@@ -120,6 +160,7 @@ def fold(
         benchmarks=benchmarks,
         templates=templates,
         sizes=inheritance.sizes,
+        is_whole=not inheritance.missing,
     )
 
 
@@ -171,8 +212,11 @@ class _Inheritance:
         # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
         self._override_known(entries)
         self.entries = self._expanded(entries)
+        self.entries.setdefault(DEFAULTS, mapping_at({}, BUILT_IN))
         self._override_known(self.entries)
         self.as_parent: dict[str, Located | None] = {}
+        self.missing: dict[str, list[tuple[Mark, str]]] = {}
+        """The places that inherit what is not there, by its name."""
         for position, override in enumerate(self.overrides):
             if position not in self.used:
                 hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
@@ -245,6 +289,16 @@ class _Inheritance:
             self.problems.note(node.mark, name, what, "split the suite, or allow more with --max-benchmarks N")
             self.problems.raise_any()
 
+    def _note_missing(self) -> None:
+        """Note each parent that is not there once, however many inherit it."""
+        for parent, places in self.missing.items():
+            (mark, path), others = places[0], len({*places}) - 1
+            what = f"no benchmark or template named {parent!r}"
+            if others:
+                what += f", which {others} more {'inherit' if others > 1 else 'inherits'}"
+            hint = did_you_mean(parent, self.entries) or "define it, or include the file that does"
+            self.problems.note(mark, path, what, hint)
+
     def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:
         """Return every benchmark, and every template, in the order of the files."""
         benchmarks: dict[str, Located] = {}
@@ -254,6 +308,7 @@ class _Inheritance:
             node = self._parent(name) if is_template else self._benchmark(name)
             if node is not None:
                 (templates if is_template else benchmarks)[name] = node
+        self._note_missing()
         return benchmarks, templates
 
     def _benchmark(self, name: str) -> Located | None:
@@ -296,8 +351,7 @@ class _Inheritance:
             self.problems.note(parent_node.mark, path, what)
             return None
         if parent not in self.entries:
-            hint = did_you_mean(parent, self.entries) or "define it, or include the file that does"
-            self.problems.note(parent_node.mark, path, f"no benchmark or template named {parent!r}", hint)
+            self.missing.setdefault(parent, []).append((parent_node.mark, path))
             return None
         return self._parent(parent)
 

@@ -17,16 +17,22 @@ from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.serving_check import Traces, is_whole_sweep
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
-from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain, settled
+from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from milabench.config.driver import Tasks
 
 Declared = Callable[[Path], frozenset[str] | None]
-"""Return the extra keys that the benchfile in a folder declares; None where there is no benchfile to ask."""
+"""Return the extra keys that the benchfile in a folder declares; None where there is no benchfile to ask.
+
+That of another system, whose code may read any key, declares every key, the empty one too.
+"""
 
 MAX_DEVICES: Final = 100_000
+_EVERY_KEY: Final = ""
+# What milabench 1.3 reads from nobody: a benchmark of that system would be another one with it.
+_IGNORED_WITH: Final = {"docker_image": "to run it in a container, write container: {image: ...}"}
 NODE_KEYS: Final = record_of(schema.NodeConfig).keys
 _DEFAULT_DIRS: Final = {
     name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")
@@ -49,12 +55,14 @@ def parse_suite(
     traces: Traces,
     declared: Declared | None = None,
     warnings: tuple[Problem, ...] = (),
+    repeated: tuple[Problem, ...] = (),
     files: tuple[Path, ...] = (),
 ) -> schema.Suite:
     """Return the suite as values.
 
     `arch` stands where the system has none. Without `declared`, a key that is not ours is an error in every
-    benchmark. Raises ConfigError with every problem, those noted before included.
+    benchmark. `repeated` are keys that are given twice, of which the last holds: a warning where a benchfile is of another
+    system, which takes the last too, else an error. Raises ConfigError with every problem, those noted before included.
     """
     parser = ValueParser(problems, env.get("HOME", ""))
     system_node = folded.system or mapping_at({}, BUILT_IN)
@@ -69,6 +77,11 @@ def parse_suite(
         name: benchmark_parser.parse(name, node, folded.sizes.get(name)) for name, node in folded.benchmarks.items()
     }
     benchmark_parser.check_templates(folded.templates)
+    described = (*folded.benchmarks.values(), *folded.templates.values())
+    # Without what is inherited nobody knows whose benchfiles they are.
+    if repeated and folded.is_whole and not any(map(benchmark_parser.is_foreign, described)):
+        problems.extend(repeated)
+    last_holds = [replace(problem, hint="the last one holds; keep one") for problem in repeated]
     profile: schema.Profile = (
         parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
     )
@@ -79,7 +92,7 @@ def parse_suite(
     # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
     all_warnings = Problems()
-    all_warnings.extend((*warnings, *system_warnings.all(), *benchmark_parser.warnings.all()))
+    all_warnings.extend((*warnings, *last_holds, *system_warnings.all(), *benchmark_parser.warnings.all()))
     return schema.Suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
@@ -111,6 +124,8 @@ class _BenchmarkParser:
     env: Mapping[str, str]
     warnings: Problems = field(default_factory=Problems)
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
+    noted_in: set[tuple[str, str]] = field(default_factory=set)
+    """The files and keys of foreign benchmarks about which something has been noted."""
 
     def parse(self, name: str, node: Located, sized: ChosenSize | None) -> schema.BenchmarkConfig | None:
         """Return the benchmark as a value; None where it is left out, with the problem or the warning noted."""
@@ -249,8 +264,9 @@ class _BenchmarkParser:
         values: dict[str, Any] = {}
         extra: dict[str, Located] = {}
         is_valid = True
+        ignored = [key for key in _IGNORED_WITH if key in node.value and self.is_foreign(node)]
         for key, child in node.value.items():
-            known = schema.BENCHMARK.keys.get(key) if key != "task" else None
+            known = schema.BENCHMARK.keys.get(key) if key not in ("task", *ignored) else None
             if known is not None:
                 if child.value is not None:
                     values[key] = self.parser.parse(known.kind, child, f"{name}.{key}")
@@ -272,14 +288,14 @@ class _BenchmarkParser:
 
         `has_program` is False for a template that leaves the definition to its children.
         """
-        folder = None
-        if has_program and "definition" in node.value:
-            kind = schema.BENCHMARK.keys["definition"].kind
-            folder = self.parser.parse(kind, node.value["definition"], f"{name}.definition")
-        declared = self._declared_by(folder) if self.declared is not None else frozenset()
+        declared: frozenset[str] | None = frozenset()
+        if self.declared is not None:
+            declared = self._declared_by(node) if has_program else None
         if has_program and "definition" not in node.value and node.value.keys() & {"command", "driver"}:
             declared = frozenset()  # a command has no benchfile
         if declared is not None and key in declared:
+            if _EVERY_KEY in declared:
+                self._note_foreign_key(name, node, key, child.key or child.mark)
             return True
         if declared is None and not is_slip(key, schema.BENCHMARK.keys, node.value):
             what = f"unknown key {key!r}; its definition is not available to tell whether it declares it"
@@ -290,8 +306,31 @@ class _BenchmarkParser:
         self.parser.reject(child, name, f"unknown key {key!r}", hint, child.key)
         return False
 
-    def _declared_by(self, folder: Any) -> frozenset[str] | None:
-        if not isinstance(folder, Path) or self.declared is None:
+    def _note_foreign_key(self, name: str, node: Located, key: str, mark: Mark) -> None:
+        """Say once of a file what becomes of a key that only foreign code can read."""
+        place = (mark.source.name, key)
+        if place in self.noted_in:
+            return
+        self.noted_in.add(place)
+        if key in _IGNORED_WITH:
+            self.warnings.note(str(mark), name, f"{key!r} is ignored, as by milabench 1.3", _IGNORED_WITH[key])
+            return
+        hint = did_you_mean(key, schema.BENCHMARK.keys) if is_slip(key, schema.BENCHMARK.keys, node.value) else ""
+        self.warnings.note(
+            str(mark), name, f"unknown key {key!r}; it is kept for its benchfile, which may read it", hint
+        )
+
+    def is_foreign(self, node: Located) -> bool:
+        """Return whether the benchfile of a benchmark is of another system."""
+        declared = self._declared_by(node)
+        return declared is not None and _EVERY_KEY in declared
+
+    def _declared_by(self, node: Located) -> frozenset[str] | None:
+        """Return the keys that the benchfile of a benchmark declares; None where there is none to ask."""
+        if self.declared is None or "definition" not in node.value:
+            return None
+        folder = self.parser.parse(schema.BENCHMARK.keys["definition"].kind, node.value["definition"], "definition")
+        if not isinstance(folder, Path):
             return None
         if folder not in self.declared_in:
             self.declared_in[folder] = None

@@ -7,14 +7,15 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milabench.config.layers import Override, fold, parse_override
+from milabench.config.layers import Override, fold, parse_overrides
 from milabench.config.matrix import MAX_BENCHMARKS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
-from milabench.config.schema import Suite
+from milabench.config.schema import SYSTEM, Suite
 from milabench.config.serving_check import MAX_TRACE, check_trace
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode_text, parse_document
@@ -61,7 +62,7 @@ def read_suite(
     labelled = [*(settings or {}).items(), *((None, text) for text in overrides)]
     for name, text in labelled:
         with problems.taking():
-            parsed.append(parse_override(text, here, name))
+            parsed.extend(parse_overrides(text, here, name))
     learn(values_in([*map(plain, roots), *(plain(override.tree(0)) for override in parsed)]))
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.
     problems.raise_any()
@@ -74,6 +75,7 @@ def read_suite(
         declared=declared,
         tasks=functools.cache(read_tasks),
         traces=functools.cache(check_trace_file),
+        repeated=tuple(loader.repeated),
         warnings=(*loader.warnings, *(warning for override in parsed for warning in override.warnings)),
         files=tuple(loader.files),
     )
@@ -109,6 +111,13 @@ def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Lo
     return layers
 
 
+def _is_system_without_root(root: Located) -> bool:
+    """Return whether a file holds what belongs below `system:`, and nothing else."""
+    nodes, arch = root.value.get("nodes"), root.value.get("arch")
+    has_values = (nodes is not None and type(nodes.value) is list) or (arch is not None and isinstance(arch.value, str))
+    return has_values and root.value.keys() <= SYSTEM.keys.keys()
+
+
 class _Loader:
     """Reads files and what they include, each from the disk once."""
 
@@ -117,6 +126,7 @@ class _Loader:
         self.documents: dict[str, Document | None] = {}
         self.files: list[Path] = []
         self.warnings: list[Problem] = []
+        self.repeated: list[Problem] = []
         self.count = 0
         self.values = 0
 
@@ -174,6 +184,7 @@ class _Loader:
         if document is not None:
             self.files.append(Path(os.path.abspath(path)))  # noqa: PTH100  links stay as they are
             self.warnings.extend(document.warnings)
+            self.repeated.extend(document.repeated)
         self.documents[real] = document
         return document
 
@@ -181,13 +192,20 @@ class _Loader:
         with open_regular(path) as stream:
             content = stream.read(MAX_BYTES + 1)
         source = SourceLocation(name, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120  links stay as they are
-        document = parse_document(decode_text(content, name), source)
+        document = parse_document(decode_text(content, name), source, keeps_repeated=True)
         root = document.root
         if root.value is None:
             return Document(root=mapping_at({}, root.mark))
         if type(root.value) is not dict:
             what = f"expected a mapping from name to benchmark, got {display_value(root)}"
             raise ConfigError(Problem(str(root.mark), "", what))
+        if _is_system_without_root(root):
+            what = "the keys of a system; they are read as if they stood below `system:`"
+            note = Problem(
+                str(root.mark), "", what, "write that line above them: milabench 1.3 ignores them without it"
+            )
+            system = mapping_at({"system": root}, root.mark)
+            return replace(document, root=system, warnings=(*document.warnings, note))
         return document
 
     def _includes(self, root: Located) -> list[Located]:

@@ -25,6 +25,7 @@ from milabench.config.kinds import (
     Pattern,
     Record,
     Text,
+    Texts,
     Whole,
     extra_keys,
     key,
@@ -292,7 +293,9 @@ class BenchmarkConfig:
     tags: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, unique=True)] = key(
         "Words for `--select`; those of the parent are added.", default=()
     )
-    url: str = key("Where the program comes from.", default="")
+    url: Annotated[str | tuple[str, ...], Texts()] = key(
+        "Where the program, its model or its data come from: an address, or a list.", default=""
+    )
     describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
     gated: GatedConfig | None = key(
         "Weights or data whose terms must have been accepted; `milabench gated` lists them.", default=None

@@ -1,5 +1,5 @@
-"""Which benchmarks a `--select` and an `--exclude` mean: names, globs, groups and tags, joined by commas, and, or,
-not.
+"""Which benchmarks a `--select` and an `--exclude` mean: names, globs, groups, environments, tags and names of folders,
+joined by commas, and, or, not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
+from milabench.config.definition import definition_name
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.errors import ConfigError, NothingSelected, Problem, UsageError
@@ -73,7 +74,8 @@ def lacking_problems(suite: Suite, benches: Iterable[BenchmarkConfig] | None = N
 
 
 def _words_of(bench: BenchmarkConfig) -> tuple[str, ...]:
-    return (bench.name, bench.group, bench.install_group, *bench.tags)
+    folder = () if bench.definition is None else (definition_name(bench.definition),)
+    return (bench.name, bench.group, bench.install_group, *bench.tags, *folder)
 
 
 def _nothing(

@@ -36,11 +36,15 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The value of a document, and the values in it on which YAML 1.1 and 1.2 disagree."""
+    """The value of a document, and the values in it on which YAML 1.1 and 1.2 disagree.
+
+    `repeated` are the keys that a mapping gives twice, of which the last holds.
+    """
 
     root: Located
     warnings: tuple[Problem, ...] = ()
     values: int = 0
+    repeated: tuple[Problem, ...] = ()
 
 
 def decode_text(content: bytes, name: str) -> str:
@@ -63,11 +67,11 @@ def decode_text(content: bytes, name: str) -> str:
         ) from None
 
 
-def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> Document:
+def parse_document(text: str, source: SourceLocation, *, whole: bool = True, keeps_repeated: bool = False) -> Document:
     """Return the document in `text`; an empty one is an empty mapping.
 
-    `whole=False` reads the value of an option: places are the option's, and an empty text is null. Raises
-    ConfigError with every problem found.
+    `whole=False` reads the value of an option: places are the option's, and an empty text is null. A key that is given
+    twice is a problem, but with `keeps_repeated`, which leaves that to the caller. Raises ConfigError with every problem found.
     """
     bad = _UNREADABLE.search(text)
     if bad is not None:
@@ -75,7 +79,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
         mark = Mark(source, line if whole else 0, bad.start() - (text.rfind("\n", 0, bad.start()) + 1) + 1)
         what = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
         raise ConfigError(Problem(str(mark), "", what, "remove it"))
-    builder = _Builder(source, whole)
+    builder = _Builder(source, whole, keeps_repeated)
     try:
         for event in yaml.parse(text, Loader=LOADER):
             builder.take(event)
@@ -91,7 +95,9 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
     if root is None:
         start = Mark(source, 1 if whole else 0, 1)
         root = mapping_at({}, start) if whole else scalar(None, start)
-    return Document(root=root, warnings=tuple(builder.warnings), values=builder.written)
+    return Document(
+        root=root, warnings=tuple(builder.warnings), values=builder.written, repeated=tuple(builder.repeated)
+    )
 
 
 class _LimitError(Exception):
@@ -117,12 +123,14 @@ class _Frame:
 class _Builder:
     """Takes the events of one document and builds its value."""
 
-    def __init__(self, source: SourceLocation, whole: bool) -> None:
+    def __init__(self, source: SourceLocation, whole: bool, keeps_repeated: bool) -> None:
         self.source = source
         self.whole = whole
+        self.keeps_repeated = keeps_repeated
         self.root: Located | None = None
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.repeated: list[Problem] = []
         self.frames: list[_Frame] = []
         self.anchors: dict[str, tuple[Located, int]] = {}
         self.open_anchors: set[str] = set()
@@ -250,9 +258,19 @@ class _Builder:
         frame.key_mark = mark
         if text == "<<" and event.implicit[0]:
             return
-        first = frame.key_marks.setdefault(text, mark)
+        self._note_key(frame, text, mark)
+
+    def _note_key(self, frame: _Frame, key: str, mark: Mark) -> None:
+        """Note where a mapping gives a key, and that it gives it twice."""
+        first = frame.key_marks.setdefault(key, mark)
         if first is not mark:
-            self._problem(mark, f"the key {text!r} is given twice", "keep one", f"it was first given at {first}")
+            replaces = f"it was first given at {first}"
+            if not self.keeps_repeated:
+                self._problem(mark, f"the key {key!r} is given twice", "keep one", replaces)
+            elif len(self.repeated) <= MAX_PROBLEMS:
+                self.repeated.append(
+                    Problem(str(mark), self.path(), f"the key {key!r} is given twice", "keep one", replaces)
+                )
 
     def _alias(self, event: Any) -> None:
         mark = self._mark(event.start_mark)
@@ -272,9 +290,8 @@ class _Builder:
                 frame.key = ""
                 return
             frame.key = node.value
-            first = frame.key_marks.setdefault(node.value, mark)
-            if first is not mark:
-                self._problem(mark, f"the key {node.value!r} is given twice", "keep one", f"first at {first}")
+            frame.key_mark = mark
+            self._note_key(frame, node.value, mark)
             return
         self._done(node, None, size)
 
@@ -332,11 +349,13 @@ class _Builder:
             return
         if frame.key == "<<" and "<<" not in frame.key_marks:
             self._merge_key(frame, node)
-        elif frame.key_marks.get(frame.key) is frame.key_mark or frame.key not in frame.children:
+        else:
             if node.key is not None:
                 # Behind an alias: the same value under another key.
                 node = node.holding(node.value, node.flags)
             node.key = frame.key_mark
+            if (first := frame.children.get(frame.key)) is not None:
+                node = Located(node.value, node.mark, (*node.replaced, first), node.flags, key=node.key)
             frame.children[frame.key] = node
         frame.key = None
 

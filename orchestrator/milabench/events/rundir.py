@@ -34,6 +34,8 @@ SCHEMA = 1
 MANIFEST = "manifest.json"
 JOURNAL = "journal.jsonl"
 SUMMARY = "summary.json"
+MILABENCH13 = "milabench 1.3"
+"""The format of a run that was imported from there, in its manifest."""
 _OF_A_SHARE = re.compile(rf"(?:manifest\.({SHARE_NAME.pattern})\.json|journal\.({SHARE_NAME.pattern})\.jsonl)")
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
@@ -388,6 +390,13 @@ class Run:
             return phase
         first = self.path.name.split(".", 1)[0]
         return first if first in ("install", "prepare") else "run"
+
+    @property
+    def is_of_milabench13(self) -> bool:
+        """Whether its records are those of milabench 1.3, as that left them or imported."""
+        if self.manifest:
+            return as_mapping(self.manifest.get("imported")).get("format") == MILABENCH13
+        return not self.journal
 
     @property
     def transitions(self) -> tuple[Mapping[str, Any], ...]:

@@ -163,7 +163,7 @@ class InstallSession:
                 environ = {**self.options.environ, **uv_env(self.pip_settings, self.options.environ)}
                 self._reachable[index] = url_responds(index, environ)
                 if not self._reachable[index]:
-                    self.report(f"torch: note: {index} cannot be reached; using the configured indexes")
+                    self.report(f"note: {index} cannot be reached; using the configured indexes")
             return self._reachable[index]
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], lock: int) -> subprocess.Popen[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,16 +46,26 @@ class Uv:
         return InstallCommand(argv=argv, needs_network=False)
 
     def install(
-        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
+        self,
+        spec: VenvSpec,
+        folder: str,
+        requirements: str,
+        constraints: str | None,
+        upgrade: bool,
+        preferred: str | None = None,
+        built_inside: Sequence[str] = (),
     ) -> Iterator[InstallCommand]:
-        """Install the requirement file.
+        """Install the requirement file, with the versions of `preferred`, another constraints file, where they fit.
+
+        The packages `built_inside` are built with what is in the environment, not with what they ask for.
 
         With hashes, what the cache holds is exactly what an index would give, so the cache is tried alone first: it
         is ten times faster and works offline. What was cached may have come from either index of a torch build.
         """
         backend = spec.torch_backend
         chosen = {"UV_TORCH_BACKEND": backend} if backend else {}
-        into = ("--python", f"{folder}/bin/python", "--compile-bytecode", *self.options)
+        inside = (word for package in built_inside for word in ("--no-build-isolation-package", package))
+        into = ("--python", f"{folder}/bin/python", "--compile-bytecode", *self.options, *inside)
         if spec.is_hashed:
             argv = (self.path, "pip", "sync", *into, "--require-hashes", requirements)
             yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
@@ -64,12 +74,11 @@ class Uv:
         else:
             limits = ("--constraints", constraints) if constraints else ()
             fresh = ("--upgrade", "--refresh") if upgrade else ()
-            argv = (self.path, "pip", "install", *into, *fresh, "--requirements", requirements, *limits)
-        if backend and self.is_reachable(torch_index(backend)):
-            yield InstallCommand(argv=argv, env=chosen)
-        else:
-            may_be_cuda = spec.is_for_cpu and backend is not None and not spec.is_hashed
-            yield InstallCommand(argv=argv, rehearse=may_be_cuda)
+            argv = (self.path, "pip", "install", *into, *spec.pip_args, *fresh, "--requirements", requirements, *limits)
+        is_chosen = backend is not None and self.is_reachable(torch_index(backend))
+        may_be_cuda = not is_chosen and spec.is_for_cpu and backend is not None and not spec.is_hashed
+        for more in (("--constraints", preferred), ()) if preferred else ((),):
+            yield InstallCommand(argv=(*argv, *more), env=chosen if is_chosen else {}, rehearse=may_be_cuda)
 
     def resolve(
         self, spec: VenvSpec, requirements: str, constraints: str | None, pylock: str
@@ -133,7 +142,14 @@ class Pip:
         return InstallCommand(argv=argv, needs_network=False)
 
     def install(
-        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
+        self,
+        spec: VenvSpec,
+        folder: str,
+        requirements: str,
+        constraints: str | None,
+        upgrade: bool,
+        preferred: str | None = None,
+        built_inside: Sequence[str] = (),
     ) -> Iterator[InstallCommand]:
         """Install the requirement file; the PyTorch index is one more place to look."""
         backend = spec.torch_backend
@@ -143,8 +159,9 @@ class Pip:
         if spec.is_hashed:
             yield InstallCommand(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
         else:
-            limits = ("--constraint", constraints) if constraints else ()
-            yield InstallCommand(argv=(*argv, *limits, *(("--upgrade",) if upgrade else ())), env=extra)
+            limits = (*spec.pip_args, *(("--constraint", constraints) if constraints else ()))
+            for more in (("--constraint", preferred), ()) if preferred else ((),):
+                yield InstallCommand(argv=(*argv, *limits, *more, *(("--upgrade",) if upgrade else ())), env=extra)
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project."""
@@ -170,9 +187,15 @@ def torch_index(backend: str) -> str:
     return f"{TORCH_INDEX}/{backend}/"
 
 
+def unbuilt_package(output: str) -> str | None:
+    """Return the package that uv could not build, if that is why it failed."""
+    match = re.search(r"Failed to build `([A-Za-z0-9._-]+?)(?:==[^`]*| @ [^`]*)?`", output)
+    return match[1] if match else None
+
+
 def pulls_cuda(rehearsal: str) -> str | None:
-    """Return the first CUDA package that uv said it would install, if any."""
-    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
+    """Return the first CUDA package that uv said it would install, if any; nvidia-ml-py only asks the driver."""
+    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-(?!ml-py)\S+)", rehearsal, re.MULTILINE)
     return match[1] if match else None
 
 

@@ -30,6 +30,11 @@ def store_folder(dirs: Dirs, spec: VenvSpec) -> Path:
     return Path(dirs.venv, ".store", spec.folder)
 
 
+def commits_file(dirs: Dirs, spec: VenvSpec) -> Path:
+    """Return the record of the commits that the git repositories of an environment's requirements were resolved to."""
+    return Path(dirs.venv, ".store", f"{spec.folder}.commits")
+
+
 def venv_link(dirs: Dirs, group: str) -> Path:
     """Return the link under which benchmarks and users find the environment of an install group."""
     return Path(dirs.venv, group)

@@ -126,6 +126,18 @@ def indexes(settings: Mapping[str, str], environ: Mapping[str, str]) -> Indexes:
     )
 
 
+def excludes_others(settings: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    """Return whether the user's settings say where packages come from, so that no index of a requirement file is to be asked.
+
+    An extra index or a folder of files beside the ordinary index excludes nothing.
+    """
+    named = settings.get("index-url") or any(environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"))
+    closed = any(
+        _is_true(value) for value in (settings.get("no-index"), *map(environ.get, ("UV_NO_INDEX", "UV_OFFLINE")))
+    )
+    return bool(named) or closed
+
+
 def _unquoted(value: str) -> str:
     try:
         read = ast.literal_eval(value)

@@ -22,7 +22,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from milabench.bench.api import Git, PyPI, Source
+from milabench.bench.api import COPY, Git, PyPI, Source, WorkingCopy
+from milabench.bench.load import folder_digest
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities
 from milabench.execute.install_session import Installed, InstallOptions, Report, hold_lock, make_folder
@@ -134,6 +135,8 @@ def fetch(
                         unpack_release(cached_archive(source, where, environ, stop, arrived), source.file, fresh)
                     case Git():
                         _clone(source, fresh, environ, stop)
+                    case WorkingCopy():
+                        _copy_definition(source, fresh, environ, stop)
                 # The old marker goes before the old folder, the new one comes after the new folder: whatever stops us in
                 # between, no marker ever stands beside another program than its own.
                 source_marker(dirs, source).unlink(missing_ok=True)
@@ -399,34 +402,12 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: threading.
     git = shutil.which("git", path=environ.get("PATH"))
     if git is None:
         raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
-    # GIT_DIR, which git sets for its hooks, would point every command at another repository; a prompt would hang.
-    env = {**{name: v for name, v in environ.items() if not name.startswith("GIT_DIR")}, "GIT_TERMINAL_PROMPT": "0"}
-    url = _without_credentials(source.url, env)
-    seconds, rate = _SLOW
-    patience = {"GIT_HTTP_LOW_SPEED_TIME": f"{seconds:g}", "GIT_HTTP_LOW_SPEED_LIMIT": str(rate)}
+    env = git_environment(environ)
+    url = without_credentials(source.url, env)
 
     def run(*argv: str) -> str | None:
-        # A group of its own: git starts programs that connect, and they end with it.
-        with subprocess.Popen(
-            [git, *argv],
-            env={**patience, **env},
-            cwd=into,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            process_group=0,
-        ) as process:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    errors = process.communicate(timeout=_STOP_S)[1]
-                    break
-                if stop.is_set():
-                    os.killpg(process.pid, signal.SIGKILL)
-        if stop.is_set():
-            raise EnvironmentFailed("interrupted")
-        return None if process.returncode == 0 else (errors.strip().splitlines() or ["git printed no error"])[-1]
+        code, _, errors = _ended((git, *argv), into, env, stop)
+        return None if code == 0 else _last_line(errors, "git printed no error")
 
     into.mkdir()
     run("init", "--quiet")
@@ -442,7 +423,69 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: threading.
         raise EnvironmentFailed(f"{mask(source.url)}: has no revision {source.rev}: {mask(problem)}")
 
 
-def _without_credentials(url: str, env: dict[str, str]) -> str:
+def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which git asks nobody anything, and gives up where next to nothing arrives."""
+    seconds, rate = _SLOW
+    patience = {"GIT_HTTP_LOW_SPEED_TIME": f"{seconds:g}", "GIT_HTTP_LOW_SPEED_LIMIT": str(rate)}
+    # GIT_DIR, which git sets for its hooks, would point every command at another repository; a prompt would hang.
+    own = {name: value for name, value in environ.items() if not name.startswith("GIT_DIR")}
+    return {**patience, **own, "GIT_TERMINAL_PROMPT": "0"}
+
+
+def _copy_definition(source: WorkingCopy, into: Path, environ: Mapping[str, str], stop: threading.Event) -> None:
+    """Copy a benchmark's folder as `folder_digest` sees it, and let its command complete the copy."""
+    shutil.copytree(source.definition, into, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    if (found := folder_digest(into)) != source.digest:
+        raise EnvironmentFailed(f"{source.definition}: changed while it was copied (sha256 {found}); try again")
+    for path in (into, *into.rglob("*")):  # a copy of what nobody may write to would be another
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    request = into.parent / "request.json"
+    with os.fdopen(os.open(request, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(source.request.replace(COPY, json.dumps(str(into))[1:-1]))
+    code, output, errors = _ended((*source.command, str(request)), into, git_environment(environ), stop)
+    if code != 0:
+        raise EnvironmentFailed(f"{source.name}: its own install failed: {mask(_explanation(output, errors, code))}")
+
+
+def _explanation(output: str, errors: str, code: int) -> str:
+    """Return why a command failed: from the JSON that it answered, else the last line that it wrote."""
+    try:
+        error = json.loads(output)["error"]
+        return f"{error['where']}: {error['what']}"
+    except (ValueError, LookupError, TypeError):
+        return _last_line(errors or output, f"exit code {code}; stderr is empty").removeprefix("error: ")
+
+
+def _last_line(text: str, default: str) -> str:
+    return (text.strip().splitlines() or [default])[-1]
+
+
+def _ended(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stop: threading.Event) -> tuple[int, str, str]:
+    """Run a command; return its exit code and what it wrote to stdout and stderr. Raises EnvironmentFailed when `stop` is set."""
+    # A group of its own: git starts programs that connect, and they end with it.
+    with subprocess.Popen(
+        argv,
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=0,
+    ) as process:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(timeout=_STOP_S)
+                break
+            if stop.is_set():
+                os.killpg(process.pid, signal.SIGKILL)
+    if stop.is_set():
+        raise EnvironmentFailed("interrupted")
+    return process.returncode, output, errors
+
+
+def without_credentials(url: str, env: dict[str, str]) -> str:
     """Return an http URL without user and password, which git finds in `env`: others see its arguments, by `ps`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or parts.username is None:

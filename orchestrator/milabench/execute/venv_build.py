@@ -14,6 +14,7 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -23,17 +24,32 @@ from milabench.events.shims import TORCHVISION, note_of
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
 from milabench.execute.index_probe import refusal
 from milabench.execute.install_session import InstallSession, hold_lock, make_folder
-from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
+from milabench.execute.installer import (
+    InstallCommand,
+    Installer,
+    Pip,
+    Uv,
+    explain_failure,
+    pulls_cuda,
+    unbuilt_package,
+)
 from milabench.execute.inventory import (
     COMPLETE,
     altered_files,
     marker_environment,
 )
 from milabench.execute.needs import Need, files_of, uncached
-from milabench.execute.package_indexes import indexes, pip_env, uv_env, uv_options
+from milabench.execute.package_indexes import excludes_others, indexes, pip_env, uv_env, uv_options
 from milabench.execute.shims import add_shim, shim_for
 from milabench.execute.sizes import size_text
-from milabench.plan.requirements import applies, render_requirements
+from milabench.plan.requirements import (
+    Lock,
+    applies,
+    merge_locks,
+    named_index,
+    parse_requirements,
+    render_requirements,
+)
 from milabench.plan.venvs import VenvSpec
 from milabench.redaction import mask
 
@@ -46,6 +62,9 @@ _DROPPED = (
     "UV_PROJECT_ENVIRONMENT",
     "PIP_TARGET",
 )
+# What packages that are built without isolation find, as milabench 1.3 lays it ready.
+_BUILD_TOOLS = ("setuptools", "wheel", "poetry-core", "flit-core")
+_BUILT_AGAINST = ("torch", "numpy")
 
 
 def benchmate_requirements(project: Path) -> tuple[str, ...]:
@@ -64,6 +83,8 @@ class VenvBuild:
         self._log = log
         self._lock = lock
         self._shims: list[str] = []
+        self._left_out: list[str] = []
+        self._unbuilt: str | None = None
         self._child: subprocess.Popen[str] | None = None
         user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
         # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
@@ -77,11 +98,16 @@ class VenvBuild:
                 ours.pop("UV_CONSTRAINT", None)
             self._environ = {**env, **ours}
             self._installer: Installer = Uv(
-                path=self._options.uv, is_reachable=session.is_reachable, options=uv_options(settings)
+                path=self._options.uv, is_reachable=self._is_reachable, options=uv_options(settings)
             )
         else:
             self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(settings if self._options.is_sealed else own)}
-            self._installer = Pip(python=sys.executable, is_reachable=session.is_reachable)
+            self._installer = Pip(python=sys.executable, is_reachable=self._is_reachable)
+        self._is_closed = self._options.is_sealed or excludes_others(settings, user)
+
+    def _is_reachable(self, index: str) -> bool:
+        """Return whether an index answers; one that the user's settings exclude is not asked for what was not locked by us."""
+        return not (self._spec.is_foreign and self._is_closed) and self._session.is_reachable(index)
 
     def need(self) -> Need | None:
         """Return which files it takes, and which of them the cache does not hold; None where nobody tells."""
@@ -115,14 +141,38 @@ class VenvBuild:
         """Write what is to be installed, and its constraints; return the paths, None where nothing constrains it."""
         spec = self._spec
         requirements = folder / ".requirements.txt"
-        text = render_requirements(spec.lock)
-        if not spec.is_pinned:
+        lock = self._lock_with_allowed_indexes()
+        text = render_requirements(lock)
+        if not spec.is_pinned and not spec.overrides:
             # Locks contain the instruments' dependencies; a handwritten file does not.
             text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))
         requirements.write_text(text)
+        if spec.overrides and self._options.uv:
+            # Also what a package asks for that needs an older one of the instruments' own dependencies.
+            overrides = folder / ".overrides.txt"
+            overrides.write_text("".join(f"{line}\n" for line in spec.overrides))
+            self._environ["UV_OVERRIDE"] = f"{overrides} {self._options.environ.get('UV_OVERRIDE', '')}".strip()
         constraints = folder / ".constraints.txt"
         constraints.write_text(spec.constraints.text if spec.constraints else "")
         return str(requirements), str(constraints) if spec.constraints else None
+
+    def _lock_with_allowed_indexes(self) -> Lock:
+        """Return the lock; one that is not ours without indexes that the user's settings exclude, or that do not answer."""
+        lock = self._spec.lock
+        named = {option: index for option in lock.options if (index := named_index(option)) is not None}
+        if not named or not self._spec.is_foreign:
+            return lock
+        allowed, self._left_out = [], []
+        for option in lock.options:
+            index = named.get(option)
+            is_remote = index is not None and "://" in index and not index.startswith("file:")
+            if is_remote and (self._is_closed or not self._session.is_reachable(index or "")):
+                self._left_out.append(mask(index or ""))
+            else:
+                allowed.append(option)
+        # As pip does it: all indexes are equal, and the best version wins.
+        self._environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+        return replace(lock, options=tuple(allowed))
 
     def build(self) -> tuple[str, ...]:
         """Build it and mark it complete; return notes for a person. Raises EnvironmentFailed and OSError."""
@@ -140,16 +190,66 @@ class VenvBuild:
         )
         self._say(f"installing: {count} package{'s' * (count != 1)}", self._seen)
         upgrade = self._options.update and not spec.is_pinned
-        self._run(installer.install(spec, str(folder), requirements, limits, upgrade), self._hear)
+        preferred = folder / ".preferred.txt"
+        if spec.preferred is not None:
+            preferred.write_text(spec.preferred.text)
+        last = self._install(requirements, limits, upgrade, str(preferred) if spec.preferred is not None else None)
+        if spec.preferred is not None and str(preferred) not in last.argv:
+            notes += (f"not with the versions of {spec.preferred.name}, which do not fit each other here",)
         # They stay beside the environment, and go into bundles.
-        for file in (folder / ".requirements.txt", folder / ".constraints.txt"):
+        for file in folder.glob(".*s.txt"):
             file.write_text(mask(file.read_text()))
         self._say("adding benchmate")
         self._run([installer.add(str(folder), str(self._benchmate_wheel()))])
         self._say("verifying")
+        if self._left_out:
+            why = "your settings say where packages come from" if self._is_closed else "they did not answer"
+            notes += (
+                f"indexes of its requirement files that were not asked, since {why}: {', '.join(self._left_out)}",
+            )
+        notes += self._overridden()
         notes += self._verify()
         _mark_complete(folder, spec, installer.name, self._shims)
         return notes
+
+    def _install(self, requirements: str, limits: str | None, upgrade: bool, preferred: str | None) -> InstallCommand:
+        """Install the requirement file; return the command that did it.
+
+        A package of a foreign file that needs torch to be built, and does not say so, is built again with what is in the
+        environment.
+        """
+        spec, folder, installer = self._spec, str(self._folder), self._installer
+        inside: list[str] = []
+        while True:
+            try:
+                attempts = installer.install(spec, folder, requirements, limits, upgrade, preferred, inside)
+                return self._run(attempts, self._hear)
+            except EnvironmentFailed:
+                package = self._unbuilt
+                if not spec.is_foreign or isinstance(installer, Pip) or package is None or package in inside:
+                    raise
+                if not inside:
+                    tools = self._folder / ".build-tools.txt"
+                    needed = (pin.line for pin in spec.lock.pins if pin.name in _BUILT_AGAINST)
+                    tools.write_text(
+                        "".join(
+                            f"{line}\n" for line in (*self._lock_with_allowed_indexes().options, *needed, *_BUILD_TOOLS)
+                        )
+                    )
+                    self._run(installer.install(spec, folder, str(tools), limits, upgrade, preferred))
+                inside.append(package)
+                self._say(f"building {package} with the packages of the environment")
+
+    def _overridden(self) -> tuple[str, ...]:
+        """Return a note on the versions that requirement files name and that are not installed."""
+        files = merge_locks([parse_requirements(file.text) for file in self._spec.requirements])
+        replaced = [
+            f"{asked.line} by {own.line}"
+            for own in parse_requirements("\n".join(self._spec.overrides)).pins
+            for asked in files.pins
+            if asked.name == own.name and asked.version not in (None, own.version)
+        ]
+        return (f"the instruments need other versions: {', '.join(replaced)}",) if replaced else ()
 
     def _benchmate_wheel(self) -> Path:
         """Build the wheel once, so that later environments need neither a build backend nor a network for it."""
@@ -238,6 +338,8 @@ class VenvBuild:
                 notes.append(f"{package} could not be tried without an accelerator's driver: {why}")
             elif package == "benchmate":
                 raise EnvironmentFailed(f"benchmate cannot be imported: {why}")
+            elif spec.is_foreign:
+                notes.append(f"{package}, which {users} requires, cannot be imported: {why}")
             else:
                 pin = f"`milabench pin --select {','.join(needed_by[package])}`"
                 raise EnvironmentFailed(
@@ -309,8 +411,8 @@ class VenvBuild:
         written = bytes_written(child.pid) if child is not None else 0
         return ", ".join(([f"{there} there"] if there else []) + ([f"{size_text(written)} written"] if written else []))
 
-    def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> None:
-        """Try one command after the other until one succeeds; else raise EnvironmentFailed, with the most informative error.
+    def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> InstallCommand:
+        """Return the first command that succeeds; else raise EnvironmentFailed, with the most informative error.
 
         `attempts` may be an iterator that asks the network only once those before have failed.
         """
@@ -323,10 +425,11 @@ class VenvBuild:
                 )
             code, output = self._ended(attempt.argv, attempt.env, heard=heard)
             if code == 0:
-                return
+                return attempt
             failures.append((attempt.needs_network, output))
         # Without a cache, attempts that avoid the network fail only for that reason.
         telling = [output for used_network, output in failures if used_network] or [output for _, output in failures]
+        self._unbuilt = unbuilt_package(telling[-1])
         raise EnvironmentFailed(self._explained(telling[-1]))
 
     def _explained(self, output: str) -> str:
@@ -413,6 +516,7 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str, shims: Sequence
         "benchmate": spec.benchmate,
         "installer": installer,
         "shims": list(shims),
+        **({"commits": dict(spec.commits)} if spec.commits else {}),
         "made": time.time(),
     }
     replace_file(folder / COMPLETE, json.dumps(marker, indent=1).encode())

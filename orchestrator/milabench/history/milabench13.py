@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ from milabench.analysis.step_results import StepResult, planned_steps, step_resu
 from milabench.analysis.summary import described_system
 from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
-from milabench.events.rundir import Run, encoded, open_run
+from milabench.events.rundir import MILABENCH13, Run, encoded, open_run
 from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 
-FORMAT = "milabench 1.3"
+FORMAT = MILABENCH13
 _STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")
 
 
@@ -77,15 +76,11 @@ def _is_own(result: StepResult) -> bool:
 def _step(run: Run, result: StepResult) -> ForeignStep:
     source, config = result.step, result.measured.config
     stem = run.files[source.id]
-    tag = source.tag or _tag(config)
-    devices = config.get("devices")
-    if not source.devices and isinstance(devices, list):
-        source = replace(source, devices=tuple(device for device in devices if isinstance(device, int)))
     kept = ("name", "weight", "plan", "tags", "group", "install_group", "voir", "validation", "argv")
     planned: dict[str, Any] = {
         "id": encoded(source.id),
         "bench": source.bench,
-        "tag": tag,
+        "tag": source.tag,
         "repeat": source.repeat,
         "node": source.node,
         "devices": list(source.devices),
@@ -102,14 +97,6 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
         records=run.path / f"{stem}.data",
         outputs={ending: path for ending, path in outputs.items() if path.is_file()},
     )
-
-
-def _tag(config: Mapping[str, Any]) -> str:
-    """Return `D0` of `["resnet50", "D0"]`."""
-    # Only the last entry may say where it ran; those before it are names.
-    tag = config.get("tag")
-    last = str(tag[-1]) if isinstance(tag, list) and len(tag) > 1 else ""
-    return last if re.fullmatch(r"D\d+|\d+", last) else ""
 
 
 def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:

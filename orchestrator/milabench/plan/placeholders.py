@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from milabench.bench.api import ForeignBenchmark
 from milabench.devices.registry import vendor_of
 from milabench.facts.model import Node
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
@@ -51,6 +52,10 @@ def names_for(bench: NodeBenchmark) -> dict[str, Any]:
         "system": system,
         AUTO_CPU: bool(sizing.get("auto", sizing.get("enabled", False))),
     }
+    if isinstance(bench.declared, ForeignBenchmark):
+        # Of milabench 1.3: where its files are, and a folder that its group shares.
+        names |= {"benchmark_folder": bench.source, "milabench_code": bench.source}
+        names |= {"milabench_extra": f"{dirs.extra}/{config.group}"}
     if context.sizer.options.asks:
         names[AUTO_BATCH] = lambda own: context.sizer.size(config.name, own, device_memory(node))
     return names

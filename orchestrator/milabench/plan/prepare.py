@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from milabench.bench.api import Benchmark, ForeignBenchmark
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.environ import program_environment
@@ -36,18 +37,31 @@ class Preparation:
         return self.step.node, self.marker
 
 
+def has_preparation(declared: Benchmark) -> bool:
+    """Return whether anything prepares a benchmark."""
+    return declared.prepare is not None or (isinstance(declared, ForeignBenchmark) and bool(declared.preparing))
+
+
 def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | None:
     """Return the step that runs the benchmark's prepare.py in its venv with the run's arguments; None without a prepare.py.
 
     `rank` is the number of the node, where there are several. Raises ConfigError for what cannot be resolved.
     """
     config, declared = bench.config, bench.declared
-    if declared.prepare is None:
+    preparing = declared.preparing.get(bench.node.name) if isinstance(declared, ForeignBenchmark) else None
+    if declared.prepare is None and preparing is None:
         return None
     # Data does not depend on the batch size, so one preparation does for every size.
     names = {name: value for name, value in names_for(bench).items() if name != AUTO_BATCH}
-    rendered = render_benchmark(config, names, flags=frozenset(declared.flags), is_preparation=True)
-    env = program_environment(bench, rendered.env)
+    rendered = render_benchmark(
+        config,
+        names,
+        command=None if preparing is None else preparing.words,
+        flags=frozenset(declared.flags),
+        is_preparation=True,
+    )
+    own = rendered.env if preparing is None else {**preparing.env, **rendered.env}
+    env = program_environment(bench, own)
     # Of prepare.py only: in front of a program that is somebody else's, a module of ours could hide one of its own.
     env["PYTHONPATH"] = ":".join(filter(None, (env["PYTHONPATH"], bench.modules)))
     suffix = "" if rank is None else f".node{rank}"
@@ -55,13 +69,15 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
         id=f"{config.name}{suffix}",
         bench=config.name,
         phase="prepare",
-        argv=(bench.python, str(PurePath(bench.folder, declared.prepare)), *rendered.arguments),
+        argv=rendered.command
+        if declared.prepare is None or preparing is not None
+        else (bench.python, str(PurePath(bench.folder, declared.prepare)), *rendered.arguments),
         stem=quote(config.name, safe="+") + suffix,
         group=config.name,
         node=bench.node.name,
         env=env,
         secret_env=secret_names(env),
-        cwd=bench.prepare_cwd,
+        cwd=bench.prepare_cwd if preparing is None else preparing.cwd,
         venv=bench.venv,
         config=bench_config(bench, rendered),
         timeout_s=config.max_duration,

@@ -57,6 +57,7 @@ def render_benchmark(
     *,
     argument_keys: Sequence[str] = ("argv",),
     command_key: str = "command",
+    command: Sequence[str] | None = None,
     flags: frozenset[str] = frozenset(),
     has_launcher: bool = False,
     is_preparation: bool = False,
@@ -64,23 +65,24 @@ def render_benchmark(
     """Render what a process of the benchmark needs.
 
     `argument_keys` are where its arguments stand, in order: of a client `client.argv`, then `argv`. `command_key` is where
-    its command stands, `flags` are those that the benchfile declares. Options of a launcher are rendered where one starts
-    the process; a preparation has neither launcher nor command nor server. Raises ConfigError with every placeholder that
-    cannot be resolved and its place.
+    its command stands; `command` are the templates of one that stands elsewhere. `flags` are those that the benchfile
+    declares. Options of a launcher are rendered where one starts the process; a preparation has neither launcher nor server,
+    nor a command of the suite. Raises ConfigError with every placeholder that cannot be resolved and its place.
     """
     renderer = _Renderer(bench, names)
     arguments = tuple(word for key in argument_keys for word in renderer.arguments(key, flags))
     sizes = tuple(renderer.batch_sizes)
     env = {name: renderer.text(text, f"env.{name}") for name, text in bench.env.items()}
     serve = renderer.serve()
+    own_command = None if command is None else tuple(renderer.text(word, argument_keys[0]) for word in command)
     if is_preparation:
         renderer.problems.raise_any()
-        return RenderedBenchmark(arguments=arguments, env=env, serve=serve)
+        return RenderedBenchmark(arguments=arguments, env=env, serve=serve, command=own_command or ())
     rendered = RenderedBenchmark(
         arguments=arguments,
         env=env,
         serve=serve,
-        command=renderer.arguments(command_key),
+        command=renderer.arguments(command_key) if own_command is None else own_command,
         launcher_options=renderer.launcher_options() if has_launcher else {},
         ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
         url=renderer.text(bench.server.url, "server.url") if bench.server is not None else "",

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -14,6 +15,10 @@ from packaging.version import InvalidVersion, Version
 _HEADER = re.compile(r"#\s*(python|platform|variant|made by|inputs|unverified|torch-backend|exclude):\s*(.+?)\s*$")
 _HASH = re.compile(r"\s--hash[= ](\S+)")
 _TAIL_COMMENT = re.compile(r"(^|\s)#.*$")
+_GIT_URL = re.compile(r"git\+[^\s'\";]+")
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_NAMES_AN_INDEX = re.compile(r"(?:--index-url|-i|--extra-index-url|--find-links|-f)[\s=]+(\S+)")
+_NAMES_A_FILE = re.compile(r"((?:-e|--editable|-f|--find-links)[\s=]+)(.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,97 @@ def parse_requirements(text: str) -> Lock:
         else:
             pins.append(_pin(line))
     return Lock(pins=tuple(pins), options=tuple(options), header=header)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitRequirement:
+    """A git repository that a requirement names; `text` is as it is written there, `rev` is empty for the default branch."""
+
+    text: str
+    url: str
+    rev: str = ""
+    fragment: str = ""
+
+    @property
+    def is_pinned(self) -> bool:
+        """It names a full commit, which cannot move."""
+        return _COMMIT.fullmatch(self.rev) is not None
+
+    def at(self, commit: str) -> str:
+        """Return what to write for this commit."""
+        return f"git+{self.url}@{commit}" + (f"#{self.fragment}" if self.fragment else "")
+
+
+def git_requirements(text: str) -> tuple[GitRequirement, ...]:
+    """Return the git repositories that the requirements of a file name, each once."""
+    lines = "\n".join(line for line in _logical_lines(text) if not line.startswith("#"))
+    return tuple(_git_requirement(written) for written in dict.fromkeys(_GIT_URL.findall(lines)))
+
+
+def _git_requirement(text: str) -> GitRequirement:
+    address, _, fragment = text.removeprefix("git+").partition("#")
+    scheme, separator, rest = address.partition("://")
+    host, slash, path = rest.partition("/")  # an @ in the host is a user's
+    path, _, rev = path.partition("@")
+    return GitRequirement(text=text, url=f"{scheme}{separator}{host}{slash}{path}", rev=rev, fragment=fragment)
+
+
+def with_commits(text: str, commits: Mapping[str, str]) -> str:
+    """Return a requirement file with the commits of its git repositories, by what is written there."""
+    return _GIT_URL.sub(
+        lambda found: _git_requirement(found[0]).at(commits[found[0]]) if found[0] in commits else found[0], text
+    )
+
+
+def with_overrides(lock: Lock, overrides: Sequence[str]) -> Lock:
+    """Return a lock in which requirements take the place of what it says of the same packages."""
+    if not overrides:
+        return lock
+    own = parse_requirements("\n".join(overrides)).pins
+    names = {pin.name for pin in own}
+    return replace(lock, pins=(*(pin for pin in lock.pins if pin.name not in names), *own))
+
+
+def preferred_versions(requirements: Lock, lock: Lock) -> str:
+    """Return the versions that a lock for other machines has of what requirements name themselves, as constraints.
+
+    A build for one kind of device (2.10.0+cu130) is none for another.
+    """
+    named = {pin.name for pin in requirements.pins if pin.name}
+    pins = (pin for pin in lock.pins if pin.name in named and pin.version is not None and "+" not in pin.version)
+    return "".join(f"{pin.name}=={pin.version}\n" for pin in pins)
+
+
+def named_index(option: str) -> str | None:
+    """Return the index or folder of files that an option names: `--extra-index-url https://...`; None for other options."""
+    named = _NAMES_AN_INDEX.match(option)
+    return named[1] if named else None
+
+
+def with_absolute_paths(text: str, folder: str) -> str:
+    """Return a requirement file whose relative paths, which pip sees from where it is started, begin with a folder."""
+    return "".join(f"{_with_absolute_path(line, folder)}\n" for line in text.splitlines())
+
+
+def _with_absolute_path(line: str, folder: str) -> str:
+    option = _NAMES_A_FILE.match(line)
+    path = option[2] if option else line
+    is_path = path.startswith(("./", "../")) or (option is not None and "://" not in path and not path.startswith("/"))
+    return f"{option[1] if option else ''}{PurePosixPath(folder, path)}" if is_path else line
+
+
+def unbroken_constraints(constraints: str, requirements: Lock) -> str:
+    """Return a constraints file without those lines that a requirement contradicts: what asks for a version itself gets it."""
+    asked: dict[str, list[str]] = {}
+    for pin in requirements.pins:
+        asked.setdefault(pin.name, []).append(pin.line)
+    kept = [
+        pin.line
+        for pin in parse_requirements(constraints).pins
+        if pin.version is None
+        or all("@" not in line and _allows(line, pin.version) for line in asked.get(pin.name, ()))
+    ]
+    return "".join(f"{line}\n" for line in kept)
 
 
 def merge_locks(locks: Sequence[Lock]) -> Lock:

@@ -8,12 +8,12 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from milabench.config.kinds import Kind, ValueParser, Whole, capacity_mib, key, record_of
 from milabench.config.problems import Problems
 from milabench.config.schema import MemoryMiB, Positive, PositiveWhole
-from milabench.config.source_map import Located, Mark, SourceLocation, located, plain
+from milabench.config.source_map import Located, Mark, SourceLocation, located, plain, sequence
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.
@@ -195,10 +195,15 @@ class Scaling:
     head: str = "# Batch sizes that fitted: peak memory in MiB, rate in the benchmark's unit.\n"
 
 
+KEYS_OF_13: Final = frozenset({"arg", "model", "observations", "optimized", "tags"})
+"""The keys of a benchmark in a file of milabench 1.3."""
+
+
 def parse_scaling(content: bytes, name: str) -> Scaling:
     """Return a file of observations, `{benchmark: [{batch_size, memory, rate}]}`. Raises ConfigError with every problem.
 
-    The files of milabench 1.3 are read too: the list below `observations`, amounts such as `37702.5 MiB`, `perf`.
+    The files of milabench 1.3 are read too: `version`, the list below `observations`, or memory by size below `model`, amounts
+    such as `37702.5 MiB`, `perf`.
     """
     # Not on top: environments are built on machines that have no YAML reader (execute/remote_install.py).
     from milabench.config.yaml_reader import decode_text, parse_document
@@ -210,7 +215,8 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
     if type(root.value) is not dict:
         raise ConfigError(Problem(str(root.mark), "", "expected a mapping from benchmark to observations"))
     problems: list[Problem] = []
-    observations = {bench: tuple(_observations(bench, node, problems)) for bench, node in root.value.items()}
+    benches = {name: node for name, node in root.value.items() if name != "version" or type(node.value) in (dict, list)}
+    observations = {bench: tuple(_observations(bench, node, problems)) for bench, node in benches.items()}
     if problems:
         raise ConfigError(problems)
     head = "".join(f"{line}\n" for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines()))
@@ -219,8 +225,11 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
 
 def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterable[Observation]:
     listed = node
-    if type(node.value) is dict and "observations" in node.value:
-        listed = node.value["observations"]
+    if type(node.value) is dict:
+        if type(model := plain(node).get("model")) is dict:
+            yield from _of_model(bench, node, model, problems)
+        if node.value.keys() <= KEYS_OF_13:  # some have nothing but the name of the option, or nothing at all
+            listed = node.value.get("observations") or sequence([], node.mark)
     if type(listed.value) is not list:
         problems.append(Problem(str(node.mark), bench, "expected a list of observations"))
         return
@@ -229,6 +238,16 @@ def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterabl
             yield _observation(plain(item) if type(item.value) is dict else None)
         except ValueError as error:
             problems.append(Problem(str(item.mark), f"{bench}.{number}", f"expected {error}"))
+
+
+def _of_model(bench: str, node: Located, model: Mapping[str, Any], problems: list[Problem]) -> Iterable[Observation]:
+    for size, memory in model.items():
+        try:
+            yield _observation({"batch_size": int(size) if size.isdecimal() else size, "memory": memory})
+        except ValueError as error:
+            problems.append(
+                Problem(str(node.value["model"].value[size].mark), f"{bench}.model.{size}", f"expected {error}")
+            )
 
 
 def _observation(data: Mapping[str, Any] | None) -> Observation:
@@ -265,10 +284,12 @@ def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -
     lines = [scaling.head.rstrip("\n")] if scaling.head.strip() else []
     for bench, value in data.items():
         lines.append(f"{json.dumps(bench, ensure_ascii=False)}:")
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             lines += [f"  {json.dumps(key)}: {_flow(item)}" for key, item in value.items()]
-        else:
+        elif isinstance(value, list) and value:
             lines += [f"  - {_flow(item)}" for item in value]
+        else:
+            lines[-1] += f" {_flow(value)}"
     return "\n".join(lines) + "\n"
 
 

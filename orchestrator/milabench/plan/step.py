@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from milabench.bench.api import RUNNER, ForeignBenchmark, StartedProcess
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.serving import FREE_PORT
 from milabench.errors import ConfigError, Problem
@@ -42,6 +43,7 @@ class PlannedProcess:
     """One process of a replicate: the benchmark on its node, and whether it is the server or the client of a pair.
 
     `repeat` is the number of the replicate, None where there is one only. `server_host` is where a client finds its server.
+    `started` is how its benchfile starts it, where that says so itself.
     """
 
     bench: NodeBenchmark
@@ -50,6 +52,7 @@ class PlannedProcess:
     group: str
     repeat: int | None = None
     server_host: str = ""
+    started: StartedProcess | None = None
 
     @property
     def tag(self) -> str:
@@ -87,6 +90,9 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
             bench=node_bench, placement=placement, role=role, group=group, repeat=repeat, server_host=host
         )
 
+    if isinstance(bench.declared, ForeignBenchmark):
+        started = [(at, each) for at in placed for each in bench.declared.processes.get(process_key(at), ())]
+        return tuple(replace(process(replace(at, tag=each.tag)), started=each) for at, each in started)
     if not is_client_server(config):
         return tuple(map(process, placed))
     first = [placement for placement in placed if placement.node_rank == 0]
@@ -112,7 +118,8 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
     bench, placement = process.bench, process.placement
     config, context = bench.config, bench.context
     is_server = process.role == "server"
-    rendered = render(bench, process.role)
+    started = process.started
+    rendered = render(bench, process.role, started)
     # Concurrent processes of a node share its cores, else they would measure each other.
     env = _environment(process, rendered, threads=max(1, placement.node.cpu_count // siblings))
     repeat = f"R{process.repeat}" if process.repeat is not None else ""
@@ -122,7 +129,9 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         id=name,
         bench=config.name,
         phase="run",
-        argv=(*_command(process, rendered, env), *rendered.arguments),
+        argv=(*_command(process, rendered, env), *rendered.arguments)
+        if started is None
+        else with_runner(bench, rendered.command),
         tag=process.tag,
         repeat=process.repeat or 0,
         group=process.group,
@@ -132,7 +141,7 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         devices=tuple(device.index for device in placement.devices),
         env=env,
         secret_env=secret_names(env),
-        cwd=bench.cwd,
+        cwd=bench.cwd if started is None else started.cwd,
         venv=bench.venv,
         # A server has to outlive its client, whose time begins when it is ready.
         timeout_s=_limit_s(config) + (_ready_s(config) if is_server else 0.0),
@@ -152,8 +161,11 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
     return step
 
 
-def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
-    """Render the templates of a benchmark's process. Raises ConfigError for a placeholder that cannot be resolved."""
+def render(bench: NodeBenchmark, role: Role = "", started: StartedProcess | None = None) -> RenderedBenchmark:
+    """Render the templates of a benchmark's process. Raises ConfigError for a placeholder that cannot be resolved.
+
+    `started` is how its benchfile starts it, where that says so itself.
+    """
     return render_benchmark(
         bench.config,
         names_for(bench),
@@ -161,6 +173,7 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
         # the suite's, and has its own alone.
         argument_keys=_ARGUMENTS[role] if role != "client" or bench.config.serve is None else ("client.argv",),
         command_key="server.command" if _has_own_command(bench.config, role) else "command",
+        command=None if started is None else started.words,
         flags=frozenset(bench.declared.flags),
         has_launcher=role != "client" and launcher_of(bench.config) not in ("none", RANKS),
     )
@@ -180,6 +193,7 @@ def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, thread
         **rank_environment(bench, placement),
         **network_environment(bench, placement),
         **_proxies(process, rendered),
+        **({} if process.started is None else process.started.env),
         **rendered.env,
     }
 
@@ -219,6 +233,35 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
     if launcher_of(config) == "torchrun" and after:
         program = _apart(program)
     return (*before, bench.python, *after, *program)
+
+
+def process_key(placement: Placement) -> str:
+    """Return the key of a placement in what a benchfile starts itself: its node and tag."""
+    return f"{placement.node.name}/{placement.tag}"
+
+
+# Programs that start a program of Python in each of their ranks.
+_LAUNCHERS = frozenset({"torchrun", "benchrun", "accelerate", "torch.distributed.run", "tune", "deepspeed"})
+
+
+def with_runner(bench: NodeBenchmark, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a process that its benchfile starts itself, with our runner where they have one.
+
+    A process without the runner is started by a relay, which reads what a program says of itself.
+    """
+    voirfile = bench.declared.voirfile
+    runner = ("benchmate.run", *(("--voirfile", str(PurePath(bench.source, voirfile))) if voirfile is not None else ()))
+    if RUNNER not in words:
+        return (bench.python, "-m", "benchmate.milabench13.relay", "--", *words)
+    at = words.index(RUNNER)
+    # The runner is a module, which launchers of Python's programs start themselves.
+    before, after = words[:at], words[at + 1 :]
+    if before and before[-1] == "-m":
+        return (*before, *runner, *after)
+    if not any(PurePath(word).name in _LAUNCHERS for word in before):
+        return (*before, bench.python, "-m", *runner, *after)
+    # torchrun takes the beginning of one of its options for the option, so that the program's have to stand apart.
+    return (*before[:-1], "-m", "--", *runner, *after) if before[-1] == "--" else (*before, "-m", *runner, *after)
 
 
 def _apart(program: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from milabench.bench.api import Git, Source
+from milabench.bench.api import Git, Source, WorkingCopy
 from milabench.errors import ConfigError, Problem
 from milabench.plan.container import Image
 from milabench.plan.model import SCHEMA, SkippedBench, digest
 from milabench.plan.requirements import (
+    GitRequirement,
     Lock,
     RequirementFile,
     broken_constraints,
     disagreements,
+    git_requirements,
     merge_locks,
     parse_requirements,
+    with_commits,
+    with_overrides,
 )
 from milabench.redaction import mask_urls
 
 # Raise it when the way in which environments are built changes so that old ones must not be taken for new ones.
 BUILDER = 1
+Key = TypeVar("Key", bound=Hashable)
 UNPINNED = "unpinned"
 
 
@@ -31,7 +36,9 @@ class VenvRequest:
 
     `pip` has the names of pip's own configuration: find-links, index-url, extra-index-url, no-index, constraint,
     cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants. `required` are the packages
-    that the benchmark itself asks for; None where nothing says which.
+    that the benchmark itself asks for; None where nothing says which. `overrides` are requirements that win over what the files
+    say of the same packages, `pip_args` words for the command that installs, `preferred` versions that are taken where they fit
+    each other; all three only of benchfiles that are not ours.
     """
 
     bench: str
@@ -42,15 +49,20 @@ class VenvRequest:
     pip: Mapping[str, str] = field(default_factory=dict)
     arch: str = ""
     required: tuple[str, ...] | None = ()
+    overrides: tuple[str, ...] = ()
+    pip_args: tuple[str, ...] = ()
+    preferred: RequirementFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VenvSpec:
     """One virtual environment, and everything that shapes it.
 
-    `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the
-    digest of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
-    imported when the environment is built, and shape nothing.
+    `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the digest
+    of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
+    imported when the environment is built, and shape nothing. `overrides`, `pip_args` and `preferred` are those of its
+    benchmarks. `commits` has, by what the files say of a git repository, the commit that it was resolved to: what is asked
+    for stays the same.
     """
 
     group: str
@@ -64,6 +76,10 @@ class VenvSpec:
     pip: Mapping[str, str] = field(default_factory=dict)
     arch: str = ""
     required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    pip_args: tuple[str, ...] = ()
+    preferred: RequirementFile | None = None
+    commits: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -82,6 +98,9 @@ class VenvSpec:
                 "pip": dict(self.pip),
                 # A lock decides on the build of torch; only what is unpinned takes what suits the machine.
                 "arch": None if self.is_pinned else self.arch,
+                **({"overrides": list(self.overrides)} if self.overrides else {}),
+                **({"pip args": list(self.pip_args)} if self.pip_args else {}),
+                **({"preferred": self.preferred.sha256} if self.preferred else {}),
             }
         )
 
@@ -93,7 +112,19 @@ class VenvSpec:
     @property
     def lock(self) -> Lock:
         """The requirements of all its benchmarks, merged."""
-        return merge_locks([parse_requirements(file.text) for file in self.requirements])
+        texts = (with_commits(file.text, self.commits) for file in self.requirements)
+        return with_overrides(merge_locks([parse_requirements(text) for text in texts]), self.overrides)
+
+    @property
+    def moving(self) -> tuple[tuple[RequirementFile, GitRequirement], ...]:
+        """The git repositories whose revision may move and is not resolved yet, each with the file that names it."""
+        named = ((file, git) for file in self.requirements for git in git_requirements(file.text))
+        return tuple((file, git) for file, git in named if not git.is_pinned and git.text not in self.commits)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Its requirements were not written for us, nor locked by us."""
+        return bool(self.overrides)
 
     @property
     def is_hashed(self) -> bool:
@@ -119,7 +150,8 @@ class VenvSpec:
         """
         torch = [pin for pin in self.lock.pins if pin.name == "torch"]
         if not torch:
-            return None
+            # What nobody has locked may bring torch without naming it.
+            return "cpu" if self.is_foreign and self.is_for_cpu else None
         local = next((pin.version.partition("+")[2] for pin in torch if pin.version and "+" in pin.version), None)
         return local or ("cpu" if self.is_for_cpu else None)
 
@@ -183,12 +215,24 @@ def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform:
         platform=platform,
         benches=tuple(member.bench for member in members),
         requirements=tuple(files.values()),
-        constraints=members[0].constraints,
+        constraints=_united([member.constraints for member in members]),
         benchmate=benchmate,
         pip=members[0].pip,
         arch=members[0].arch,
         required={member.bench: member.required for member in members if member.required is not None},
+        overrides=tuple(dict.fromkeys(line for member in members for line in member.overrides)),
+        pip_args=members[0].pip_args,
+        preferred=_united([member.preferred for member in members]),
     )
+
+
+def _united(constraints: Sequence[RequirementFile | None]) -> RequirementFile | None:
+    """Return the constraints of all benchmarks of a group, which are those of the variant unless a suite has its own."""
+    files = {file.sha256: file for file in constraints if file is not None}
+    if len(files) < 2:
+        return next(iter(files.values()), None)
+    lines = dict.fromkeys(line for file in files.values() for line in file.text.splitlines())
+    return RequirementFile(name=next(iter(files.values())).name, text="".join(f"{line}\n" for line in lines))
 
 
 def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
@@ -199,7 +243,7 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
         if other.variant != first.variant:
             what = f"{first.bench} wants the variant {first.variant!r}, {other.bench} wants {other.variant!r}"
             problems.append(_problem(group, what))
-        if dict(other.pip) != dict(first.pip):
+        if dict(other.pip) != dict(first.pip) or other.pip_args != first.pip_args:
             problems.append(_problem(group, f"{first.bench} and {other.bench} give different `pip` settings"))
     files = {
         file.sha256: (member.bench, file, parse_requirements(file.text))
@@ -240,6 +284,25 @@ def _problem(where: str, what: str) -> Problem:
     return Problem(where, "", what, "let them agree with `milabench pin`, or give one of them another install_group")
 
 
+def agreeing_groups(locks: Mapping[Key, Lock | None]) -> tuple[tuple[Key, ...], ...]:
+    """Return the keys whose locks can share an environment together, in their order; one without a lock (None) is alone.
+
+    Each goes to the first group with which it agrees on every version.
+    """
+    groups: list[list[Key]] = []
+    for name, lock in locks.items():
+        agreeing = (group for group in groups if lock is not None and _agrees(lock, [locks[each] for each in group]))
+        if (group := next(agreeing, None)) is not None:
+            group.append(name)
+        else:
+            groups.append([name])
+    return tuple(map(tuple, groups))
+
+
+def _agrees(lock: Lock, others: Sequence[Lock | None]) -> bool:
+    return all(other is not None and next(disagreements(other, lock), None) is None for other in others)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallPlan:
     """Everything an install makes ready, each thing once, in the order of the suite."""
@@ -272,5 +335,7 @@ def source_json(source: Source) -> dict[str, str]:
     """Return a source in words; `folder` is where it lies under base/code."""
     if isinstance(source, Git):
         return {"git": mask_urls(source.url), "rev": source.rev, "folder": source.folder}
+    if isinstance(source, WorkingCopy):
+        return {"copy": source.name, "sha256": source.digest, "folder": source.folder}
     origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
     return {**origin, "folder": source.folder}

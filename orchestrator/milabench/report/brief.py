@@ -52,6 +52,7 @@ def brief_document(summary: Summary) -> document.Document:
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
         *curve_blocks(summary, is_brief=True),
+        *model.milabench13_tables(summary),
         *model.compute_tables(summary),
         *ab_blocks(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),

@@ -35,6 +35,7 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("not beside the reference", model.without_ratio(summary)),
         *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
         *curve_blocks(summary),
+        *model.milabench13_tables(summary),
         *model.compute_tables(summary),
         *model.window_tables(summary),
         *ab_blocks(summary),

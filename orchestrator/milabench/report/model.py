@@ -341,6 +341,29 @@ def compute_tables(summary: Summary) -> tuple[Table, ...]:
     return (table.without_empty(("published peak", "MFU %", "measured peak", "of measured %", "measured by"))[0],)
 
 
+def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the figures of milabench 1.3 beside ours, where its score is asked for of its own records; else nothing."""
+    rows = [
+        (
+            bench.bench,
+            *map(str, (figures.n, figures.failed, figures.ngpu)),
+            format_number(figures.rate),
+            format_number(bench.perf),
+            percent(bench.perf / figures.rate - 1 if bench.perf and figures.rate else None),
+            format_number(figures.score),
+            "" if bench.weight is None else f"{bench.weight:g}",
+        )
+        for bench in ordered(summary.benchmarks)
+        if (figures := bench.milabench13) is not None and figures.n
+    ]
+    if not summary.score.is_compat or not rows:
+        return ()
+    headings = ("bench", "n", "fail", "ngpu", "rate", "perf", "difference %", "score", "weight")
+    title = "figures of milabench 1.3: rate is the mean over all steps; perf is ours, over the time after warm-up"
+    is_text = tuple(heading == "bench" for heading in headings)
+    return (Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("ngpu", "weight")),)
+
+
 def window_tables(summary: Summary) -> tuple[Table, ...]:
     """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
     cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
@@ -548,6 +571,10 @@ def next_line(summary: Summary) -> str:
     launches = max((len(bench.processes) for bench in summary.benchmarks), default=0)
     if not summary.is_ended:
         return f"`milabench resume {summary.run}`: continues this run"
+    other = f"`milabench compare {summary.run} OTHER`: compares with another run"
+    if any(bench.milabench13 is not None for bench in summary.benchmarks):  # nothing here runs it again
+        old = f"`milabench report {summary.run} --score compat`: with the figures of milabench 1.3, which made this run"
+        return other if summary.score.is_compat else old
     if any(not_passed(bench) for bench in summary.benchmarks):
         return f"`milabench resume {summary.run}`: runs again what did not pass"
     if summary.profile == "quick":
@@ -557,7 +584,7 @@ def next_line(summary: Summary) -> str:
     if any("contended" in bench.reasons for bench in summary.benchmarks):
         return f"`{rerun_line(summary)}`: again, on an idle machine"
     if summary.ab is None and summary.score.reference is None:
-        return f"`milabench compare {summary.run} OTHER`: compares with another run"
+        return other
     return f"`milabench report {summary.run} -o report.html`: a page to send"
 
 

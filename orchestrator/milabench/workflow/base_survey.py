@@ -158,7 +158,7 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
             continue
         lock = store / f"{folder.name}.lock"
         own = tuple(link for link, target in links.items() if target == folder.resolve())
-        beside = (*own, store / f"{folder.name}.log")
+        beside = (*own, store / f"{folder.name}.log", store / f"{folder.name}.commits")
         if not (folder / COMPLETE).exists():
             kept = "" if is_lock_free(lock) else "it is being built"
             yield StoredItem(kind="leftovers", path=folder, kept=kept, lock=lock, beside=beside)

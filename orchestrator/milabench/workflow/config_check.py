@@ -16,6 +16,7 @@ from milabench.plan.render import placeholders, render_text, texts
 from milabench.workflow.context import read_context, read_suite_only, read_whole_suite, suite_dirs
 from milabench.workflow.files import suite_file
 from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.scaling_files import is_scaling_file, read_scaling
 
 
 def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
@@ -56,6 +57,10 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
     broken = 0
     for path in paths:
         try:
+            if is_scaling_file(path):
+                read_scaling(path)
+                session.info(f"{path}: batch sizes, for system.options.sizer.config")
+                continue
             suite = read_whole_suite(replace(options, config_file=path))
             for warning in suite.warnings:
                 session.warn(str(warning))

@@ -7,8 +7,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,8 @@ class CommandContext:
     """The suite as read, the selected benchmarks with their folders, everything else that a plan depends on, and this machine.
 
     `session` reports messages and reaches the other machines. `allocation` are the nodes that Slurm gave, or will give to a
-    job, where it is Slurm that places the steps.
+    job, where it is Slurm that places the steps. `missing_locks` has, by benchmark, the lock that a benchfile which is not ours
+    does not bring for this machine.
     """
 
     session: Session
@@ -44,6 +45,7 @@ class CommandContext:
     plan_context: PlanContext
     machine: Node
     allocation: Allocation | None = None
+    missing_locks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dirs(self) -> Dirs:
@@ -62,14 +64,20 @@ class CommandContext:
 
 
 # Environment variables that stand for options of the system file: MILABENCH_SIZER_MULT is system.options.sizer.mult.
-_OPTION_VARIABLES = {"MILABENCH_SIZER_": "sizer", "MILABENCH_CPU_": "cpu"}
-_OWN_OPTIONS = ("MILABENCH_SIZER_SAVE",)
+_OPTION_VARIABLES = {
+    "MILABENCH_SIZER_": "options.sizer",
+    "MILABENCH_CPU_": "options.cpu",
+    "MILABENCH_TORCHRUN_": "options.torchrun",
+    "MILABENCH_DIRS_": "dirs",
+    "MILABENCH_GPU_": "gpu",
+}
+_OWN_OPTIONS = ("MILABENCH_SIZER_SAVE", "MILABENCH_GPU_ARCH")
 
 
 def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the overrides that environment variables stand for, by variable; they win over files, the command line over them."""
     return {
-        name: f"system.options.{group}.{name.removeprefix(prefix).lower()}={value}"
+        name: f"system.{group}.{name.removeprefix(prefix).lower()}={value}"
         for name, value in sorted(environ.items())
         for prefix, group in _OPTION_VARIABLES.items()
         if name.startswith(prefix) and name not in _OWN_OPTIONS
@@ -121,11 +129,13 @@ def read_context(
     from milabench.facts.probe import this_machine
 
     probe = this_machine()  # answers while the modules that read the suite are imported
+    from milabench.bench.registry import ask_together
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
     from milabench.workflow.environments import environment_folders, unavailable_benches
+    from milabench.workflow.foreign_environments import with_own_environments
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -166,6 +176,8 @@ def read_context(
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
     )
+    ask_together(bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path))
+    suite, selected, missing_locks = with_own_environments(suite, selected)
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
     if warn:
         for note in sizing_notes(benches, plan_context):
@@ -179,11 +191,27 @@ def read_context(
         plan_context=plan_context,
         machine=machine,
         allocation=allocation,
+        missing_locks=missing_locks,
     )
     known = replace(plan_context, environments=environment_folders(context), unavailable=unavailable_benches(context))
     if facts.main.local:
         known = replace(known, missing_programs=missing_programs(benches, known))
-    return replace(context, plan_context=known)
+    return replace(context, benches=with_processes(benches, known), plan_context=known)
+
+
+def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
+    """Return the benchmarks, those whose benchfile is not ours with the processes that it starts on these machines."""
+    from milabench.bench.api import ForeignBenchmark
+    from milabench.bench.registry import module_of
+
+    by_format: dict[str, list[ResolvedBenchmark]] = {}
+    for bench in benches:
+        if isinstance(bench.declared, ForeignBenchmark):
+            by_format.setdefault(bench.declared.format, []).append(bench)
+    placed = {bench.config.name: bench for bench in benches}
+    for name, of_format in by_format.items():
+        placed |= {bench.config.name: bench for bench in module_of(name).placed(of_format, context)}
+    return tuple(placed.values())
 
 
 def _profile_of(suite: Suite, extent: Extent) -> Profile:
@@ -302,13 +330,17 @@ def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
 def declared_options(folder: Path) -> frozenset[str] | None:
     """Return the extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
     from milabench.bench.load import load_benchfile
+    from milabench.bench.registry import BENCHFILE, EVERY_NAME, foreign_format
 
-    return frozenset(load_benchfile(folder).options) if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return EVERY_NAME if foreign_format(folder / BENCHFILE) else frozenset(load_benchfile(folder).options)
 
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """Return a selected benchmark with what its folder declares. Raises ConfigError."""
-    from milabench.bench.load import BENCHFILE, OptionError, load_benchfile, shared_modules, with_options
+    from milabench.bench.load import OptionError, load_benchfile, shared_modules, with_options
+    from milabench.bench.registry import BENCHFILE
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if bench.definition is None and not bench.command:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from milabench.bench.api import Source
-from milabench.bench.load import BENCHFILE, load_benchfile, missing_files, requirements_folder
+from milabench.bench.load import load_benchfile, missing_files, requirements_folder
+from milabench.bench.registry import BENCHFILE
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, EnvironmentFailed, MilabenchError, Problem
 from milabench.execute.inventory import (
@@ -52,6 +53,8 @@ class SuiteContext(Protocol):
     def dirs(self) -> Dirs: ...
     @property
     def system(self) -> SystemConfig: ...
+    @property
+    def missing_locks(self) -> Mapping[str, str]: ...
 
 
 def decide_install(context: SuiteContext) -> InstallPlan:
@@ -169,6 +172,7 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     """Return what the benchmarks that share an environment with a selected one require of it."""
     from milabench.plan.requirements import parse_requirements
     from milabench.plan.venvs import VenvRequest
+    from milabench.workflow.foreign_environments import foreign_request, foreign_requirements
 
     # Not only of the selected ones: which benchmark is installed first must not change the environment that they share.
     groups = {bench.config.install_group for bench in context.benches if bench.declared is not None}
@@ -179,6 +183,9 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
         if config.install_group not in groups or not isinstance(config.definition, Path):
             continue
         if not config.enabled and config.name not in selected:
+            continue
+        if (names := foreign_requirements(config.definition)) is not None:
+            requests.append(foreign_request(context, config, names))
             continue
         folder = requirements_of(config.definition)
         file = requirement_file(folder, config.install_variant)
@@ -214,7 +221,9 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
 
 def requirements_of(definition: Path) -> Path:
     """Return the folder of a definition's requirement files. Raises ConfigError for a benchfile that cannot be read."""
-    if not (definition / BENCHFILE).is_file():
+    from milabench.workflow.foreign_environments import foreign_requirements
+
+    if not (definition / BENCHFILE).is_file() or foreign_requirements(definition) is not None:
         return definition
     return requirements_folder(load_benchfile(definition), definition)
 

@@ -16,11 +16,12 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from milabench.bench.api import Git, Source
+from milabench.bench.api import ForeignBenchmark, Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities
 from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.git_commits import with_known_commits
 from milabench.execute.install_session import InstallOptions, Report, raise_failures
 from milabench.execute.inventory import (
     is_complete,
@@ -39,12 +40,13 @@ from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.pin import PinInput, pin_specs
 from milabench.plan.resources import ResourceSum, sum_of_environments
-from milabench.plan.venvs import InstallPlan, VenvSpec
+from milabench.plan.venvs import UNPINNED, InstallPlan, VenvSpec
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine, read_context
 from milabench.workflow.files import require_file
+from milabench.workflow.foreign_environments import ADDED, foreign_requirements, lock_name
 from milabench.workflow.options import Session, SuiteOptions
-from milabench.workflow.preflight import require_current_locks
+from milabench.workflow.preflight import command_line, require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
 from milabench.workflow.suites_used import record_use
 
@@ -93,6 +95,8 @@ def install(
     if not frozen:
         require_current_locks(context)
     plan = environments.decide_install(context)
+    warn_of_missing_locks(context)
+    plan = replace(plan, venvs=with_known_commits(plan.venvs, context.dirs, how))
     # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
@@ -101,6 +105,28 @@ def install(
     else:
         record_use(context, as_default=as_default)
     install_on_nodes(plan, context, how)
+
+
+def warn_of_missing_locks(context: CommandContext) -> None:
+    """Warn of benchmarks whose benchfile is not ours and has no lock for this machine, once for all; note what has no effect."""
+    types = {
+        str(bench.config.venv["type"]): bench.config.name
+        for bench in context.benches
+        if isinstance(bench.declared, ForeignBenchmark) and "type" in bench.config.venv
+    }
+    for kind, name in types.items():
+        context.session.note(f"{name}: venv.type {kind} has no effect: every environment is made by uv")
+    lacking = [bench.config.name for bench in context.benches if bench.config.name in context.missing_locks]
+    if not lacking:
+        return
+    arch = context.plan_context.facts.arch
+    limits = environments.constraints_for(context, UNPINNED)
+    pin = command_line("pin", replace(context.options, select=",".join(lacking), exclude=None))
+    context.session.warn(
+        f"no {', '.join(dict.fromkeys(context.missing_locks[bench] for bench in lacking))}: installed from requirements.in"
+        + (f" within {limits.name}" if limits is not None else "")
+        + f", with what the indexes have today; `{pin} --variant {arch}` writes the lock"
+    )
 
 
 def kinds_of_devices(node: Node) -> tuple[str, ...]:
@@ -351,14 +377,22 @@ def pin_benchmarks(
         for path in sorted(environments.CONSTRAINTS.glob("*.txt"))
         if path.stem in wanted
     }
+    instruments = benchmate_requirements(environments.BENCHMATE)
+    foreign = {folder for _, folder in folders if foreign_requirements(folder) is not None}
     specs = [
         spec
         for variant in wanted
+        for added, is_foreign in (((), False), (ADDED, True))
         for spec in pin_specs(
-            [(group, pin_input(bench, folder, variant)) for (group, folder), bench in folders.items()],
+            [
+                (group, each)
+                for (group, folder), bench in folders.items()
+                if (folder in foreign) is is_foreign
+                for each in pin_inputs(bench, folder, variant)
+            ],
             [variant],
             python=python,
-            benchmate=benchmate_requirements(environments.BENCHMATE),
+            benchmate=(*instruments, *added),
             constraints=constraints,
         )
     ]
@@ -368,9 +402,11 @@ def pin_benchmarks(
         session.info(f"pin: {changed} of {len(written)} lock files changed")
 
 
-def pin_input(bench: str, folder: Path, variant: str) -> PinInput:
-    """Return a benchmark's lock for a variant and its source, its own where there is one. Raises EnvironmentFailed."""
-    requirements = environments.requirements_source(folder, variant)
-    if requirements.exists():  # uv says best what is not there, but waits for a pipe
-        require_file(requirements, EnvironmentFailed)
-    return PinInput(bench=bench, requirements=str(requirements), lock=str(folder / f"requirements.{variant}.txt"))
+def pin_inputs(bench: str, folder: Path, variant: str) -> Iterator[PinInput]:
+    """Yield a benchmark's locks for a variant, each with its source, its own where there is one. Raises EnvironmentFailed."""
+    names = foreign_requirements(folder)
+    for name in ("requirements.in",) if names is None else names:
+        requirements = environments.requirements_source(folder, variant) if names is None else folder / name
+        if requirements.exists():  # uv says best what is not there, but waits for a pipe
+            require_file(requirements, EnvironmentFailed)
+        yield PinInput(bench=bench, requirements=str(requirements), lock=str(folder / lock_name(name, variant)))

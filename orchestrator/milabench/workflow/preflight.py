@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from milabench.bench.registry import BENCHFILE
 from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import COMPLETE, altered_instruments, is_complete, is_fetched, store_folder
@@ -19,7 +20,14 @@ from milabench.facts.model import Node
 from milabench.plan.context import ResolvedBenchmark, benchmark_on
 from milabench.plan.method import nodes_of
 from milabench.plan.model import Plan
-from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
+from milabench.plan.prepare import (
+    Preparation,
+    has_preparation,
+    marker_name,
+    plan_prepare,
+    prepare_digest,
+    prepare_step,
+)
 from milabench.plan.run import describe_system
 from milabench.shown import suite_word
 from milabench.workflow import environments
@@ -214,11 +222,11 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
     several = len(context.nodes) > 1
     preparations = []
     for bench in context.benches:
-        if bench.declared is None or bench.declared.prepare is None:
+        if bench.declared is None or not has_preparation(bench.declared):
             continue
         if bench.config.name in context.plan_context.unavailable:
             continue
-        script = Path(bench.folder, bench.declared.prepare)
+        script = Path(bench.folder, bench.declared.prepare or BENCHFILE)
         if not script.is_file():
             raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
         # All of its folder: prepare.py may import its neighbours, and those of the folder that it shares with others.

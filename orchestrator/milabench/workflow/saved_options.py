@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.replicates import PrecisionTarget
+from milabench.bench.load import folder_digest
 from milabench.bench.readme import first_sentence
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
@@ -146,23 +147,10 @@ def readme_sentences(context: CommandContext) -> dict[str, str]:
 def program_digests(context: CommandContext) -> dict[str, str]:
     """Return `{benchmark: sha256}` of the files that define it; a fetched program has its revision in the plan."""
     return {
-        bench.config.name: _folder_digest(Path(bench.folder))
+        bench.config.name: folder_digest(Path(bench.folder))
         for bench in context.benches
         if bench.declared is not None and bench.declared is not COMMAND
     }
-
-
-def _folder_digest(folder: Path) -> str:
-    """Return the sha256 of names and contents; what running leaves behind (byte code, hidden files) does not count."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        # Running the program must not look like changing it.
-        if "__pycache__" in name.parts or any(part.startswith(".") for part in name.parts) or not path.is_file():
-            continue
-        with path.open("rb") as file:
-            digest.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
 
 
 def packages_digest(packages: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS = 7
+ANALYSIS = 8
 _ENDINGS = (".data", ".stdout", ".stderr")
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench.bench.api import Git, PyPI, Source
+from milabench.bench.api import COPY, Git, PyPI, Source, WorkingCopy
+from milabench.bench.load import folder_digest
 from milabench.errors import EnvironmentFailed
 from milabench.execute import sources
 from milabench.execute.install_session import Installed, InstallOptions, raise_failures
@@ -226,3 +228,81 @@ def test_git_gets_credentials_by_its_environment(place: Place, repository: tuple
     assert "remote-http" in trace.read_text()
     written = [path.read_bytes() for path in Path(place.dirs.base).rglob("*") if path.is_file()]
     assert all(b"ss-word" not in text for text in [trace.read_bytes(), *written, *map(str.encode, place.said)])
+
+
+# Reads its request and writes into the copy, as an install that clones a repository beside the benchfile does.
+COMPLETING = """
+import json, pathlib, sys
+request = json.load(open(sys.argv[-1]))
+if "error" in request:
+    print(json.dumps({"error": {"where": "benchfile.py:7", "what": request["error"]}}))
+    sys.exit(1)
+code = pathlib.Path(request["code"])
+(code / "third_party").mkdir()
+(code / "third_party" / "model.py").write_text("cloned")
+with open(code.parents[2] / "calls", "a") as calls:
+    calls.write(pathlib.Path().resolve().name + "\\n")
+"""
+
+
+@pytest.fixture
+def definition(tmp_path: Path) -> Path:
+    """A benchmark's own folder, whose installation writes beside it, and which nobody may write to."""
+    folder = tmp_path / "timm"
+    folder.mkdir()
+    (folder / "benchfile.py").write_text("__pack__ = None\n")
+    (folder / "prepare.py").write_text("#!/usr/bin/env python\n")
+    (folder / "prepare.py").chmod(0o555)
+    (folder / ".hidden").write_text("left here")
+    return folder
+
+
+def working_copy(definition: Path, request: str = f'{{"code": "{COPY}"}}') -> WorkingCopy:
+    command = (sys.executable, "-c", COMPLETING)
+    return WorkingCopy("timm", folder_digest(definition), str(definition), command, request)
+
+
+def test_a_working_copy_is_completed_once_and_its_definition_stays_as_it_is(place: Place, definition: Path) -> None:
+    before = tree(definition)
+    first, again = fetch(place, source := working_copy(definition)) + fetch(
+        place, working_copy(definition, "of another")
+    )
+    assert (first, again) == (Installed(name=source.folder, is_new=True), Installed(name=source.folder))
+    assert tree(definition) == before
+    made = source_folder(place.dirs, source)
+    before.pop(".hidden")
+    assert tree(made) == {**before, "third_party/model.py": b"cloned"}
+    assert (made / "prepare.py").stat().st_mode & 0o700 == 0o700
+    assert (place.base / "calls").read_text() == f"{source.folder}\n"
+
+
+def test_a_changed_definition_has_another_working_copy(place: Place, definition: Path) -> None:
+    fetch(place, first := working_copy(definition))
+    (definition / "main.py").write_text("pass\n")
+    (outcome,) = fetch(place, second := working_copy(definition))
+    assert outcome.is_new
+    assert first.folder != second.folder
+    assert (source_folder(place.dirs, second) / "main.py").is_file()
+
+
+def test_an_installation_of_a_working_copy_that_fails_leaves_nothing_and_says_where(
+    place: Place, definition: Path
+) -> None:
+    source = working_copy(definition, '{"error": "clone_subtree: cannot be reached: https://example.org/a.git"}')
+    (outcome,) = fetch(place, source)
+    assert why(outcome) == (
+        "timm: its own install failed: benchfile.py:7: clone_subtree: cannot be reached: https://example.org/a.git"
+    )
+    assert not is_fetched(place.dirs, source)
+    assert {path.name for path in Path(place.dirs.code).iterdir()} == {f".{source.folder}.lock"}
+    (again,) = fetch(place, working_copy(definition))
+    assert again.is_new
+    assert (source_folder(place.dirs, source) / "third_party").is_dir()
+
+
+def test_a_working_copy_of_a_folder_that_changed_meanwhile_is_not_kept(place: Place, definition: Path) -> None:
+    source = working_copy(definition)
+    (definition / "main.py").write_text("later\n")
+    (outcome,) = fetch(place, source)
+    assert "changed while it was copied" in why(outcome)
+    assert not is_fetched(place.dirs, source)

@@ -11,6 +11,7 @@ import pytest
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, Contrast, System
 from milabench.analysis.job_mix import Costs, costs_of
+from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev
@@ -286,6 +287,17 @@ def test_what_a_reader_must_know_first_is_told() -> None:
         assert said in told
     assert "profiles differ: a quick, b default" in told
     assert "versions of milabench differ: a 2.0.0, b 3.0.0" in told
+
+
+def test_that_milabench_1_3_measured_one_side_is_told_once() -> None:
+    figures = BenchFigures(n=2, failed=0)
+    old, older = (system(name, bench(milabench13=figures), bench("text", milabench13=figures)) for name in ("a", "b"))
+    ours = system("c", bench(), bench("text"))
+    notes = [note for note in compare_systems([old, ours]).warnings if "1.3" in note]
+    assert len(notes) == 1
+    assert notes[0].startswith("measured differently: a by milabench 1.3")
+    assert "; c over all time of a window" in notes[0]
+    assert not [note for note in compare_systems([old, older]).warnings if "1.3" in note]
 
 
 def test_whole_systems_are_compared_or_single_instances_and_more_devices_have_an_efficiency() -> None:

@@ -102,6 +102,16 @@ def test_the_spread_within_is_the_variation_of_single_observations() -> None:
     assert found.lag1 == pytest.approx(-0.75)
 
 
+def test_rates_by_the_programs_clock_say_so_and_leave_out_the_warm_up() -> None:
+    about = {"task": "train", "units": "Tflops", "clock": "program"}
+    warm = [data(**about, rate=0.1, time=100.0 + i, warmup=True) for i in range(3)]
+    rest = [data(**about, rate=rate, time=103.0 + i) for i, rate in enumerate([320.0, 80.0] * 10)]
+    found = measure("s", warm + rest).throughput
+    assert found is not None
+    assert (found.value, found.units, found.observations) == (pytest.approx(128.0), "Tflops", 20)
+    assert found.doubts == ("program-clock",)
+
+
 def test_rates_of_milabench_1_3_give_their_harmonic_mean_after_warm_up_and_are_marked() -> None:
     slow = [data(task="train", rate=1.0, units="items/s", time=100.0 + i) for i in range(10)]
     rest = [data(task="train", rate=rate, units="items/s", time=110.0 + i) for i, rate in enumerate([320.0, 80.0] * 10)]

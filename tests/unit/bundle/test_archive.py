@@ -157,3 +157,15 @@ def test_what_is_packed_is_unpacked(tmp_path: Path) -> None:
         archive.unpack_archive(file, ["runs/r/a", "runs/r/b/c"], "runs/r", tmp_path / "out")
     found = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert found == {"a", "b/c"}
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_contents_that_cannot_be_unpacked_are_damaged_whatever_packed_them(tmp_path: Path, method: int) -> None:
+    info = entry("records")
+    info.compress_type = method
+    path = zipped(tmp_path / "x.zip", (info, os.urandom(4000)))
+    raw = bytearray(path.read_bytes())
+    raw[60:1060] = b"\xff" * 1000
+    path.write_bytes(raw)
+    with archive.open_checked(path) as file, pytest.raises(RecordError, match=r"x\.zip: records: is damaged: "):
+        archive.read_member(file, "records")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import zipfile
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 
 from tests.examples import thinned
 from tests.mutations import mutations
-from tests.old_runs import nccl, old_run, remote_pack
+from tests.old_runs import nccl, old_pack, old_run, remote_pack, skipped_pack
 
 Milabench = Callable[..., Any]
 OLD = "lofilano.2024-08-27_20:14:51.193380"
@@ -113,35 +114,189 @@ def test_a_failed_pack_is_a_failed_step(milabench: Milabench, tmp_path: Path) ->
     assert (bench["outcome"], bench["failures"][0]["why"]) == ("failed", "exit")
 
 
-STOP: tuple[str, Any, str | None] = ("stop", None, "data")
-ERROR: tuple[str, Any, str | None] = ("error", {"type": "ValueError", "message": "bad"}, "data")
+Recorded = tuple[str, Any, str | None]
+STOP: Recorded = ("stop", None, "data")
+ERROR: Recorded = ("error", {"type": "ValueError", "message": "bad"}, "data")
+NO_LOSS: Recorded = ("data", {"task": "train", "loss": float("nan")}, "data")
+NOT_TRAINED: Recorded = ("data", {"task": "eval", "rate": 5.0, "units": "items/s"}, "data")
+EXITED = "of a step that ended with exit code 0, which milabench 1.3 counts as a success"
+STOPPED = "of a step that was stopped, for it had all its observations, which milabench 1.3 counts as a success"
 
 
 @pytest.mark.parametrize(
-    ("code", "before_end", "rates", "outcome"),
+    ("code", "before_end", "count", "ending", "said"),
     [
-        (-15, [STOP], [300.0] * 65, "passed"),
-        (1, [STOP], [300.0] * 65, "passed"),  # a launcher whose ranks were ended
-        (1, [], [300.0] * 65, "failed"),
-        (-15, [], [300.0] * 65, "failed"),
-        (-9, [STOP], [300.0] * 65, "failed"),
-        (-15, [STOP], [], "failed"),
-        (1, [STOP, ERROR], [300.0] * 65, "failed"),
+        (0, [STOP], 65, "passed", []),
+        (-15, [STOP], 65, "passed", []),
+        (1, [STOP], 65, "passed", []),  # a launcher whose ranks were ended
+        (1, [STOP, ERROR], 65, "passed", [f"ValueError: bad: {STOPPED}"]),
+        (-9, [STOP], 65, "passed", [f"exit code -9: {STOPPED}"]),
+        ("ERROR", [STOP], 65, "passed", [f"no exit code: {STOPPED}"]),
+        ("ERROR", [ERROR], 65, "failed: exit: ValueError: bad", []),  # interrupted
+        (-15, [STOP], 0, "passed", [f"no rate of the task train: {STOPPED}"]),
+        (0, [ERROR], 65, "passed", [f"ValueError: bad: {EXITED}"]),
+        (1, [], 65, "failed: exit", []),
+        (-15, [], 65, "failed: signal", []),
+        (0, [], 0, "failed: no-data: exit code 0 without a rate of the task train", []),
+        (0, [NOT_TRAINED], 0, "failed: no-data: exit code 0 without a rate of the task train", []),
+        (0, [NO_LOSS], 65, "failed: invalid: 1 of 66 losses are no number", []),
     ],
 )
-def test_what_was_ended_because_it_had_all_that_it_wanted_has_passed(
+def test_a_step_has_passed_where_milabench_1_3_says_so_and_what_it_overlooks_is_said(
     milabench: Milabench,
     tmp_path: Path,
-    code: int,
-    before_end: list[tuple[str, Any, str | None]],
-    rates: list[float],
-    outcome: str,
+    code: int | str,
+    before_end: list[Recorded],
+    count: int,
+    ending: str,
+    said: list[str],
 ) -> None:
-    old = old_run(tmp_path / OLD, "resnet50", code=code, rates=rates, before_end=before_end)
+    old = old_run(tmp_path / OLD, "resnet50", devices=1, code=code, rates=[300.0] * count, before_end=before_end)
     milabench("import", str(old))
     for run in ("", str(old)):
         [bench] = report(milabench, run)["benchmarks"]
-        assert bench["outcome"] == outcome
+        whys = [": ".join(filter(None, (failure["why"], failure["detail"]))) for failure in bench["failures"]]
+        assert ": ".join([bench["outcome"], *whys]) == ending
+        assert [message for message in bench["messages"] if "milabench 1.3" in message] == said
+
+
+def test_a_run_that_was_imported_by_other_rules_is_judged_by_these(milabench: Milabench, tmp_path: Path) -> None:
+    milabench("import", str(old_run(tmp_path / OLD, "resnet50", code=-15, before_end=[STOP])))
+    [journal] = (tmp_path / "base").rglob("journal.jsonl")
+    journal.write_text(journal.read_text().replace('"outcome":"passed"', '"outcome":"failed","why":"signal"'))
+    assert '"failed"' in journal.read_text()
+    [bench] = report(milabench)["benchmarks"]
+    assert (bench["outcome"], bench["counts"]["passed"]) == ("passed", 2)
+
+
+def test_what_was_left_out_for_a_lack_of_capabilities_is_skipped_and_what_never_ended_is_missing(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    old = old_run(tmp_path / OLD, "resnet50", "bert", devices=1)
+    skipped_pack(old, "diffusion-nodes", "len(nodes) >= 2")
+    cut = old / "bert.D0.data"
+    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:20]))
+    milabench("import", str(old))
+    for run in ("", str(old)):
+        benches = {bench["bench"]: bench for bench in report(milabench, run)["benchmarks"]}
+        assert {name: bench["outcome"] for name, bench in benches.items()} == {
+            "resnet50": "passed",
+            "bert": "missing",
+            "diffusion-nodes": "skipped",
+        }
+        assert [skip["detail"] for skip in benches["diffusion-nodes"]["skipped"]] == ["len(nodes) >= 2"]
+        assert benches["diffusion-nodes"]["messages"] == []
+        # Of neither did milabench 1.3 count a step.
+        assert [benches[name]["milabench13"]["n"] for name in ("resnet50", "bert", "diffusion-nodes")] == [1, 0, 0]
+
+
+def test_a_tag_says_which_repeat_and_node_a_pack_is_of(milabench: Milabench, tmp_path: Path) -> None:
+    old = tmp_path / OLD
+    for repeat, rate in enumerate((100.0, 110.0)):
+        old_pack(old, "bert", f"R{repeat}", "D0", rates=[rate] * 65)
+    system = {"nodes": [{"name": "n1", "main": True}, {"name": "n2"}]}
+    job = {"plan": {"method": "njobs", "n": 1}, "num_machines": 2, "devices": ["0", "1"], "system": system}
+    old_pack(old, "llm", "n1", rates=[500.0] * 65, **job)
+    old_pack(old, "llm", "n2", "nolog", rates=[], code=1, **job)
+    milabench("import", str(old))
+    for run in ("", str(old)):
+        benches = {bench["bench"]: bench for bench in report(milabench, run)["benchmarks"]}
+        bert, llm = benches["bert"], benches["llm"]
+        assert (bert["replicates"], bert["instances"], bert["ngpu"]) == (2, 1, 1)
+        assert bert["perf"] == pytest.approx((100 * 110) ** 0.5)
+        assert (llm["outcome"], llm["nodes"], llm["ngpu"], llm["perf"]) == ("passed", 2, 4, pytest.approx(500))
+        assert llm["milabench13"]["ngpu"] == 4
+        assert llm["messages"] == [
+            "exit code 1: of a step that is of a node that records no rates, which milabench 1.3 counts as a success"
+        ]
+
+
+def test_the_figures_of_milabench_1_3_stand_beside_ours_and_its_score_is_of_them(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    old = tmp_path / OLD
+    old_pack(old, "bert", "D0", rates=[1.0, 10.0, 12.0, 14.0, 99.0], weight=1.0)  # 12 without the two at the ends
+    old_pack(old, "bert", "D1", rates=[20.0, 22.0], weight=1.0)  # too few to leave any out
+    old_pack(old, "brax", "0", rates=[8.0] * 6, weight=3.0, plan={"method": "njobs", "n": 2}, devices=[0, 1])
+    old_pack(old, "brax", "1", rates=[], code=1, weight=3.0, plan={"method": "njobs", "n": 2}, devices=[0, 1])
+    old_pack(old, "llava", "D0", rates=[], code=1, weight=1.0)
+    milabench("import", str(old))
+    for run in ("", str(old)):
+        said = milabench("report", "--score", "compat", "--json", *([run] if run else []))
+        found = json.loads(said.out)
+        figures = {bench["bench"]: bench["milabench13"] for bench in found["benchmarks"]}
+        assert figures["bert"] == {
+            "n": 2,
+            "failed": 0,
+            "ngpu": 1,
+            "observations": 7,
+            "rate": pytest.approx((10 + 12 + 14 + 20 + 22) / 5),
+            "score": pytest.approx(12 + 21),
+        }
+        assert figures["brax"] == {"n": 2, "failed": 1, "ngpu": 2, "observations": 6, "rate": 8, "score": 4}
+        assert figures["llava"] == {"n": 1, "failed": 1, "ngpu": 1, "observations": 0, "rate": None, "score": None}
+        assert found["score"]["value"] == pytest.approx((34 * 5**3 * 1) ** (1 / 5))
+        for form in ("brief", "text", "markdown", "html"):
+            shown = [
+                milabench("report", *score, "-f", form, *([run] if run else [])).out
+                for score in ([], ["--score", "compat"])
+            ]
+            assert ["difference %" in text for text in shown] == [False, True], form
+            assert "resume" not in "".join(shown), form
+
+
+def test_a_total_without_weights_is_none_and_rates_below_zero_are_no_crash(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    for weight, value in ((0.0, None), (1.0, 1.0)):
+        old = tmp_path / f"w{weight:g}.2024-08-27_20:14:51.193380"
+        old_pack(old, "odd", "D0", rates=[-5.0] * 6, weight=weight)
+        found = json.loads(milabench("report", str(old), "--score", "compat", "--json").out)
+        assert (found["score"]["value"], found["benchmarks"][0]["milabench13"]["rate"]) == (value, -5)
+
+
+# What milabench 1.3 itself makes of the runs that it ships with its tests: (archive, benchmark, n, failed, rate).
+CHECKOUT = os.environ.get("MILABENCH13", "")
+KNOWN = [
+    ("L40S.zip", "bert-fp32", 4, 0, 69.34924013817297),
+    ("L40S.zip", "resnet50", 4, 0, 1138.50494270294),
+    ("L40S.zip", "brax", 1, 0, 1064282.2235735096),
+    ("L40S.zip", "fp16", 4, 0, 219.97071609690087),
+    ("L40S.zip", "llm-lora-ddp-gpus", 1, 0, 5253.791689614373),
+    ("L40S.zip", "rlhf-single", 4, 0, 1742.5391542898974),
+    ("L40S.zip", "diffusion-single", 4, 4, 7.768347350955148),
+    ("L40S.zip", "dimenet", 4, 4, None),
+    ("L40S.zip", "vjepa-gpus", 1, 1, None),
+    ("L40S.zip", "whisper", 4, 0, 428.71221231962403),
+    ("8GPUs.zip", "bert-fp32", 8, 0, 29.25317941488981),
+    ("8GPUs.zip", "resnet152-multi", 1, 0, 5329.831930691412),
+    ("8GPUs.zip", "dlrm", 1, 0, 214677.4297399421),
+    ("8GPUs.zip", "resnet50", 8, 0, 927.7656801343195),
+    ("rijubigo.2023-03-24_13:45:27.512446", "benchio", 4, 0, 7979.818309641414),
+    ("sedumoje.2023-03-24_13:57:35.089747", "benchio", 2, 0, 7759.746816790889),
+]
+# The counts of benchmarks (passed, failed, skipped), and the score of those that ran by their weights.
+TOTALS = {
+    "L40S.zip": (31, 12, 3, 166.06967694127775),
+    "8GPUs.zip": (23, 0, 2, 637.8280197695469),
+    "rijubigo.2023-03-24_13:45:27.512446": (1, 0, 0, 7980.818309641412),
+    "sedumoje.2023-03-24_13:57:35.089747": (1, 0, 0, 7760.746816790883),
+}
+
+
+@pytest.mark.skipif(not CHECKOUT, reason="MILABENCH13 names no checkout of milabench 1.3")
+@pytest.mark.parametrize("archive", TOTALS)
+def test_the_known_answers_of_milabench_1_3_are_reproduced(milabench: Milabench, archive: str) -> None:
+    assert milabench("import", str(Path(CHECKOUT, "tests", "runs", archive))).code == 0
+    found = json.loads(milabench("report", "--score", "compat", "--json").out)
+    benches = {bench["bench"]: bench for bench in found["benchmarks"]}
+    for _, name, n, failed, rate in (known for known in KNOWN if known[0] == archive):
+        figures = benches[name]["milabench13"]
+        near = rate if rate is None else pytest.approx(rate, rel=1e-13)
+        assert (figures["n"], figures["failed"], figures["rate"]) == (n, failed, near), name
+    outcomes = [bench["outcome"] for bench in benches.values()]
+    counts = tuple(map(outcomes.count, ("passed", "failed", "skipped")))
+    assert (*counts, found["score"]["value"]) == (*TOTALS[archive][:3], pytest.approx(TOTALS[archive][3], rel=1e-13))
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "csv", "json", "junit"])

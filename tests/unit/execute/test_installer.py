@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from milabench.execute.installer import Pip, Uv, explain_failure, pulls_cuda
+from milabench.execute.installer import Pip, Uv, explain_failure, pulls_cuda, unbuilt_package
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvSpec
 
@@ -66,6 +66,7 @@ def test_only_an_open_cpu_environment_without_torchs_index_is_rehearsed(
 def test_a_rehearsal_names_the_first_cuda_package() -> None:
     assert pulls_cuda("Would install 2 packages\n + numpy==2\n + nvidia-cublas==13.1\n") == "nvidia-cublas==13.1"
     assert pulls_cuda(" + numpy==2\n") is None
+    assert pulls_cuda(" + nvidia-ml-py==13.590.44\n") is None  # without libraries of CUDA
 
 
 def test_pip_is_given_the_hashes_and_torchs_index() -> None:
@@ -165,3 +166,15 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
 )
 def test_complaints_become_one_line(output: str, line: str) -> None:
     assert explain_failure(output) == line
+
+
+@pytest.mark.parametrize(
+    ("output", "package"),
+    [
+        ("  × Failed to build `torch-scatter==2.1.2`\n  ├─▶ The build backend returned an error\n", "torch-scatter"),
+        ("error: Failed to build `torchtune @ git+https://example.org/t.git@main`\n", "torchtune"),
+        ("error: No solution found when resolving dependencies\n", None),
+    ],
+)
+def test_the_package_that_could_not_be_built(output: str, package: str | None) -> None:
+    assert unbuilt_package(output) == package

@@ -11,10 +11,17 @@ from milabench.plan.requirements import (
     Pin,
     broken_constraints,
     disagreements,
+    git_requirements,
     lacking,
     merge_locks,
+    named_index,
     parse_requirements,
+    preferred_versions,
     render_requirements,
+    unbroken_constraints,
+    with_absolute_paths,
+    with_commits,
+    with_overrides,
 )
 
 LOCK = """\
@@ -112,3 +119,64 @@ def test_what_an_environment_lacks_is_named_with_what_it_has() -> None:
     lock = parse_requirements("a==1\nb==2\nc>=3\nd==1 ; sys_platform == 'win32'\nE_f==1\n")
     found = lacking(lock, {"a": "1", "c": "2.9", "e-f": "1"}, {"sys_platform": "linux"})
     assert [(each.line, version) for each, version in found] == [("b==2", None), ("c>=3", "2.9")]
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("line", "url", "rev", "fragment"),
+    [
+        ("a @ git+https://example.org/o/a.git@50a2b8f", "https://example.org/o/a.git", "50a2b8f", ""),
+        ("git+https://example.org/o/a@feature/x#egg=a", "https://example.org/o/a", "feature/x", "egg=a"),
+        ("-e git+ssh://git@example.org/o/a.git", "ssh://git@example.org/o/a.git", "", ""),
+        ("a @ git+https://me:pw@example.org/a@v1 ; python_version > '3'", "https://me:pw@example.org/a", "v1", ""),
+        ("git+file:///srv/a#subdirectory=b", "file:///srv/a", "", "subdirectory=b"),
+    ],
+)
+def test_a_git_repository_that_may_move_is_named_by_its_commit(line: str, url: str, rev: str, fragment: str) -> None:
+    (git,) = git_requirements(f"# git+https://example.org/no\nnumpy\n{line}\n")
+    assert (git.url, git.rev, git.fragment, git.is_pinned) == (url, rev, fragment, False)
+    (pinned,) = git_requirements(fixed := with_commits(line, {git.text: COMMIT}))
+    assert (pinned.url, pinned.rev, pinned.fragment, pinned.is_pinned) == (url, COMMIT, fragment, True)
+    assert fixed.replace(f"@{COMMIT}", "") == line.replace(f"@{rev}" if rev else "\0", "")
+
+
+def test_overrides_take_the_place_of_what_a_lock_says_of_the_same_packages() -> None:
+    lock = parse_requirements("voir==0.2.20\nnumpy==1\nptera==1.4.1\n")
+    changed = with_overrides(lock, ["voir==0.2.24", "torchcompat==1.1.4"])
+    assert [each.line for each in changed.pins] == ["numpy==1", "ptera==1.4.1", "voir==0.2.24", "torchcompat==1.1.4"]
+    assert with_overrides(lock, []) == lock
+
+
+def test_what_asks_for_a_version_itself_is_not_constrained_to_another() -> None:
+    constraints = "# torch-backend: cpu\ntorch==2.13.0\njax==0.10.2\nnumpy<3\nx==2\n"
+    wanted = parse_requirements("torch==2.4.0\njax\nnumpy==4\nx @ git+https://example.org/x\n")
+    assert unbroken_constraints(constraints, wanted) == "jax==0.10.2\nnumpy<3\n"
+
+
+def test_relative_paths_of_a_requirement_file_are_those_of_its_folder() -> None:
+    text = "-e ./own\n--find-links wheels\n../beside\n--find-links https://example.org/x\n-f /abs\nnumpy  # ./no\n\nx\n"
+    assert with_absolute_paths(text, "/d") == (
+        "-e /d/own\n--find-links /d/wheels\n/d/../beside\n--find-links https://example.org/x\n-f /abs\nnumpy  # ./no\n\nx\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "index"),
+    [
+        ("--extra-index-url https://example.org/simple", "https://example.org/simple"),
+        ("--index-url=https://example.org/simple", "https://example.org/simple"),
+        ("-f wheels", "wheels"),
+        ("--trusted-host example.org", None),
+        ("--pre", None),
+    ],
+)
+def test_the_indexes_that_options_name(option: str, index: str | None) -> None:
+    assert named_index(option) == index
+
+
+def test_the_versions_of_a_lock_for_other_machines_are_those_of_what_is_named_and_built_for_any() -> None:
+    wanted = parse_requirements("gymnax\ntorch\nnumpy>=1\n")
+    lock = parse_requirements("gymnax==0.0.9\ntorch==2.10.0+cu130\nnumpy==2.2.6\nscipy==1\n")
+    assert preferred_versions(wanted, lock) == "gymnax==0.0.9\nnumpy==2.2.6\n"

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from milabench.errors import ConfigError
-from milabench.plan.requirements import RequirementFile
-from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
+from milabench.plan.requirements import RequirementFile, parse_requirements
+from milabench.plan.venvs import VenvRequest, VenvSpec, agreeing_groups, plan_venvs
 
 
 def request(
@@ -64,6 +64,8 @@ def test_everything_that_shapes_an_environment_changes_its_digest() -> None:
         *plan(request(), benchmate="another"),
         replace(spec, python="3.13"),
         replace(spec, platform="linux-aarch64"),
+        replace(spec, overrides=("voir==1",)),
+        replace(spec, pip_args=("--pre",)),
     ]
     digests = {each.digest for each in (spec, *others)}
     assert len(digests) == len(others) + 1
@@ -125,3 +127,29 @@ def test_a_lock_that_breaks_its_constraints_is_an_error() -> None:
 )
 def test_the_build_of_torch_decides_where_it_is_looked_for(text: str, variant: str, backend: str | None) -> None:
     assert plan(request(text=text, variant=variant))[0].torch_backend == backend
+
+
+def test_the_commit_of_a_repository_changes_what_is_installed_and_not_what_is_asked_for() -> None:
+    (spec,) = plan(request(text="x @ git+https://example.org/x@main\n"))
+    ((_, git),) = spec.moving
+    resolved = replace(spec, commits={git.text: "a" * 40})
+    assert resolved.digest == spec.digest
+    assert not resolved.moving
+    assert [pin.line for pin in resolved.lock.pins] == [f"x @ git+https://example.org/x@{'a' * 40}"]
+
+
+def test_locks_that_agree_share_an_environment_and_what_has_none_is_alone() -> None:
+    locks = {
+        "a": parse_requirements("x==1\ny==1\n"),
+        "b": None,
+        "c": parse_requirements("x==2\n"),
+        "d": parse_requirements("y==1\nz==1\n"),
+        "e": parse_requirements("x==2\nz==2\n"),
+    }
+    assert agreeing_groups(locks) == (("a", "d"), ("b",), ("c", "e"))
+
+
+def test_the_constraints_of_all_benchmarks_of_a_group_hold() -> None:
+    (spec,) = plan(request("a", "x\n", constraints="y<2\n"), request("b", "z\n", constraints="y<2\nx<3\n"))
+    assert spec.constraints is not None
+    assert spec.constraints.text == "y<2\nx<3\n"

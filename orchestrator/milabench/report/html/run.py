@@ -157,6 +157,7 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         children += _pairs(summary.ab)
     return [
         *children,
+        *map(html_table, model.milabench13_tables(summary)),
         *map(html_table, (*model.compute_tables(summary), *model.window_tables(summary), *model.node_tables(summary))),
     ]
 

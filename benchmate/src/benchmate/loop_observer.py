@@ -265,6 +265,13 @@ class Observer:
 
     # Around the loop
 
+    def stop_again(self) -> bool:
+        """Return whether a loop should end before it begins; end a program once more that caught what was to end it."""
+        if not self.is_complete or not self.stopping:
+            return False
+        self._stop(0)
+        return self.is_over
+
     def begin_loop(self) -> None:
         """Begin the first step of a loop, whose iterator is made next: to start a loader's workers is part of that step."""
         is_marked = not self._is_looping
@@ -282,14 +289,14 @@ class Observer:
         return begun[1]
 
     def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
-        self, iterable: Iterable[T], batch_size: BatchSize = None
+        self, iterable: Iterable[T], batch_size: BatchSize = None, *, counts_last: bool = False
     ) -> Generator[T, None, None]:
-        """Yield what `iterable` yields, observing each step: from one request for a batch to the next."""
-        if self.is_complete and self.stopping:
-            # The script swallowed what was to end it, or asks for another epoch of a loop that was ended.
-            self._stop(0)
-            if self.is_over:
-                return
+        """Yield what `iterable` yields, observing each step: from one request for a batch to the next.
+
+        With `counts_last` the step in which the loop is left counts, too, unless it is the first: a program may only look at it.
+        """
+        if self.stop_again():
+            return
         size, n = size_function(batch_size)
         me = self._loop = object()
         writer, clock, wait_ns = self._writer, perf_counter_ns, 0
@@ -297,6 +304,7 @@ class Observer:
         head_word, no_device_clock = HEAD, NO_DEVICE_CLOCK
         ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = self._copies(me)
         t0_ns = self._begin_step()
+        count_before = count
         self._is_looping = True
         try:
             for batch in iterable:
@@ -347,10 +355,12 @@ class Observer:
                     t0_ns = clock()
                     if has_marks:
                         writer.mark_begin()
-        except BaseException:
+        except BaseException as error:
             # The loader raised: the step before it is complete. (A loop that is left ends at `yield`, in the middle of one.)
             if began_ns is not None and began_ns != t0_ns:
                 self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
+            elif began_ns is not None and counts_last and type(error) is GeneratorExit and self.count > count_before:
+                self._record_last(me, began_ns, n, wait_ns)
             raise
         finally:
             self._is_looping = False
@@ -399,6 +409,16 @@ class Observer:
         )
         self._writer.mark_begin()
 
+    def _record_last(self, me: object, began_ns: int, n: int | float, wait_ns: int) -> None:
+        """Take the step in which a loop is left. What it completes is found at the next step: nothing can be raised from here."""
+        if self._is_closed:
+            return
+        if self._writer.has_marks:
+            self._writer.mark_end()
+        need, self.need = self.need, NEVER
+        self._record_unless_overlapped(me, began_ns, perf_counter_ns(), n, wait_ns, EPOCH_END)
+        self.need = need
+
     def begin_step(self) -> int:
         """Begin a step, for a loop that cannot be wrapped; return when it began."""
         self._writer.mark_begin()
@@ -443,8 +463,9 @@ class Observer:
             return
         self._is_closed = True
         if self._window_start_ns and not self.is_complete:
-            why = "complete" if self.task in self._session.satisfied else "ended"
-            self._end_window(sum(self._writer.last_interval()), why)
+            end_ns = sum(self._writer.last_interval())
+            has_all = self.task in self._session.satisfied or (self.count >= self.need and end_ns >= self.until)
+            self._end_window(end_ns, "complete" if has_all else "ended")
         elif self.count and not self.is_complete:
             self._session.message(f"{self.task}: ended during warm-up, after {self.count} steps: nothing was measured")
         self._writer.settle()

@@ -1,0 +1,107 @@
+"""Rates that a program measured itself, and gives as numbers: their warm-up, their window and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter_ns, time_ns
+
+from benchmate.recording import Recording
+from benchmate.records import as_number
+
+CLOCK = "program"
+"""What a record says its clock is: such a rate has neither items nor seconds, and only the program knows what it timed."""
+
+OBSERVATION_KEYS = frozenset({"n", "elapsed", "t0_ns", "host_ns"})
+
+
+class ProgramRates:
+    """The rates of one task that its program measured itself.
+
+    They are recorded as they are. Those of the warm-up are marked, and `window` says when the window began and ended, as for an
+    observed loop; the program is ended when the window is complete, unless ranks work together, of which others would wait.
+    """
+
+    def __init__(self, session: Recording, task: str) -> None:
+        self._session = session
+        self._measure = measure = session.config.measure
+        self._task = task
+        self.stopping = task == "train" and session.stop_exception is not None and session.world_size == 1
+        self._is_warm_up = bool(measure.warmup_steps or measure.warmup_s or measure.barrier)
+        self._first_ns = self._start_ns = self._last_ns = perf_counter_ns()
+        self._unix_minus_mono_ns = time_ns() - self._first_ns
+        self._warm = 0
+        self._count = 0
+        self.is_complete = False
+
+    def take(self, data: Mapping[str, object]) -> None:
+        """Take one rate: `rate`, in `units`; `time` is the unix time at which it was measured, now where it is not given.
+
+        One that was measured with our own clock has the keys of an observation, too: n, elapsed, t0_ns and host_ns.
+        """
+        if self.is_complete:
+            # The program has not ended: it caught what was to end it, or waits outside of Python.
+            self._session.stop(f"{self._task}: {self._count - self._warm} rates")
+            return
+        now_ns = self._last_ns = perf_counter_ns()
+        record = {
+            "task": self._task,
+            "rate": as_number(data["rate"]),
+            "units": str(data.get("units") or "items/s"),
+            "time": as_number(data.get("time")) or (now_ns + self._unix_minus_mono_ns) / 1e9,
+            "clock": CLOCK,
+        }
+        if data.keys() >= OBSERVATION_KEYS:
+            record |= {key: as_number(data[key]) for key in OBSERVATION_KEYS} | {"clock": "host"}
+        if self._is_warm_up:
+            record["warmup"] = True
+        if self._session.world_size > 1:
+            record["rank"] = self._session.rank
+        self._session.record("data", record)
+        self._count += 1
+        if self._count == 1:
+            self._first_ns = now_ns
+            self._session.first_step(now_ns)
+        if self._is_warm_up:
+            self._end_warm_up(now_ns)
+            return
+        observed, wanted = self._count - self._warm, max(1, self._measure.window_steps)
+        if observed <= wanted:
+            self._session.record("data", {"task": self._task, "progress": [observed, wanted]})
+        if self.stopping and observed >= wanted and now_ns - self._start_ns >= self._measure.window_s * 1e9:
+            self._end_window("complete")
+            self._session.stop(f"{self._task}: {observed} rates")
+
+    def _end_warm_up(self, now_ns: int) -> None:
+        measure = self._measure
+        if self._count < measure.warmup_steps or now_ns - self._first_ns < measure.warmup_s * 1e9:
+            return
+        if measure.barrier and not self._session.passed_barrier:
+            self._session.wait_for_go()
+        self._is_warm_up, self._warm = False, self._count
+        self._session.begin_window()
+        self._start_ns = self._last_ns = perf_counter_ns()
+
+    def _end_window(self, why: str) -> None:
+        if self.is_complete:
+            return
+        self.is_complete = True
+        start_ns, stop_ns, offset = self._start_ns, self._last_ns, self._unix_minus_mono_ns
+        window = {
+            "start_ns": start_ns,
+            "stop_ns": stop_ns,
+            "start": (start_ns + offset) / 1e9,
+            "stop": (stop_ns + offset) / 1e9,
+            "why": why,
+        }
+        self._session.record("data", {"task": self._task, "window": window, "clock": CLOCK})
+
+    def close(self) -> None:
+        """Complete what is open: the program has ended."""
+        if self._is_warm_up:
+            self._session.message(
+                f"{self._task}: ended during warm-up, after {self._count} rates: nothing was measured"
+            )
+            return
+        observed_s = (self._last_ns - self._start_ns) / 1e9
+        has_all = self._count - self._warm >= self._measure.window_steps and observed_s >= self._measure.window_s
+        self._end_window("complete" if has_all else "ended")

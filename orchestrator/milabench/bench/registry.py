@@ -1,0 +1,61 @@
+"""Benchfiles that are not ours: which module of compat/ understands them. The one place that knows of compat/."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+BENCHFILE = "benchfile.py"
+# The name that such a benchfile assigns at module level -> the module that reads it. `declared_in(folder)` returns its
+# benchmark, `read_together(folders)` prepares
+# that, `placed(benches, context)` returns the benchmarks with the processes of a plan.
+FORMATS: Final[Mapping[str, str]] = {"__pack__": "milabench.compat.milabench13"}
+
+
+class EveryName(frozenset[str]):
+    """The options of a benchmark that takes any key of a suite."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERY_NAME: Final = EveryName()
+
+
+def foreign_format(benchfile: Path) -> ModuleType | None:
+    """Return the module that reads a benchfile, where that is not one of ours. The benchfile is read, not run."""
+    try:
+        text = benchfile.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not any(name in text for name in FORMATS):
+        return None
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return None
+    for statement in statements:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id in FORMATS:
+                return module_of(target.id)
+    return None
+
+
+def ask_together(folders: Iterable[Path]) -> None:
+    """Ask the benchfiles of several folders that are not ours at once, which takes less time than one by one."""
+    of_module: dict[ModuleType, list[Path]] = {}
+    for folder in dict.fromkeys(folders):
+        if (module := foreign_format(folder / BENCHFILE)) is not None:
+            of_module.setdefault(module, []).append(folder)
+    for module, own in of_module.items():
+        module.read_together(own)
+
+
+def module_of(name: str) -> ModuleType:
+    """Return the module that reads benchfiles in which this name is assigned."""
+    return importlib.import_module(FORMATS[name])

@@ -1,0 +1,107 @@
+"""What people type for milabench 1.3, and what it is here: options of verbs, and verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from milabench.errors import UsageError
+
+
+class Spelling(NamedTuple):
+    """An option as milabench 1.3 has it: the words that stand for it, with `{}` for its value; or what to do instead."""
+
+    words: tuple[str, ...] = ()
+    has_value: bool = False
+    instead: str = ""
+
+
+_IGNORED: Final = Spelling()
+_SHARED: Final = {
+    "--capabilities": Spelling(has_value=True),  # nothing reads them there either
+    "--resume": Spelling(instead="`milabench resume` continues a run"),
+    "--github-issues": _IGNORED,
+}
+_PUBLISHED: Final = {
+    name: Spelling(instead="`milabench export` and `milabench report --site` publish results")
+    for name in ("--publish", "--dashboard-url")
+}
+OPTIONS: Final[Mapping[str, Mapping[str, Spelling]]] = {
+    "install": {
+        **_SHARED,
+        "--shorttrace": _IGNORED,
+        "--variant": Spelling(("--override", "*.install_variant={}"), has_value=True),
+    },
+    "prepare": {**_SHARED, "--shortrace": _IGNORED, "--shorttrace": _IGNORED},
+    "run": {
+        **_SHARED,
+        **_PUBLISHED,
+        "--dash": Spelling(("--display", "{}"), has_value=True),
+        "--noterm": Spelling(("--display", "none")),
+        "--fulltrace": _IGNORED,
+        "--report": _IGNORED,
+        "--plugin": Spelling(instead="a run is recorded whole; --display chooses what is shown of it"),
+    },
+    "report": {
+        **_PUBLISHED,
+        "--runs": _IGNORED,  # what follows are runs
+        "--latest": Spelling(("--run", "latest")),
+        "--html": Spelling(("--format", "html", "--output", "{}"), has_value=True),
+        "--config": Spelling(has_value=True),  # each run has its suite
+        "--compare": Spelling(instead="`milabench compare BEFORE AFTER` compares runs"),
+        "--compare-gpus": Spelling(instead="`milabench outliers` compares devices"),
+        "--price": Spelling(instead="give `costs: {price: ...}` in the system file"),
+        "--filter-failures": _IGNORED,  # what failed counts as such and no number hides it
+        "--consolidate": Spelling(instead="name all runs: `milabench report RUN RUN`"),
+    },
+}
+_DISPLAYS: Final = {"long": "auto", "short": "auto", "no": "plain"}
+
+VERBS: Final[Mapping[str, str]] = {
+    "archive": "bundle",
+    "container": "image",
+    "env": "config explain",
+    "machine": "doctor",
+    "matrix": "config show",
+    "multirun": "run",
+    "pip": "dev",
+    "prepare-run": "prepare",
+    "publish": "export",
+    "resolve": "config show",
+    "schedule": "run --submit",
+    "sharedsetup": "capsule",
+    "shell": "dev",
+    "sqlsetup": "db",
+    "summary": "report --json",
+    "system": "nodes",
+}
+"""Commands of milabench 1.3 by the one that does the same here."""
+
+
+def as_typed_here(verb: str, words: Sequence[str]) -> list[str]:
+    """Return the words behind a verb with the options of milabench 1.3 as ours. Raises UsageError for one that we lack."""
+    known = OPTIONS.get(verb, {})
+    typed: list[str] = []
+    rest = list(words)
+    is_silent = "--noterm" in words
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*typed, word, *rest]
+        name, equals, value = word.partition("=")
+        spelling = known.get(name)
+        if spelling is None:
+            typed.append(word)
+            continue
+        if spelling.instead:
+            raise UsageError(f"{name} is an option of milabench 1.3; here {spelling.instead}")
+        if spelling.has_value and not equals:
+            if not rest:
+                raise UsageError(f"{name} needs a value")
+            value = rest.pop(0)
+        if name == "--dash":
+            if is_silent:
+                continue
+            value = _DISPLAYS.get(value, value)
+        typed += [part.replace("{}", value) for part in spelling.words]
+    return typed

@@ -1,0 +1,265 @@
+"""Benchmarks of milabench 1.3: a class in benchfile.py, which runs in a process of its own and answers with data.
+
+What comes back are the words that milabench 1.3 would start; here they become values of bench/api.py.
+docs/from-milabench-1.3.md says what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, WorkingCopy
+from milabench.bench.load import folder_digest
+from milabench.config.show import plain_benchmark
+from milabench.config.source_map import WrittenFloat
+from milabench.errors import ConfigError, Problem
+from milabench.facts.model import Node
+from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
+from milabench.plan.method import Placement, placements, why_not_placed
+from milabench.plan.step import process_key
+from milabench.redaction import mask_settings
+
+FORMAT: Final = "__pack__"
+BENCHFILE: Final = "benchfile.py"
+VOIRFILE: Final = "voirfile.py"
+CHILD: Final = (sys.executable, "-I", str(Path(__file__).parent / "child.py"))
+# The child ends what hangs in foreign code, definition by definition; this is for the child itself.
+_LONGEST_S: Final = 600
+
+
+# What benchfiles answered, by folder and the time of the file's last change: a process is needed to ask.
+_ANSWERED: dict[tuple[Path, int], dict[str, Any]] = {}
+
+
+def read_together(folders: Iterable[Path]) -> None:
+    """Ask the benchfiles of several folders at once; `declared_in` then has their answers."""
+    keys = [key for key in map(_key, folders) if key not in _ANSWERED]
+    answers = _ask([{"folder": str(folder), "code": str(folder), "benchmarks": []} for folder, _ in keys])
+    _ANSWERED.update(zip(keys, answers, strict=True))
+
+
+def _key(folder: Path) -> tuple[Path, int]:
+    return folder, (folder / BENCHFILE).stat().st_mtime_ns
+
+
+def declared_in(folder: Path) -> ForeignBenchmark:
+    """Return what the benchfile in a folder says of itself. Raises ConfigError for one that cannot be run."""
+    read_together([folder])
+    answer = _ANSWERED[_key(folder)]
+    _require_answer(answer, folder)
+    prepare = answer.get("prepare_script")
+    return ForeignBenchmark(
+        format=FORMAT,
+        voirfile=VOIRFILE if (folder / VOIRFILE).is_file() else None,
+        prepare=prepare if prepare and (folder / prepare).is_file() else None,
+        cwd="definition",
+        source=_working_copy(folder) if answer.get("own_install") else None,
+    )
+
+
+def _working_copy(folder: Path) -> WorkingCopy:
+    """Return the copy of a folder in which its class installs what it fetches beside itself."""
+    # Beside the copy, in the folder that goes when the copy is complete: an installation is no benchmark's own.
+    dirs = {name: f"{COPY}/../{name}" for name in ("base", "venv", "data", "runs", "extra", "cache")}
+    bench = {"config": {"name": folder.name, "definition": COPY}, "dirs": dirs, "nodes": [], "placements": []}
+    request = {"definitions": [{"folder": COPY, "code": COPY, "benchmarks": [bench]}]}
+    return WorkingCopy(
+        name=folder.name,
+        digest=folder_digest(folder),
+        definition=str(folder),
+        command=(*CHILD, "do", "install"),
+        request=json.dumps(request),
+    )
+
+
+def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
+    """Return the benchmarks with the processes that they start on the machines of a plan, and what prepares them.
+
+    Raises ConfigError for a class that cannot say what it starts.
+    """
+    programs = [_as_one_program(bench, context) for bench in benches]
+    asked: dict[str, list[_Question]] = {}
+    for bench, program in zip(benches, programs, strict=True):
+        asked.setdefault(bench.folder, []).extend(_questions(program, _as_read(plain_benchmark(bench.config)), context))
+    requests = [
+        {"folder": folder, "code": questions[0].code, "benchmarks": [question.request for question in questions]}
+        for folder, questions in asked.items()
+        if questions
+    ]
+    processes: dict[str, dict[str, tuple[StartedProcess, ...]]] = {}
+    preparing: dict[str, dict[str, StartedProcess]] = {}
+    for of_folder, questions in zip(_ask(requests), filter(None, asked.values()), strict=True):
+        folder = Path(questions[0].code)
+        _require_answer(of_folder, folder)
+        for question, answer in zip(questions, of_folder["benchmarks"], strict=True):
+            _require_answer(answer, folder, question.name)
+            processes.setdefault(question.name, {}).update(question.processes(answer))
+            preparing.setdefault(question.name, {}).update(question.preparing(answer))
+    return tuple(
+        replace(
+            bench,
+            declared=replace(
+                bench.declared,
+                processes=processes.get(bench.config.name, {}),
+                preparing=preparing.get(bench.config.name, {}),
+            ),
+        )
+        for bench in programs
+        if isinstance(bench.declared, ForeignBenchmark)
+    )
+
+
+def _as_read(value: Any) -> Any:
+    """Return plain data as milabench 1.3 reads it: a number in the notation `1e-5` is text there."""
+    if isinstance(value, Mapping):
+        return {key: _as_read(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_read(item) for item in value]
+    return str(value) if isinstance(value, WrittenFloat) else value
+
+
+def _as_one_program(bench: ResolvedBenchmark, context: PlanContext) -> ResolvedBenchmark:
+    """Return the benchmark as milabench 1.3 means it: one program on all its machines, which is its server and client too.
+
+    On one machine that is the main one, unless the suite names others.
+    """
+    config = bench.config
+    plan = replace(config.plan, launcher="none")
+    if config.num_machines > 1:
+        plan = replace(plan, method="multinode")
+    elif not plan.nodes:
+        plan = replace(plan, nodes=(context.facts.main.name,))
+    return replace(bench, config=replace(config, plan=plan, server=None, client=None))
+
+
+def _questions(bench: ResolvedBenchmark, mapping: Mapping[str, Any], context: PlanContext) -> list[_Question]:
+    """Return what a benchmark's class is asked: for each node that it is on, with the paths that it has there."""
+    if why_not_placed(bench.config, context.facts) is not None:
+        return []
+    by_node: dict[str, list[Placement]] = {}
+    for placement in placements(bench.config, context.facts):
+        by_node.setdefault(placement.node.name, []).append(placement)
+    here = benchmark_on(replace(context.facts.main, local=True), bench, context)
+    # Only there its files can be looked at: its own folder, until it has a working copy.
+    code = here.source if Path(here.source).is_dir() else here.folder
+    return [_Question(benchmark_on(at[0].node, bench, context), code, at, mapping) for at in by_node.values()]
+
+
+class _Question:
+    """A benchmark on one node, with the paths that it has there, and the processes that it is to have on it."""
+
+    def __init__(
+        self, bench: NodeBenchmark, code: str, placements: Sequence[Placement], mapping: Mapping[str, Any]
+    ) -> None:
+        config, facts, dirs = bench.config, bench.context.facts, bench.dirs
+        self.name = config.name
+        self.code = code
+        self._bench = bench
+        system = {
+            **bench.context.system.raw,
+            "arch": facts.arch,
+            "nodes": [_node(node) for node in facts.nodes],
+            "self": _node(bench.node),
+        }
+        folders = {
+            **{name: getattr(dirs, name) for name in ("base", "data", "runs", "cache")},
+            "venv": bench.venv,
+            "extra": f"{dirs.extra}/{config.group}",
+        }
+        named = ("name", "group", "install_group", "num_machines", "weight", "max_duration")
+        self._mapping: dict[str, Any] = {
+            **mapping,
+            **{name: getattr(config, name) for name in named},
+            "definition": code,
+            "plan": {"method": "per_gpu" if config.plan.method == "per_gpu" else "njobs", "n": config.plan.n},
+            "tags": list(config.tags),
+            "dirs": {**folders, "code": code},
+            "system": system,
+        }
+        self._keys = {process_key(placement): placement for placement in placements}
+        self.request: dict[str, Any] = {
+            "config": self._mapping,
+            "dirs": folders,
+            "nodes": system["nodes"],
+            "placements": [
+                {
+                    "key": key,
+                    "node": placement.node.name,
+                    # Programs of one machine know of no other, wherever they run.
+                    "rank": placement.node_rank if config.num_machines > 1 else 0,
+                    "devices": [device.index for device in placement.devices],
+                    "tag": [config.name, *([placement.tag] if placement.tag else [])],
+                }
+                for key, placement in self._keys.items()
+            ],
+        }
+
+    def processes(self, answer: Mapping[str, Any]) -> dict[str, tuple[StartedProcess, ...]]:
+        """Return the processes of an answer, by the keys of their placements."""
+        started: dict[str, tuple[StartedProcess, ...]] = {}
+        for process in answer["processes"].values():
+            key = process["placement"]
+            started[key] = (*started.get(key, ()), self._started(process, self._keys[key]))
+        return started
+
+    def preparing(self, answer: Mapping[str, Any]) -> dict[str, StartedProcess]:
+        """Return what prepares the benchmark on the node, by its name; nothing where there is nothing to do."""
+        process = answer.get("prepare")
+        return {} if process is None else {self._bench.node.name: self._started(process, None)}
+
+    def _started(self, process: Mapping[str, Any], placement: Placement | None) -> StartedProcess:
+        words = [self._there(word) for word in process["words"]]
+        venv, folder = self._bench.venv, self._bench.source
+        if placement is None and words and PurePath(words[0]).suffix == ".py":
+            words = [self._bench.python, *words]  # whether or not it may be executed
+        if words and words[0] == f"{venv}/bin/benchrun":
+            words[0] = f"{venv}/bin/torchrun"
+        if RUNNER in words:
+            words = [word for word in words if word != "--no-python"]  # a module, which launchers start themselves
+        if placement is not None and self._bench.context.facts.arch == "cpu":
+            # torchrun counts no processors as devices.
+            processes = f"--nproc-per-node={len(placement.devices)}"
+            words = [processes if word == "--nproc-per-node=gpu" else word for word in words]
+        env = {name: self._there(value) for name, value in process["env"].items()}
+        known = json.dumps(mask_settings(self._mapping), sort_keys=True, default=str)
+        return StartedProcess(
+            words=tuple(words),
+            env={"MILABENCH_CONFIG": self._there(known), **env},
+            cwd=self._there(process.get("cwd") or folder),
+            tag=".".join(process.get("tag", ())[1:]),
+        )
+
+    def _there(self, text: str) -> str:
+        """Return a text in which the folder that was looked at has the path that it has on the node."""
+        return text.replace(self.code, self._bench.source)
+
+
+def _node(node: Node) -> dict[str, Any]:
+    named = {name: getattr(node, name) for name in ("name", "ip", "port", "user", "main")}
+    return {**named, "hostname": node.hostname or node.ip}
+
+
+def _ask(definitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the child answers for each definition. Raises ConfigError where there is no answer at all."""
+    if not definitions:
+        return []
+    request = json.dumps({"definitions": list(definitions)}, default=str)
+    try:
+        done = subprocess.run(CHILD, input=request, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+        answers = json.loads(done.stdout)["definitions"]
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
+        folders = ", ".join(str(definition["folder"]) for definition in definitions)
+        raise ConfigError(f"{folders}: the benchfiles gave no answer: {type(error).__name__}") from None
+    return list(answers)
+
+
+def _require_answer(answer: Mapping[str, Any], folder: Path, name: str = "") -> None:
+    """Raise ConfigError where foreign code failed."""
+    if (error := answer.get("error")) is not None:
+        raise ConfigError(Problem(str(folder / error["where"]), name, error["what"], ""))

@@ -1,0 +1,229 @@
+"""Money, energy and carbon of work, each with the uncertainty of what it is computed of.
+
+Carbon: Software Carbon Intensity, github Green-Software-Foundation/sci 29cab98, specification 1.1.0. Provisioned power: github
+mlcommons/endpoints_policies 00135a0 (a draft). Supplies: github mlcommons/storage caa90c9, submission guidelines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from milabench.errors import ConfigError, Problem
+from milabench.procurement.uncertainty import UncertainValue, constant, product, propagate, same_units
+
+# As tenders and SCI count them; `HOURS_PER_YEAR` of a comparison's job mix has the quarter of a day too.
+YEAR_HOURS: Final = 8760.0
+_ONE: Final = constant(1.0)
+_MILLION: Final = 1e6
+# A quotient that is whole but for rounding is whole.
+_ROUNDING: Final = 1e-9
+_MOST_NODES: Final = 1e9  # the upper bound of what two launches far apart say may be infinite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnershipCosts:
+    """What owning a system or a node costs; `price` is in the currency of its units, `electricity` in the same for a kWh.
+
+    `power_kw` is the IT power at work, `pue` what the building draws for each watt of it, `energy_use` the share of the year at
+    that power. `interest` and `upkeep` (of the price) are shares a year.
+    """
+
+    price: UncertainValue
+    years: float
+    power_kw: UncertainValue
+    electricity: UncertainValue
+    pue: UncertainValue = _ONE
+    energy_use: UncertainValue = _ONE
+    interest: float = 0.0
+    upkeep: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YearlyCost:
+    """What a year costs, in the currency of the price; without upkeep that is None."""
+
+    capital: UncertainValue
+    energy: UncertainValue
+    upkeep: UncertainValue | None
+    total: UncertainValue
+
+
+def capital_recovery_factor(interest: float, years: float) -> float:
+    """Return the share of a price that a year pays: r (1+r)^n / ((1+r)^n - 1), 1/n without interest."""
+    if not (0 < years < math.inf and 0 <= interest < math.inf):
+        what = f"expected years above zero and an interest from zero up, got {years:g} and {interest:g}"
+        raise ConfigError(Problem("", "years", what))
+    return interest / -math.expm1(-years * math.log1p(interest)) if interest else 1 / years
+
+
+def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
+    """Return the parts of a year's cost and their sum. Raises ConfigError for two currencies, and what are no years or shares."""
+    factor = capital_recovery_factor(costs.interest, costs.years)
+    currency = same_units([costs.price, costs.electricity], "prices")
+    if not 0 <= costs.upkeep < math.inf:
+        raise ConfigError(Problem("", "upkeep", f"expected a share from zero up, got {costs.upkeep:g}"))
+    energy = product([(number, 1) for number in _energy_inputs(costs).values()], YEAR_HOURS, currency)
+    return YearlyCost(
+        capital=product([(costs.price, 1)], factor, currency),
+        energy=energy,
+        upkeep=product([(costs.price, 1)], costs.upkeep, currency) if costs.upkeep else None,
+        # The price is in two parts of it, so that it is one input and the energy the other.
+        total=propagate(
+            lambda names: names["price"] * (factor + costs.upkeep) + names["energy"],
+            {"price": costs.price, "energy": energy},
+            currency,
+        ),
+    )
+
+
+def lifetime_cost(costs: OwnershipCosts) -> UncertainValue:
+    """Return the price with the energy and the upkeep of all years, without interest: what a fixed budget pays for a node."""
+    energy = yearly_cost(costs).energy
+    return propagate(
+        lambda names: names["price"] * (1 + costs.years * costs.upkeep) + costs.years * names["energy"],
+        {"price": costs.price, "energy": energy},
+        energy.units,
+    )
+
+
+def _energy_inputs(costs: OwnershipCosts) -> dict[str, UncertainValue]:
+    return {
+        "power_kw": costs.power_kw,
+        "pue": costs.pue,
+        "energy_use": costs.energy_use,
+        "electricity": costs.electricity,
+    }
+
+
+def cost_of_items(
+    hourly: UncertainValue, rate: UncertainValue, *, items: float = _MILLION, used: UncertainValue = _ONE
+) -> UncertainValue:
+    """Return what so many items cost at a price an hour and a rate in items/s, of which the share `used` is kept busy."""
+    return product([(hourly, 1), (rate, -1), (used, -1)], items / 3600, hourly.units)
+
+
+def yearly_cost_of_items(
+    cost: UncertainValue, rate: UncertainValue, *, items: float = _MILLION, used: UncertainValue = _ONE
+) -> UncertainValue:
+    """Return what so many items cost where a year costs so much; the rate is in items/s, kept busy for the share `used`."""
+    return cost_of_items(product([(cost, 1)], 1 / YEAR_HOURS, cost.units), rate, items=items, used=used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesWithin:
+    """How many whole nodes a limit allows, with the bounds at 95 %; None where an uncertainty is not known.
+
+    `quotient` is the number before it was rounded down, `used` what the whole nodes take of the limit.
+    """
+
+    nodes: int
+    quotient: UncertainValue
+    bounds: tuple[int, int] | None
+    used: float
+
+
+def nodes_within(limit: UncertainValue, per_node: UncertainValue, fixed: float = 0.0) -> NodesWithin:
+    """Return the nodes that a budget or a power allows when `fixed` is taken off it; compute scores from whole nodes.
+
+    Raises ConfigError where the units differ, or nothing is left.
+    """
+    units = same_units([limit, per_node], "limit")
+    if not (0 <= fixed < limit.value):
+        hint = f"nothing is left of {limit.value:g} {units}".rstrip()
+        raise ConfigError(Problem("", "fixed", f"expected from zero up and below the limit, got {fixed:g}", hint))
+    quotient = propagate(
+        lambda names: (names["limit"] - fixed) / names["per_node"], {"limit": limit, "per_node": per_node}, "nodes"
+    )
+    interval = quotient.interval()
+    nodes = _whole(quotient.value)
+    return NodesWithin(
+        nodes=nodes,
+        quotient=quotient,
+        bounds=None if interval is None else (_whole(interval[0]), _whole(interval[1])),
+        used=fixed + nodes * per_node.value,
+    )
+
+
+def _whole(number: float) -> int:
+    return math.floor(min(number * (1 + _ROUNDING), _MOST_NODES))
+
+
+def energy_of_items(
+    power_w: UncertainValue,
+    rate: UncertainValue,
+    *,
+    items: float = 1.0,
+    pue: UncertainValue = _ONE,
+    units: Literal["J", "kWh"] = "J",
+) -> UncertainValue:
+    """Return the energy of so many items from the mean power in W and the rate in items/s."""
+    return product([(power_w, 1), (pue, 1), (rate, -1)], items if units == "J" else items / 3.6e6, units)
+
+
+def per_watt(rate: UncertainValue, power_w: UncertainValue) -> UncertainValue:
+    """Return the rate per watt, as Green500 ranks: Rmax over the mean power of the core phase."""
+    return product([(rate, 1), (power_w, -1)], 1.0, f"{rate.units}/W")
+
+
+# What is added to the parts of a rack for fans, pumps, conversion and the rest.
+PROVISIONED_OVERHEAD: Final[Mapping[str, float]] = MappingProxyType({"liquid": 0.30, "air": 0.50})
+
+
+def provisioned_power(parts_w: Sequence[tuple[int, float]], cooling: str) -> UncertainValue:
+    """Return the power in W that (count, maximum power) of processors, accelerators and scale-up switches is provisioned with."""
+    if cooling not in PROVISIONED_OVERHEAD:
+        raise ConfigError(Problem("", "cooling", f"expected {' or '.join(PROVISIONED_OVERHEAD)}, got {cooling!r}"))
+    return constant(math.fsum(count * power for count, power in parts_w) * (1 + PROVISIONED_OVERHEAD[cooling]), "W")
+
+
+def supply_power(groups: Sequence[tuple[int, float, int]]) -> tuple[float, float]:
+    """Return (nameplate, design) power in W of groups of supplies: how many, the power of one, how many must run at once."""
+    for count, _, needed in groups:
+        if not 0 < needed <= count:
+            raise ConfigError(Problem("", "supplies", f"{needed} must run at once, of {count}"))
+    nameplate = math.fsum(count * power for count, power, _ in groups)
+    return nameplate, math.fsum(needed * power for _, power, needed in groups)
+
+
+def embodied_carbon(
+    whole_g: UncertainValue, *, reserved_h: float, lifetime_h: float, share: float = 1.0
+) -> UncertainValue:
+    """Return M in gCO2eq: what was emitted in making it, for the part of its life and the `share` of it that are reserved."""
+    if not (0 < reserved_h <= lifetime_h and 0 < share <= 1):
+        what = f"expected a part of {lifetime_h:g} h and a share of 1 at most, got {reserved_h:g} h and {share:g}"
+        raise ConfigError(Problem("", "embodied", what))
+    return product([(whole_g, 1)], reserved_h / lifetime_h * share, "g")
+
+
+def carbon_intensity(
+    energy_kwh: UncertainValue,
+    grid_g_per_kwh: UncertainValue,
+    embodied_g: UncertainValue | None = None,
+    functional_units: UncertainValue = _ONE,
+) -> UncertainValue:
+    """Return SCI = (E I + M) / R in gCO2eq for each functional unit; E includes the PUE, I is that of the place, no offsets."""
+    inputs = {"energy": energy_kwh, "grid": grid_g_per_kwh, "units": functional_units}
+    if embodied_g is not None:
+        inputs["embodied"] = embodied_g
+    return propagate(
+        lambda names: (names["energy"] * names["grid"] + names.get("embodied", 0.0)) / names["units"], inputs, "g"
+    )
+
+
+def whole_machine_power(readings: Sequence[float], nodes: int, units: str = "W") -> UncertainValue:
+    """Return the power of all nodes from that of some, chosen at random: with the correction for a finite machine.
+
+    Its `plain_interval` is that of a sum. Raises ConfigError for fewer than two readings, or more than there are nodes.
+    """
+    count = len(readings)
+    if not 2 <= count <= nodes or any(not 0 < reading < math.inf for reading in readings):
+        what = f"expected from 2 to {nodes} readings above zero, got {list(readings)}"
+        raise ConfigError(Problem("", "readings", what))
+    centre = math.fsum(readings) / count
+    variance = math.fsum((reading - centre) ** 2 for reading in readings) / (count - 1)
+    error = nodes * math.sqrt(variance / count * (1 - count / nodes))
+    return UncertainValue.of_error(nodes * centre, error, units, freedom=count - 1)

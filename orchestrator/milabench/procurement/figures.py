@@ -1,0 +1,48 @@
+"""The figure of merit of a benchmark: one of its metrics, or an expression over metrics and arguments."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+
+from milabench.config.expr import check_expression, evaluate
+from milabench.errors import ConfigError, Problem
+from milabench.procurement.uncertainty import UncertainValue, propagate
+
+
+def figure_of_merit(
+    expression: str,
+    metrics: Mapping[str, UncertainValue],
+    arguments: Mapping[str, float] | None = None,
+    *,
+    units: str = "",
+    where: str = "",
+    path: str = "",
+) -> UncertainValue:
+    """Return the value of an expression such as `rate * sequence_length` with the uncertainty of the metrics in it.
+
+    What is both a metric and an argument, or has a name that is none of the language, is `metrics["..."]` or `arguments["..."]`.
+    A metric alone has its own units if none are given. Raises ConfigError, with the place, for what has no value above zero.
+    """
+    arguments = arguments or {}
+    check_expression(expression, where=where, path=path)
+    both = metrics.keys() & arguments.keys() & _names(expression)
+    if both:
+        name = min(both)
+        what = f"in the expression {expression!r}: {name!r} is both a metric and an argument"
+        raise ConfigError(Problem(where, path, what, f'write metrics["{name}"] or arguments["{name}"]'))
+
+    def value(numbers: Mapping[str, float]) -> float:
+        names = {**arguments, **numbers, "metrics": numbers, "arguments": arguments}
+        result = evaluate(expression, names, where=where, path=path)
+        if isinstance(result, bool) or not isinstance(result, int | float) or not 0 < result < math.inf:
+            what = f"in the expression {expression!r}: a figure of merit is a number above zero, got {result!r}"
+            raise ConfigError(Problem(where, path, what))
+        return float(result)
+
+    return propagate(value, metrics, units or (metrics[expression].units if expression in metrics else ""))
+
+
+def _names(expression: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(expression.strip(), mode="eval")) if isinstance(node, ast.Name)}

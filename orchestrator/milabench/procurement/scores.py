@@ -1,0 +1,374 @@
+"""Scores of tenders: SSI, SSNI, SSP, the throughput of a filled module, indices, SPEC-like ratios.
+
+A metric is a value of `METRICS`: a mean of one term for each benchmark, times a scale; each names its source.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from milabench.analysis.throughput import Direction
+from milabench.config.problems import did_you_mean
+from milabench.errors import ConfigError, Problem
+from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, same_units, sum_of, weighted_mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkFigures:
+    """One benchmark of an offer: its figure of merit there and on the reference, in the same units, and what the rules fix.
+
+    `direction` says which figures are better. `capability` is c: how many times larger the problem is than on the reference;
+    `nodes` and `reference_nodes` are those that the benchmark uses, `copies` run at once. `work` is the count of a run that the
+    buyer fixed, in the units that the score is to have (TFLOP). `weight` may count jobs.
+    """
+
+    name: str
+    offered: UncertainValue
+    reference: UncertainValue | None = None
+    direction: Direction = "higher"
+    weight: float = 1.0
+    capability: float = 1.0
+    nodes: float | None = None
+    reference_nodes: float | None = None
+    copies: float = 1.0
+    work: UncertainValue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSize:
+    """How many nodes the offered machine and the reference have; `unit` is what is counted: node, core or device."""
+
+    nodes: float | None = None
+    reference_nodes: float | None = None
+    unit: str = "node"
+
+
+Term = Callable[[BenchmarkFigures, MachineSize], UncertainValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreMetric:
+    """A score as a value: `scale(machine, sum of weights)` times a mean of `term` over benchmarks.
+
+    `needs` names the fields of `BenchmarkFigures` and, with `machine.`, of `MachineSize` that must be given. `means` are those
+    that the source allows, the first being its own. `least_speedup` is the rule on each S, with whether S may equal it.
+    """
+
+    title: str
+    formula: str
+    source: str
+    term: Term
+    needs: tuple[str, ...]
+    units: str = ""
+    means: tuple[Mean, ...] = ("geometric",)
+    scale: Callable[[MachineSize, float], float] = lambda _machine, _weights: 1.0
+    least_speedup: tuple[float, bool] | None = None
+    is_weighted: bool = True
+    is_time_needed: bool = False
+    is_higher_better: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTerm:
+    """What a benchmark brings to a score: its share of the weights, S, U, its term of the mean, and the rule that S breaks."""
+
+    name: str
+    share: float
+    term: UncertainValue
+    speedup: UncertainValue | None = None
+    utilization: float | None = None
+    breach: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferScore:
+    """A score with the terms that it was made of; one with a `breaches` entry is no admissible answer, and is shown as it is."""
+
+    metric: str
+    mean: Mean
+    value: UncertainValue
+    terms: tuple[ScoreTerm, ...]
+    per: str = field(default="node")
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """The rules broken, one line for each benchmark."""
+        return tuple(f"{term.name}: {term.breach}" for term in self.terms if term.breach)
+
+    @property
+    def is_admissible(self) -> bool:
+        """Whether every benchmark keeps the rule of the metric."""
+        return not self.breaches
+
+
+def speedup(bench: BenchmarkFigures) -> UncertainValue:
+    """Return S: the figure over that of the reference, inverted for times. Raises ConfigError where there is no reference."""
+    if bench.reference is None:
+        raise ConfigError(Problem("", f"{bench.name}.reference", "is missing"))
+    same_units([bench.offered, bench.reference], bench.name)
+    power = -1 if bench.direction == "lower" else 1
+    return product([(bench.offered, power), (bench.reference, -power)])
+
+
+def utilization(bench: BenchmarkFigures, machine: MachineSize) -> float:
+    """Return U = (n_ref / n) (N / N_ref): how many more copies of the benchmark fill the machine than fill the reference."""
+    return (_given(bench.reference_nodes) / _given(bench.nodes)) * (
+        _given(machine.nodes) / _given(machine.reference_nodes)
+    )
+
+
+def _given(number: float | None) -> float:
+    assert number is not None  # `_require` was here
+    return number
+
+
+def _ssi_term(bench: BenchmarkFigures, machine: MachineSize) -> UncertainValue:
+    return product([(speedup(bench), 1)], bench.capability * utilization(bench, machine))
+
+
+def _speedup_term(bench: BenchmarkFigures, _machine: MachineSize) -> UncertainValue:
+    return speedup(bench)
+
+
+def _specrate_term(bench: BenchmarkFigures, _machine: MachineSize) -> UncertainValue:
+    return product([(speedup(bench), 1)], bench.copies)
+
+
+def _rate_of_a_node(bench: BenchmarkFigures, _machine: MachineSize) -> UncertainValue:
+    assert bench.work is not None
+    return product([(bench.work, 1), (bench.offered, -1)], 1 / _given(bench.nodes), f"{bench.work.units}/s")
+
+
+def _jobs_an_hour(bench: BenchmarkFigures, machine: MachineSize) -> UncertainValue:
+    return product([(bench.offered, -1)], 3600 * _given(machine.nodes) / _given(bench.nodes))
+
+
+_NODES = ("nodes", "reference_nodes", "machine.nodes", "machine.reference_nodes")
+
+METRICS: Final[Mapping[str, ScoreMetric]] = MappingProxyType(
+    {
+        "ssi": ScoreMetric(
+            title="scalable system improvement",
+            formula="(prod (c U S)^w)^(1 / sum w), U = (n_ref / n) (N / N_ref)",
+            source="nersc.gov, APEX benchmarks, SSI page",
+            needs=("reference", *_NODES),
+            term=_ssi_term,
+            least_speedup=(1.0, True),
+        ),
+        "ssni": ScoreMetric(
+            title="scaled single-node improvement",
+            formula="(N / N_ref) (prod S^w)^(1 / sum w)",
+            source="github lanl/benchmarks, introduction, SSNI-baseline.xlsx",
+            needs=("reference", "machine.nodes", "machine.reference_nodes"),
+            term=_speedup_term,
+            scale=lambda machine, _: _given(machine.nodes) / _given(machine.reference_nodes),
+            least_speedup=(1.0, False),
+        ),
+        "ssp": ScoreMetric(
+            title="sustained system performance",
+            formula="N mean(work / (t n))",
+            source="nersc.gov, NERSC-8 and Trinity RFP, SSP; Kramer for the other means",
+            units="work/s",
+            needs=("work", "nodes", "machine.nodes"),
+            term=_rate_of_a_node,
+            means=("geometric", "arithmetic", "harmonic"),
+            scale=lambda machine, _: _given(machine.nodes),
+            is_weighted=False,
+            is_time_needed=True,
+        ),
+        "throughput": ScoreMetric(
+            title="suites per hour on a filled module",
+            formula="3600 s / sum (w t n / N)",
+            source="github PDC-support/arrhenius-benchmarks, README",
+            units="suites/h",
+            needs=("nodes", "machine.nodes"),
+            term=_jobs_an_hour,
+            means=("harmonic",),
+            scale=lambda _, weights: 1 / weights,
+            is_time_needed=True,
+        ),
+        "index": ScoreMetric(
+            title="weighted geometric mean of ratios",
+            formula="(prod S^w)^(1 / sum w)",
+            source="Fleming and Wallace 1986",
+            needs=("reference",),
+            term=_speedup_term,
+        ),
+        "specspeed": ScoreMetric(
+            title="geometric mean of speed ratios",
+            formula="(prod t_ref / t)^(1 / M)",
+            source="Patterson and Hennessy, on SPECratio",
+            needs=("reference",),
+            term=_speedup_term,
+            is_weighted=False,
+            is_time_needed=True,
+        ),
+        "specrate": ScoreMetric(
+            title="geometric mean of rate ratios",
+            formula="(prod copies t_ref / t)^(1 / M)",
+            source="wikichip, SPEC CPU2017",
+            needs=("reference",),
+            term=_specrate_term,
+            is_weighted=False,
+            is_time_needed=True,
+        ),
+    }
+)
+
+# The benchmarks of ATS-5, their weights in per cent and the figures of merit of one node of Crossroads, of which there are 6140.
+ATS5_NODES: Final = 6140
+ATS5: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {
+        "branson": (10.0, 959000.0),
+        "amg2023-1": (5.0, 409900000.0),
+        "amg2023-2": (5.0, 104010000.0),
+        "miniem": (15.0, 9190.05),
+        "mlmd-training": (5.0, 0.5986808),
+        "mlmd-simulation": (5.0, 1341.0),
+        "parthenon-vibe": (30.0, 26100000.0),
+        "sparta": (10.0, 2522.14),
+        "umt-1": (7.5, 7830500000.0),
+        "umt-2": (7.5, 4307010000.0),
+    }
+)
+
+
+def offer_score(
+    metric: str, benchmarks: Sequence[BenchmarkFigures], machine: MachineSize | None = None, mean: Mean | None = None
+) -> OfferScore:
+    """Return a score of `METRICS` over these benchmarks, whose weights are taken relative to their sum; of a part too.
+
+    Raises ConfigError for an unknown metric, a mean that its source does not allow, and what the metric needs but was not given.
+    """
+    definition = METRICS.get(metric)
+    if definition is None:
+        hint = did_you_mean(metric, METRICS) or f"known: {', '.join(METRICS)}"
+        raise ConfigError(Problem("", "metric", f"unknown metric {metric!r}", hint))
+    machine = machine or MachineSize()
+    mean = mean or definition.means[0]
+    if mean not in definition.means:
+        hint = f"allowed: {', '.join(definition.means)}"
+        raise ConfigError(Problem("", "mean", f"{metric} has no {mean} mean", hint))
+    _require(metric, definition, benchmarks, machine)
+    weights = [bench.weight for bench in benchmarks]
+    total = math.fsum(weights)
+    values = [definition.term(bench, machine) for bench in benchmarks]
+    whole = weighted_mean(mean, values, weights)
+    units = definition.units if definition.units != "work/s" else whole.units
+    terms = []
+    for bench, value in zip(benchmarks, values, strict=True):
+        ratio = speedup(bench) if "reference" in definition.needs else None
+        terms.append(
+            ScoreTerm(
+                name=bench.name,
+                share=bench.weight / total,
+                term=value,
+                speedup=ratio,
+                utilization=utilization(bench, machine) if metric == "ssi" else None,
+                breach=_breach(definition, ratio),
+            )
+        )
+    return OfferScore(
+        metric=metric,
+        mean=mean,
+        value=product([(whole, 1)], definition.scale(machine, total), units),
+        terms=tuple(terms),
+        per=machine.unit,
+    )
+
+
+def _breach(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
+    """Return which rule a speed-up breaks. It is never replaced by the least one allowed."""
+    if definition.least_speedup is None or ratio is None:
+        return ""
+    least, may_equal = definition.least_speedup
+    if ratio.value > least or (may_equal and ratio.value == least):
+        return ""
+    return f"S = {ratio.value:.6g}, the rule is S {'>=' if may_equal else '>'} {least:g}"
+
+
+def _require(
+    metric: str, definition: ScoreMetric, benchmarks: Sequence[BenchmarkFigures], machine: MachineSize
+) -> None:
+    """Raise ConfigError unless all that the metric needs is there, with numbers that it can be computed of."""
+    problems: list[Problem] = []
+    if not benchmarks:
+        problems.append(Problem("", "benchmarks", "a score needs one at least"))
+    for need in definition.needs:
+        places: list[tuple[str, object]] = [
+            (f"{bench.name}.{need}", getattr(bench, need, None)) for bench in benchmarks
+        ]
+        if need.startswith("machine."):
+            places = [(need, getattr(machine, need.removeprefix("machine.")))]
+        for path, given in places:
+            if given is None:
+                problems.append(Problem("", path, f"is missing, {metric} needs it"))
+            elif isinstance(given, int | float) and not (given > 0 and math.isfinite(given)):
+                problems.append(Problem("", path, f"expected a number above zero, got {given:g}"))
+    for bench in benchmarks:
+        problems += _unfit(metric, definition, bench)
+        for used, owned in (("nodes", machine.nodes), ("reference_nodes", machine.reference_nodes)):
+            number = getattr(bench, used)
+            if used in definition.needs and number is not None and owned is not None and number > owned:
+                problems.append(
+                    Problem("", f"{bench.name}.{used}", f"{number:g}, more than the {owned:g} of the machine")
+                )
+    if not definition.is_weighted and len({bench.weight for bench in benchmarks}) > 1:
+        problems.append(Problem("", "weights", f"{metric} is not weighted", "leave the weights out"))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _unfit(metric: str, definition: ScoreMetric, bench: BenchmarkFigures) -> list[Problem]:
+    problems = []
+    for name, number in (("weight", bench.weight), ("capability", bench.capability), ("copies", bench.copies)):
+        least = "from zero up" if name == "weight" else "above zero"
+        if not math.isfinite(number) or number < 0 or (number == 0 and name != "weight"):
+            problems.append(Problem("", f"{bench.name}.{name}", f"expected a number {least}, got {number:g}"))
+    if bench.direction == "none":
+        problems.append(Problem("", f"{bench.name}.direction", "a score needs a figure whose direction is known"))
+    elif definition.is_time_needed and (bench.direction != "lower" or bench.offered.units not in {"", "s"}):
+        given = f"{bench.offered.units or 'a figure'}, {bench.direction} is better"
+        problems.append(Problem("", bench.name, f"{metric} needs the time of a run in s, got {given}"))
+    return problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryPhase:
+    """A phase of a delivery: its SSP and how many months it runs; an upgrade begins another."""
+
+    ssp: UncertainValue
+    months: float
+    name: str = ""
+
+
+def potency(phases: Sequence[DeliveryPhase]) -> UncertainValue:
+    """Return the sum of SSP times duration, in unit-years; phases are independent but for the sources that they share.
+
+    Raises ConfigError without a phase, for one that has no duration, and for SSPs in different units.
+    """
+    for phase in phases:
+        if not (phase.months > 0 and math.isfinite(phase.months)):
+            raise ConfigError(
+                Problem("", f"{phase.name}.months", f"expected a number above zero, got {phase.months:g}")
+            )
+    if not phases:
+        raise ConfigError(Problem("", "phases", "potency needs one at least"))
+    return sum_of(
+        [product([(phase.ssp, 1)], phase.months / 12, f"{phase.ssp.units} years".strip()) for phase in phases]
+    )
+
+
+def potency_value(phases: Sequence[DeliveryPhase], cost: UncertainValue) -> UncertainValue:
+    """Return the potency per money: unit-years for each unit of the cost."""
+    whole = potency(phases)
+    return product([(whole, 1), (cost, -1)], 1.0, f"{whole.units}/{cost.units or '1'}")
+
+
+def points(score: UncertainValue, gate: float, most: float) -> UncertainValue:
+    """Return the points of an award: `most` at the gate, in proportion elsewhere. What the gate decides is `score > gate`."""
+    return product([(score, 1), (constant(gate), -1)], most, "points")

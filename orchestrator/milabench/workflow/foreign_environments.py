@@ -1,0 +1,206 @@
+"""The environments of benchfiles that are not ours (bench/registry.py): their requirement files, locks and pip settings.
+
+They were pinned without hashes, by tools that installed one file after the other into an environment, so that the last won. Here
+definitions share an environment as far as their locks agree; what has no lock for the machine has one of its own, unpinned.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from milabench.bench.registry import BENCHFILE, foreign_format
+from milabench.execute.venv_build import benchmate_requirements
+from milabench.plan.pin import MADE_BY
+from milabench.plan.requirements import (
+    Lock,
+    RequirementFile,
+    merge_locks,
+    parse_requirements,
+    preferred_versions,
+    unbroken_constraints,
+    with_absolute_paths,
+)
+from milabench.plan.venvs import UNPINNED, VenvRequest, agreeing_groups
+from milabench.workflow import environments
+from milabench.workflow.files import display_path
+
+if TYPE_CHECKING:
+    from milabench.config.schema import BenchmarkConfig, Suite
+    from milabench.workflow.environments import SuiteContext
+
+BASE_REQUIREMENTS: Final = "base_requirements"
+ADDED: Final = ("torchcompat==1.1.4",)
+"""What their programs import beside the instruments, and found in every environment."""
+_USUAL: Final = "cuda"
+
+
+def foreign_requirements(definition: Path) -> tuple[str, ...] | None:
+    """Return the names of the requirement files of a benchfile that is not ours; None for one of ours. It is read, not run."""
+    benchfile = definition / BENCHFILE
+    if foreign_format(benchfile) is None:
+        return None
+    statements = ast.parse(benchfile.read_text(encoding="utf-8")).body
+    members = [member for statement in statements if isinstance(statement, ast.ClassDef) for member in statement.body]
+    for member in reversed(members):
+        if isinstance(member, ast.Assign) and BASE_REQUIREMENTS in _assigned(member):
+            try:
+                named = ast.literal_eval(member.value)
+            except ValueError:
+                break
+            return (named,) if isinstance(named, str) else tuple(map(str, named or ()))
+    return ("requirements.in",)
+
+
+def _assigned(statement: ast.stmt) -> set[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def lock_name(requirements: str, variant: str) -> str:
+    """Return the name of the lock of a requirement file: requirements.cuda.txt for requirements.in."""
+    return requirements if variant == UNPINNED else f"{requirements.removesuffix('.in')}.{variant}.txt"
+
+
+def with_own_environments(
+    suite: Suite, selected: Sequence[BenchmarkConfig]
+) -> tuple[Suite, tuple[BenchmarkConfig, ...], Mapping[str, str]]:
+    """Return suite and selected benchmarks with the environments that foreign benchfiles have, and the missing locks.
+
+    Of an install group those share its environment whose locks agree with each other; one whose lock disagrees, or which has
+    none for its variant, gets an environment of its own, the latter from requirements.in. The last value has the missing
+    locks by benchmark, as a person names them.
+    """
+    names: dict[Path, tuple[str, ...] | None] = {}
+    members: dict[str, dict[tuple[Path, str], list[BenchmarkConfig]]] = {}
+    for config in suite.benchmarks.values():
+        if not isinstance(config.definition, Path):
+            continue
+        if config.definition not in names:
+            names[config.definition] = foreign_requirements(config.definition)
+        if names[config.definition] is not None:
+            of_group = members.setdefault(config.install_group, {})
+            of_group.setdefault((config.definition, config.install_variant), []).append(config)
+    if not members:
+        return suite, tuple(selected), {}
+    ours = {bench.install_group for bench in suite.benchmarks.values() if names.get(bench.definition) is None}  # type: ignore[arg-type]
+    changed: dict[str, BenchmarkConfig] = {}
+    missing: dict[str, str] = {}
+    for group, of_group in members.items():
+        locks = {key: _lock(key[0], names[key[0]] or (), key[1]) for key in of_group}
+        for number, together in enumerate(agreeing_groups(locks)):
+            name = group if number == 0 and group not in ours else f"{group}-{together[0][0].name}"
+            for definition, variant in together:
+                is_missing = locks[definition, variant] is None and variant != UNPINNED
+                for config in of_group[definition, variant]:
+                    own = UNPINNED if is_missing else variant
+                    changed[config.name] = replace(config, install_group=name, install_variant=own)
+                    if is_missing:
+                        missing[config.name] = f"{definition.name}/{lock_name('requirements.in', variant)}"
+    regrouped = (
+        replace(
+            bench, install_group=changed[bench.name].install_group, install_variant=changed[bench.name].install_variant
+        )
+        if bench.name in changed
+        else bench
+        for bench in selected
+    )
+    return replace(suite, benchmarks={**suite.benchmarks, **changed}), tuple(regrouped), missing
+
+
+def _lock(definition: Path, names: Sequence[str], variant: str) -> Lock | None:
+    """Return what the locks of a definition say; None where one is missing, or nothing is to be locked."""
+    files = [definition / lock_name(name, variant) for name in names]
+    if variant == UNPINNED or not files or not all(file.is_file() for file in files):
+        return None
+    return merge_locks([parse_requirements(environments.read_requirements(file).text) for file in files])
+
+
+def foreign_request(context: SuiteContext, config: BenchmarkConfig, names: Sequence[str]) -> VenvRequest:
+    """Return what a benchmark whose benchfile is not ours asks of its environment. Raises EnvironmentFailed."""
+    assert isinstance(config.definition, Path)
+    variant, sources = config.install_variant, [config.definition / name for name in names]
+    composed = [_composed(config.definition / lock_name(name, variant)) for name in names]
+    files = tuple(file for file, _ in composed)
+    lock = merge_locks([parse_requirements(file.text) for file in files])
+    limits = [line for _, limit in composed for line in limit]
+    if variant == UNPINNED and (general := environments.constraints_for(context, UNPINNED)) is not None:
+        limits += unbroken_constraints(general.text, lock).splitlines()
+    limits += _words(config.pip.get("constraints"), by_line=True)
+    required = [each for source in sources for each in environments.required_packages(source) or ()]
+    is_ours = any(parse_requirements(file.text).header.get("made by") == MADE_BY for file in files)
+    return VenvRequest(
+        bench=config.name,
+        group=config.install_group,
+        variant=variant,
+        requirements=files,
+        constraints=RequirementFile(name=f"constraints of {config.name}", text="".join(f"{line}\n" for line in limits))
+        if limits
+        else None,
+        pip={str(key): str(value) for key, value in config.pip.items() if key not in ("args", "constraints")},
+        arch=context.plan_context.facts.arch,
+        required=tuple(dict.fromkeys(required)),
+        overrides=() if is_ours else _overrides(),
+        pip_args=tuple(_words(config.pip.get("args"))),
+        preferred=_preferred(config.definition, names, lock, parse_requirements("\n".join(limits)))
+        if config.name in context.missing_locks
+        else None,
+    )
+
+
+def _overrides() -> tuple[str, ...]:
+    """Return the requirements that win over what the files say: those of the instruments, and what is added."""
+    return (*benchmate_requirements(environments.BENCHMATE), *ADDED)
+
+
+def _preferred(definition: Path, names: Sequence[str], wanted: Lock, limits: Lock) -> RequirementFile | None:
+    """Return the versions of a lock for another kind of machine, best of the most usual one, but of what is constrained."""
+    for variant in (_USUAL, *sorted(_variants(definition, names))):
+        if (lock := _lock(definition, names, variant)) is not None:
+            constrained = {pin.name for pin in (*limits.pins, *parse_requirements("\n".join(_overrides())).pins)}
+            free = replace(wanted, pins=tuple(pin for pin in wanted.pins if pin.name not in constrained))
+            text = preferred_versions(free, lock)
+            name = display_path(definition / lock_name(names[0], variant))
+            return RequirementFile(name=name, text=text) if text else None
+    return None
+
+
+def _variants(definition: Path, names: Sequence[str]) -> set[str]:
+    stems = [name.removesuffix(".in") for name in names]
+    return {file.name[len(stem) + 1 : -4] for stem in stems for file in definition.glob(f"{stem}.*.txt")}
+
+
+def _composed(file: Path) -> tuple[RequirementFile, list[str]]:
+    """Return a requirement file with those that it includes by -r behind it, and the lines of those that it names by -c.
+
+    One that is not there is empty.
+    """
+    text, limits = "", list[str]()
+    pending, seen = [(file, True)], set[Path]()
+    while pending:
+        path, is_required = pending.pop(0)
+        if path in seen or (path == file and not path.is_file()):
+            continue
+        seen.add(path)
+        own = []
+        for line in with_absolute_paths(environments.read_requirements(path).text, str(path.parent)).splitlines():
+            option, _, value = line.strip().replace("=", " ", 1).partition(" ")
+            is_included = option in ("-r", "--requirement", "-c", "--constraint")
+            if is_included:
+                included = Path(path.parent, value.partition(" #")[0].strip())
+                pending.append((included, is_required and option in ("-r", "--requirement")))
+            own.append("" if is_included else line)
+        if is_required:
+            text += "".join(f"{line}\n" for line in own)
+        else:
+            limits += [line for line in own if line.strip() and not line.strip().startswith("#")]
+    return RequirementFile(name=display_path(file), text=text), limits
+
+
+def _words(value: object, *, by_line: bool = False) -> list[str]:
+    """Return a setting of pip as words, given as one text or as several; each as a line of its own where it is one."""
+    texts = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)] if value else []
+    return texts if by_line else [word for text in texts for word in text.split()]

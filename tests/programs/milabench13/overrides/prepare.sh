@@ -1,0 +1,3 @@
+#!/bin/sh
+echo "prepared $* $FLAVOUR in $(pwd)"
+exit "${EXIT_CODE:-0}"
