@@ -227,6 +227,9 @@ class _Question:
             processes = f"--nproc-per-node={len(placement.devices)}"
             words = [processes if word == "--nproc-per-node=gpu" else word for word in words]
         env = {name: self._there(value) for name, value in process["env"].items()}
+        if "--multi_gpu" in words and self._bench.context.facts.arch == "cpu":
+            # Else accelerate's ranks find no accelerator, and each trains alone.
+            env["ACCELERATE_USE_CPU"] = "true"
         known = json.dumps(mask_settings(self._mapping), sort_keys=True, default=str)
         return StartedProcess(
             words=tuple(words),
