@@ -164,7 +164,9 @@ def _container(name: str, answer: Mapping[str, Any]) -> ContainerConfig | None:
         )
         hint = "name it in the suite: `container: {engine: podman, image: NAME}`"
         raise ConfigError(Problem("", f"{name}.container", f"the container that its class names: {what}", hint))
-    return ContainerConfig(engine=cast("Engine", engine), image=str(first["image"]), args=tuple(map(str, first["args"])))
+    return ContainerConfig(
+        engine=cast("Engine", engine), image=str(first["image"]), args=tuple(map(str, first["args"]))
+    )
 
 
 def _contained(config: BenchmarkConfig, named: ContainerConfig | None) -> BenchmarkConfig:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from tests.commands import Said
 Milabench = Callable[..., Said]
 
 HEAD = """\
-import os
 
 from milabench.commands import DockerRunCommand, ListCommand, PackCommand
 from milabench.pack import Package
@@ -133,5 +131,5 @@ def test_a_class_that_prepares_by_itself_does_so_on_another_machine_from_what_is
     system = {"arch": "cpu", "nodes": nodes}
     steps = own.steps("plan prepare", PREPARES, ", num_machines: 2", system)
     scripts = {step["node"]: step["argv"][2] for step in steps}
-    assert os.path.isfile(scripts["here"])
+    assert Path(scripts["here"]).is_file()
     assert scripts["there"] == "/far/definitions/milabench-compat/child.py"
