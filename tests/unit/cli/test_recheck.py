@@ -14,6 +14,7 @@ from tests.recorded_run import Recorded, data, rates, record
 
 Milabench = Callable[..., Any]
 THEN, NOW = "2026-11-01T09:00:00+00:00", "2028-11-01T09:00:00+00:00"
+RUNS = Path(__file__).resolve().parents[2] / "runs"
 SUITE: Mapping[str, Any] = {"argv": {"--batch-size": 64}, "install_group": "torch"}
 
 
@@ -239,3 +240,63 @@ def test_runs_in_the_wrong_order_are_refused(milabench: Milabench, base: Path) -
     then, now = written(base, "then", {"a": [100]}), written(base, "now", {"a": [100]}, created=NOW)
     said = milabench("accept", str(then), "--recheck", "0.9", "--against", str(now))
     assert (said.code, "the run of today comes first" in said.err) == (2, True)
+
+
+CRITERIA = "title: nodes\nbenchmarks:\n  a: {minimum: 0.9 x reference}\n  b: {minimum: 90 items/s}\n"
+
+
+def test_a_plan_has_launches_from_the_reference(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    then = written(base, "then", {"a": [99, 100, 101, 100], "b": [99, 101, 100, 100]})
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text(CRITERIA)
+    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--json")
+    plan = json.loads(said.out)
+    assert (said.code, plan["schema"], plan["is_complete"]) == (0, 1, True)
+    assert [check["launches"] for check in plan["checks"]] == [3, 3]
+    for name in ("text", "markdown", "html"):
+        shown = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--format", name)
+        assert (shown.code, "at least 0.9 x reference" in shown.out) == (0, True)
+
+
+def test_the_hours_of_a_plan_are_those_of_the_launches_that_were_recorded(milabench: Milabench, tmp_path: Path) -> None:
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text("benchmarks: {flops: {minimum: 0.9 x reference}}\n")
+    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(RUNS / "system_a"), "--json")
+    (bench,) = json.loads(said.out)["benchmarks"]
+    entries = [json.loads(line) for line in (RUNS / "system_a" / "journal.jsonl").read_text().splitlines()]
+    times = {
+        (entry["step"], entry["state"]): entry["t"] for entry in entries if str(entry.get("step")).startswith("flops.")
+    }
+    lasted = sorted(ended - times[step, "started"] for (step, state), ended in times.items() if state == "ended")
+    assert len(lasted) == 3
+    assert bench["seconds_each"] == pytest.approx(lasted[1], rel=1e-9)
+    assert bench["hours"] == pytest.approx(bench["launches"] * lasted[1] / 3600, rel=1e-9)
+
+
+def test_a_criterion_without_a_plan_is_inconclusive(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    then = written(base, "then", {"a": [99, 100, 101, 100]})
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text(CRITERIA)
+    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then))
+    assert (said.code, "b minimum: a measurement of its rate in the pilot" in said.out) == (8, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--plan"], "--criteria FILE"),
+        (["--plan", "--criteria", "a.yaml"], "name a run of such a system"),
+        (["--plan", "--criteria", "a.yaml", "--reference", "then", "--power", "1"], "--power 1: no number of launches"),
+        (["--plan", "--criteria", "a.yaml", "--reference", "then", "--format", "csv"], "there is no plan in csv"),
+        (["--power", "0.9", "--criteria", "a.yaml"], "--power goes with --plan"),
+        (["--plan", "--recheck", "0.9", "--against", "then"], "leave out --recheck"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_one_line(
+    milabench: Milabench, base: Path, tmp_path: Path, options: list[str], words: str
+) -> None:
+    written(base, "then", {"a": [99, 100, 101, 100]})
+    (tmp_path / "a.yaml").write_text("benchmarks: {a: {minimum: 1 items/s}}\n")
+    said = milabench("accept", *options)
+    assert (said.code, said.out) == (2, "")
+    assert words in said.err.strip().splitlines()[-1]
