@@ -1,7 +1,8 @@
-"""What `accept` does with runs besides checking one against criteria: the recheck of a system, the plan of an acceptance."""
+"""What `accept` does with runs besides checking one against criteria: rechecks, plans, acceptance launch by launch."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,11 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.duration_estimate import spans
 from milabench.analysis.sample_statistics import median
 from milabench.errors import UsageError
+from milabench.events.attempts import attempts, last_word
+from milabench.events.rundir import find_run, latest_run
+from milabench.events.values import as_mapping, mappings_in
 from milabench.workflow.files import base_folder
-from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.measured_runs import require_measured, resolve_runs, with_ends
 from milabench.workflow.report_inputs import find_reference, find_report_source
 from milabench.workflow.report_runs import read_criteria
 from milabench.workflow.summaries import summary_of
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
     from milabench.events.rundir import Run
     from milabench.procurement.acceptance_plan import AcceptancePlan
+    from milabench.procurement.sequential_acceptance import SequentialPlan
 
 
 def recheck_run(
@@ -65,6 +70,40 @@ def acceptance_plan(
         beside = find_reference(folder, reference).summary
     seconds = {} if source.run is None else launch_seconds(source.run)
     return plan_acceptance(criteria, source.summary, beside, power=power, seconds=seconds)
+
+
+def accept_growing_run(
+    name: str | None, base: Path | None, criteria_file: Path, reference: str | None, plan: SequentialPlan
+) -> Acceptance:
+    """Return where a run has come to by its records so far, whether it has ended or not.
+
+    The launches planned for each benchmark are its cap, unless `plan` has one. Raises ConfigError for bad criteria, UsageError,
+    NothingSelected and RecordError.
+    """
+    from milabench.procurement.sequential_acceptance import Trials, accept_so_far
+
+    criteria, folder = read_criteria(criteria_file, reference), base_folder(base)
+    run = find_run(folder, name) if name else latest_run(folder)
+    run = with_ends(run)
+    require_measured(run)
+    beside = find_reference(folder, reference).summary if reference is not None else None
+    steps = mappings_in(as_mapping(run.manifest.get("plan")).get("steps"))
+    benches = {str(step.get("id")): str(step.get("bench")) for step in steps}
+    launches = {
+        bench: len({step.get("repeat") for step in steps if step.get("bench") == bench}) for bench in benches.values()
+    }
+    ended = [attempt for tries in attempts(run.journal).values() if (attempt := last_word(tries)) is not None]
+    # What was ended early, because all was decided, has not failed.
+    counted = [attempt for attempt in ended if attempt.outcome in ("passed", "failed")]
+    counted.sort(key=lambda attempt: attempt.ended or 0.0)
+    trials = {
+        bench: Trials(
+            failed=tuple(a.outcome == "failed" for a in counted if bench in ("", benches.get(a.step))),
+            planned=sum(bench in ("", own) for own in benches.values()),
+        )
+        for bench in ("", *launches)
+    }
+    return accept_so_far(criteria, summary_of(run), beside, replace(plan, launches=launches), trials)
 
 
 def launch_seconds(run: Run) -> dict[str, float]:
