@@ -415,10 +415,10 @@ def test_workers_of_benchrun_give_through_the_relay(agent: Agent):
     worker = agent.folder / "worker.py"
     worker.write_text(
         "import json, os\n"
-        "record = {'rate': 1.0, 'rank': int(os.environ['RANK'])}\n"
+        "record = {'rate': 1.0 + int(os.environ['RANK'])}\n"
         "os.write(int(os.environ['DATA_FD']), json.dumps(record).encode() + b'\\n')\n"
     )
     words = ["-m", "benchmate.benchrun", "--nproc-per-node=2", "--master-port=0", str(worker)]
     ran = agent.run("--", sys.executable, *words, module="benchmate.milabench13.relay", env={"OMP_NUM_THREADS": "1"})
     assert ran.code == 0, ran.stderr
-    assert sorted(data["rank"] for data in agent.records() if "rate" in data) == [0, 1]
+    assert sorted(data["rate"] for data in agent.records() if "rate" in data) == [1.0, 2.0]

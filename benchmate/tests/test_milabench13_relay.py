@@ -40,6 +40,10 @@ def script(folder: Path, code: str) -> str:
     return str(file)
 
 
+def rates(agent: Agent) -> list[float]:
+    return [data["rate"] for data in agent.records() if "rate" in data]
+
+
 def relayed(agent: Agent, code: str, **more: Any) -> Ran:
     return agent.run("--", sys.executable, script(agent.folder, code), module=RELAY, **more)
 
@@ -148,9 +152,10 @@ def test_what_a_program_gives_is_recorded_and_its_output_and_exit_code_pass(agen
         """.replace("{chr(10)}", "\n"),
     )
     assert ran == Ran(3, "before after \x1b[31mred\x1b[0m \ufffd\n", "on stderr\n")
-    given, loss = agent.records()
-    assert given == {"task": "train", "rate": 10.0, "units": "items/s", "time": 1.0}
-    assert loss == {"loss": None, "task": "tr\u00e4in", "nonfinite": ["loss"]}
+    rate = {"task": "train", "rate": 10.0, "units": "items/s", "time": 1.0, "clock": "program", "warmup": True}
+    loss = {"task": "träin", "loss": None, "nonfinite": ["loss"]}
+    assert [data for data in agent.records() if "metric" not in data] == [rate, loss]
+    assert agent.metrics().keys() == {"first_step", "host_memory_peak"}
     assert agent.records("phase") == [{"name": "run_script"}]
     assert agent.malformed == []
 
@@ -160,15 +165,29 @@ def test_a_line_that_cannot_be_read_stops_nothing(agent):
     assert ran.code == 0
     assert [line["line"] for line in agent.records("format_error")] == ["oops"]
     assert len(agent.records("binary")) == 1
-    assert agent.records("message") == [{"message": "a line of the program's data is no record: oops"}]
-    assert [data["rate"] for data in agent.records() if "rate" in data] == [1.0, 2.0]
+    assert {"message": "a line of the program's data is no record: oops"} in agent.records("message")
+    assert rates(agent) == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("ending", ["", "signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))"])
 def test_a_program_that_asks_to_stop_is_ended_with_success(agent, ending):
-    ran = relayed(agent, f"{ending}\ngive(rate=1.0)\nevent('stop')\nevent('stop')\nsignal.pause()\nsignal.pause()")
+    ran = relayed(agent, f"{ending}\nevent('stop')\nevent('stop')\nsignal.pause()\nsignal.pause()")
     assert ran.code == 0
     assert agent.records("stop") == [{"reason": "the program has all the observations that it wanted"}]
+
+
+def test_the_measuring_profile_decides_when_a_program_that_gives_rates_is_ended(agent):
+    code = "for index in range(100_000):\n    give(rate=1.0 + index)\n    event('stop')\n    time.sleep(0.001)"
+    assert relayed(agent, code).code == 0
+    assert rates(agent) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    assert [data.get("warmup", False) for data in agent.records() if "rate" in data] == [True] * 2 + [False] * 5
+    assert [window["why"] for window in agent.windows()] == ["complete"]
+    assert agent.records("stop") == [{"reason": "train: 5 rates"}]
+
+
+def test_devices_that_a_program_watches_are_left_to_milabench(agent):
+    assert relayed(agent, "give(gpudata={'0': {'load': 1.0}}, task='main')\ngive(process={'pid': 1})").code == 0
+    assert agent.lines == []
 
 
 def test_voir_itself_with_an_early_stop_is_ended_with_success(agent):
@@ -185,16 +204,16 @@ def test_voir_itself_with_an_early_stop_is_ended_with_success(agent):
     ran = agent.run("--", voir, "main.py", module=RELAY)
     assert (ran.code, ran.stderr) == (0, "")
     assert len(agent.records("stop")) == 1
-    assert sum("rate" in data for data in agent.records()) >= 4
+    assert rates(agent) == [5.0] * 7
     assert {"name": "init"} in agent.records("phase")
 
 
 def test_records_arrive_while_the_program_runs_and_a_kill_ends_both(agent):
-    relay = start(agent, "give(rate=1.0, pid=os.getpid())\nsignal.pause()")
-    until(agent.records)
+    relay = start(agent, "event('program', {'pid': os.getpid()})\nsignal.pause()")
+    until(lambda: agent.records("program"))
     relay.kill()
     relay.communicate()
-    (record,) = agent.records()
+    (record,) = agent.records("program")
     until(lambda: is_gone(record["pid"]))
 
 
@@ -214,8 +233,9 @@ def test_a_signal_reaches_the_program(agent, number):
 def test_a_program_ended_by_a_signal_is_seen_as_that(agent, number):
     ran = relayed(agent, f"give(rate=1.0)\nos.kill(os.getpid(), {int(number)})")
     assert ran.code == -number
-    # No final record: whether it had all it wanted is not known.
-    assert agent.records() == [{"rate": 1.0}]
+    assert rates(agent) == [1.0]
+    # The final record is missing: whether it had all it wanted is not known.
+    assert not any("overhead" in data for data in agent.records())
 
 
 def test_output_without_a_line_end_passes_at_once(agent):
@@ -226,12 +246,12 @@ def test_output_without_a_line_end_passes_at_once(agent):
 
 
 def test_what_a_program_leaves_behind_does_not_hold_the_relay(agent):
-    relay = start(agent, "pid = os.fork()\nif pid == 0: time.sleep(300)\ngive(pid=pid)")
+    relay = start(agent, "pid = os.fork()\nif pid == 0: time.sleep(300)\nevent('child', {'pid': pid})")
     assert relay.stdout is not None
     with relay.stdout:
         assert relay.wait(timeout=60) == 0
-        until(agent.records)
-        os.kill(agent.records()[0]["pid"], signal.SIGKILL)
+        until(lambda: agent.records("child"))
+        os.kill(agent.records("child")[0]["pid"], signal.SIGKILL)
 
 
 def test_a_closed_stdout_ends_the_program_as_it_would_without_the_relay(agent):
@@ -253,6 +273,13 @@ def test_a_program_that_cannot_be_started_is_one_line(agent):
     ]
 
 
+def test_a_broken_configuration_is_one_line(agent):
+    (agent.folder / "broken.json").write_text("{")
+    ran = relayed(agent, "print('ran')", env={"MILABENCH_BENCH_CONFIG": str(agent.folder / "broken.json")})
+    assert (ran.code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert ran.stderr.startswith(f"benchmate.relay: {agent.folder}/broken.json: not JSON")
+
+
 def test_words_are_expected():
     done = subprocess.run([sys.executable, "-m", RELAY], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -270,5 +297,6 @@ def test_a_program_that_uses_benchmate_itself_is_counted_once(agent):
 
 
 def test_without_an_agent_the_given_rates_are_a_line(agent):
-    ran = relayed(agent, "for rate in (1, 9, 2): give(rate=rate, units='items/s')", env={"MILABENCH_SINK": ""})
-    assert ran == Ran(0, "", "rate (train): 3 by the program, median 2 items/s\n")
+    ran = relayed(agent, "for rate in range(50): give(rate=rate, units='items/s')", env={"MILABENCH_SINK": ""})
+    assert ran.code == 0
+    assert "rate (train): 48 by the program after 2 of warm-up, median 25.5 items/s\n" in ran.stderr

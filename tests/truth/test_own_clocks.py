@@ -33,7 +33,12 @@ OF_THE_HOST = {"contended", "stalled", "no-steady-state", "overhead"}
 # What a program leaves between its steps is said of it, in the same number.
 REASONS = {"loader_workers": {"gaps"}, "validation": {"gaps"}}
 MAYBE = {"sklearn": {"gaps"}}  # about 5 % between its epochs, where the limit is
-LATE = {"accumulation", "trainer", "lightning"}  # their steps end with a call, and the program goes on after it
+LATE = {
+    "accumulation",
+    "trainer",
+    "lightning",
+    "bench_observer_steps",
+}  # their steps end with a call, and the program goes on after it
 PROGRAMS = (
     "torch_loop",
     "loader_workers",
@@ -47,6 +52,9 @@ PROGRAMS = (
     "jax",
     "sklearn",
     "two_ranks",
+    "bench_observer",
+    "bench_observer_ranks",
+    "bench_observer_steps",
 )
 
 

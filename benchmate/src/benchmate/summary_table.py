@@ -64,8 +64,8 @@ class SummaryTable:
         self._tasks: dict[str, TaskTotals] = {}
         self._pauses: dict[str, list[tuple[int, int]]] = {}
         self._losses: dict[str, list[float]] = {}
-        self._given_rates: dict[tuple[str, str], list[float]] = {}
-        """Rates that a program computed itself, which say neither items nor seconds."""
+        self._given_rates: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
+        """Rates that a program computed itself, which say neither items nor seconds: of the window, and of the warm-up."""
         self._others: list[str] = []
 
     def add(self, event: str, data: Mapping[str, Any]) -> None:
@@ -80,10 +80,10 @@ class SummaryTable:
             return
         elif "rate" in data and "t0_ns" not in data:
             key = str(data.get("task", "train")), str(data.get("units", ""))
-            self._given_rates.setdefault(key, []).append(data["rate"])
+            self._given_rates.setdefault(key, ([], []))[bool(data.get("warmup"))].append(data["rate"])
         elif "rate" in data:
             self._tasks.setdefault(data["task"], TaskTotals()).add(data)
-        elif "window" in data:
+        elif "window" in data and "clock" not in data:
             totals = self._tasks.setdefault(data["task"], TaskTotals())
             totals.start_ns = max(totals.start_ns, data["window"]["start_ns"])
         elif "pause" in data:
@@ -106,10 +106,11 @@ class SummaryTable:
             widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
             for row in rows:
                 lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        for (task, units), rates in self._given_rates.items():
+        for (task, units), (rates, warm_up) in self._given_rates.items():
             numbers = [rate for rate in map(as_number, rates) if rate is not None]
             middle = _number(_median(numbers)) if numbers else "-"
-            lines.append(f"rate ({task}): {len(rates)} by the program, median {middle} {units}".rstrip())
+            counts = f"{len(rates)} by the program after {len(warm_up)} of warm-up"
+            lines.append(f"rate ({task}): {counts}, median {middle} {units}".rstrip())
         for task, values in self._losses.items():
             lines.append(f"loss ({task}): {_loss(values[0])} -> {_loss(values[-1])}")
         for name, named in self._pauses.items():

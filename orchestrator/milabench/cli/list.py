@@ -41,7 +41,12 @@ def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) 
         click.echo(text)
         return
     venvs = base_folder(options.base) / "venv"
-    benches = selected_benchmarks(read_suite_only(options), options)
+    suite = read_suite_only(options)
+    is_all_disabled = suite.benchmarks and not any(bench.enabled for bench in suite.benchmarks.values())
+    if is_all_disabled and options.select is None and options.exclude is None:
+        benches = tuple(suite.benchmarks.values())
+    else:
+        benches = selected_benchmarks(suite, options)
     rows = [{**bench_json(bench), "shims": list(shims_of(str(venvs / bench.install_group)))} for bench in benches]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))

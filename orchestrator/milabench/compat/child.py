@@ -2,6 +2,8 @@
 
     PYTHON -I child.py < REQUEST > ANSWER       what the benchfiles of a suite say, one JSON object for each definition
     PYTHON -I child.py do install|prepare FILE  one coroutine of the one benchmark of the request in FILE
+    PYTHON -I child.py do prepare - -- WORDS    the same for the benchmark of the variable MILABENCH_CONFIG; WORDS are the
+                                                planned command, which the class starts with `super().prepare()`
 
 Standard library only, Python 3.10; imports nothing of the control plane. `milabench` is here the folder `names`
 beside this file. Each definition is read in a process of its own, which has no more than LIMIT_S seconds.
@@ -32,7 +34,8 @@ from typing import Any
 LIMIT_S = 20.0
 _GRACE_S = 2.0  # for a benchfile that catches what ends it
 BENCHFILE = "benchfile.py"
-NAMES = Path(__file__).resolve().parent / "names"
+CHILD = str(Path(__file__).resolve())
+NAMES = Path(CHILD).parent / "names"
 
 Json = dict[str, Any]
 Report = Callable[[Json], None]
@@ -67,6 +70,7 @@ def describe(definition: Json, report: Report) -> Json:
     loaded = dict(os.environ)
     benchmarks = []
     first = None
+    own_prepare = is_overridden(pack_class, "prepare")
     for benchmark in definition["benchmarks"]:
         os.environ.clear()
         os.environ.update(loaded)
@@ -75,7 +79,7 @@ def describe(definition: Json, report: Report) -> Json:
             pack = new_pack(pack_class, benchmark, code, call, "prepare")
             first = first or pack
             runs = placed_processes(pack_class, benchmark, code, call, before)
-            benchmarks.append({"processes": runs, "prepare": preparation(pack, call, before)})
+            benchmarks.append({"processes": runs, "prepare": preparation(pack, own_prepare, call, before)})
         except ForeignError as error:
             if error.is_final:
                 raise
@@ -86,7 +90,7 @@ def describe(definition: Json, report: Report) -> Json:
         "prepare_script": text_or_none(getattr(about, "prepare_script", None)),
         "base_requirements": file_names(getattr(about, "base_requirements", None)),
         "own_install": is_overridden(pack_class, "install") or is_overridden(pack_class, "checked_install"),
-        "own_prepare": is_overridden(pack_class, "prepare"),
+        "own_prepare": own_prepare,
         "benchmarks": benchmarks,
     }
 
@@ -257,16 +261,21 @@ def own_tag(placement: Json, command: Json, index: int) -> str:
     return ".".join(added) or str(index)
 
 
-def preparation(pack: Any, call: Call, before: Mapping[str, str]) -> Json | None:
-    """Return the command that prepares, or None. Raises ForeignError when there are several."""
+def preparation(pack: Any, is_own: bool, call: Call, before: Mapping[str, str]) -> Json | None:
+    """Return the command that prepares, or None; for a coroutine of its own that is this file, with the command after `--`.
+
+    Raises ForeignError when there are several commands.
+    """
     if not hasattr(pack, "build_prepare_plan"):
         return None
     commands = command_values("build_prepare_plan", pack, call, before)
     if len(commands) != 1:
         raise ForeignError(BENCHFILE, f"build_prepare_plan: gives {len(commands)} processes; one is possible")
-    if commands[0]["words"] == ["true"]:
-        return None
-    return {name: commands[0][name] for name in ("words", "env", "cwd")}
+    command = {name: commands[0][name] for name in ("words", "env", "cwd")}
+    planned = [] if command["words"] == ["true"] else command["words"]
+    if is_own:
+        return {**command, "words": [f"{pack.dirs.venv}/bin/python", "-I", CHILD, "do", "prepare", "-", "--", *planned]}
+    return command if planned else None
 
 
 def text_or_none(value: Any) -> str | None:
@@ -384,12 +393,19 @@ def awaited_answer(pipe: int, worker: int) -> Json:
 # ---------------------------------------------------------------- install and prepare
 
 
-def do(phase: str, request: Path) -> int:
+def do(phase: str, file: str, planned: Sequence[str] | None) -> int:
     """Run the foreign coroutine of the phase; return the exit code: 0, or 1 with one line on standard error."""
-    definition = json.loads(request.read_text())["definitions"][0]
-    (benchmark,) = definition["benchmarks"]
-    code = Path(definition["code"])
-    importlib.import_module("milabench.effects").ALLOWED.set(True)
+    if file == "-":
+        config = json.loads(os.environ["MILABENCH_CONFIG"])
+        benchmark = {"config": config, "dirs": config["dirs"]}
+        code = Path(config["definition"])
+    else:
+        definition = json.loads(Path(file).read_text())["definitions"][0]
+        (benchmark,) = definition["benchmarks"]
+        code = Path(definition["code"])
+    effects = importlib.import_module("milabench.effects")
+    effects.ALLOWED.set(True)
+    effects.PLANNED.set(planned)
     # In order with what the programs that it starts print.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
@@ -410,8 +426,8 @@ def main(arguments: Sequence[str]) -> int:
     """Answer the request on standard input, or do one phase."""
     sys.path.insert(0, str(NAMES))
     if arguments[:1] == ["do"]:
-        _, phase, file = arguments
-        return do(phase, Path(file))
+        _, phase, file, *planned = arguments
+        return do(phase, file, planned[1:] if planned else None)
     # Ended, it ends the process that it waits for.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     request = json.load(sys.stdin.buffer)

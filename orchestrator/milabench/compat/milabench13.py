@@ -7,6 +7,7 @@ docs/from-milabench-1.3.md says what differs.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, 
 from milabench.bench.load import folder_digest
 from milabench.compat.data_form import DataForm, NotRecognised, as_placed_here, data_form, why_a_class
 from milabench.config.show import plain_benchmark
+from milabench.config.source_map import WrittenFloat
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Node
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
@@ -104,7 +106,7 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
     programs = [_as_one_program(bench, context) for bench in benches]
     asked: dict[str, list[_Question]] = {}
     for bench, program in zip(benches, programs, strict=True):
-        asked.setdefault(bench.folder, []).extend(_questions(program, plain_benchmark(bench.config), context))
+        asked.setdefault(bench.folder, []).extend(_questions(program, _as_read(plain_benchmark(bench.config)), context))
     requests = [
         {"folder": folder, "code": questions[0].code, "benchmarks": [question.request for question in questions]}
         for folder, questions in asked.items()
@@ -131,6 +133,15 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
         for bench in programs
         if isinstance(bench.declared, ForeignBenchmark)
     )
+
+
+def _as_read(value: Any) -> Any:
+    """Return plain data as milabench 1.3 reads it: a number in the notation `1e-5` is text there."""
+    if isinstance(value, Mapping):
+        return {key: _as_read(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_read(item) for item in value]
+    return str(value) if isinstance(value, WrittenFloat) else value
 
 
 def _as_one_program(bench: ResolvedBenchmark, context: PlanContext) -> ResolvedBenchmark:
@@ -246,7 +257,7 @@ class _Question:
 
     def _there(self, text: str) -> str:
         """Return a text in which the folder that was looked at has the path that it has on the node."""
-        return text.replace(self.code, self._bench.source)
+        return re.sub(rf"{re.escape(self.code)}(?![\w.-])", lambda _: self._bench.source, text)
 
 
 def _node(node: Node) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -53,15 +53,19 @@ class Uv:
         constraints: str | None,
         upgrade: bool,
         preferred: str | None = None,
+        built_inside: Sequence[str] = (),
     ) -> Iterator[InstallCommand]:
         """Install the requirement file, with the versions of `preferred`, another constraints file, where they fit.
+
+        The packages `built_inside` are built with what is in the environment, not with what they ask for.
 
         With hashes, what the cache holds is exactly what an index would give, so the cache is tried alone first: it
         is ten times faster and works offline. What was cached may have come from either index of a torch build.
         """
         backend = spec.torch_backend
         chosen = {"UV_TORCH_BACKEND": backend} if backend else {}
-        into = ("--python", f"{folder}/bin/python", "--compile-bytecode", *self.options)
+        inside = (word for package in built_inside for word in ("--no-build-isolation-package", package))
+        into = ("--python", f"{folder}/bin/python", "--compile-bytecode", *self.options, *inside)
         if spec.is_hashed:
             argv = (self.path, "pip", "sync", *into, "--require-hashes", requirements)
             yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
@@ -145,6 +149,7 @@ class Pip:
         constraints: str | None,
         upgrade: bool,
         preferred: str | None = None,
+        built_inside: Sequence[str] = (),
     ) -> Iterator[InstallCommand]:
         """Install the requirement file; the PyTorch index is one more place to look."""
         backend = spec.torch_backend
@@ -180,6 +185,12 @@ Installer = Uv | Pip
 def torch_index(backend: str) -> str:
     """Return the URL of the index with the builds of torch for a backend."""
     return f"{TORCH_INDEX}/{backend}/"
+
+
+def unbuilt_package(output: str) -> str | None:
+    """Return the package that uv could not build, if that is why it failed."""
+    match = re.search(r"Failed to build `([A-Za-z0-9._-]+?)(?:==[^`]*| @ [^`]*)?`", output)
+    return match[1] if match else None
 
 
 def pulls_cuda(rehearsal: str) -> str | None:

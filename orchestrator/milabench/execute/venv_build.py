@@ -24,7 +24,15 @@ from milabench.events.shims import TORCHVISION, note_of
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
 from milabench.execute.index_probe import refusal
 from milabench.execute.install_session import InstallSession, hold_lock, make_folder
-from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
+from milabench.execute.installer import (
+    InstallCommand,
+    Installer,
+    Pip,
+    Uv,
+    explain_failure,
+    pulls_cuda,
+    unbuilt_package,
+)
 from milabench.execute.inventory import (
     COMPLETE,
     altered_files,
@@ -54,6 +62,9 @@ _DROPPED = (
     "UV_PROJECT_ENVIRONMENT",
     "PIP_TARGET",
 )
+# What packages that are built without isolation find, as milabench 1.3 lays it ready.
+_BUILD_TOOLS = ("setuptools", "wheel", "poetry-core", "flit-core")
+_BUILT_AGAINST = ("torch", "numpy")
 
 
 def benchmate_requirements(project: Path) -> tuple[str, ...]:
@@ -73,6 +84,7 @@ class VenvBuild:
         self._lock = lock
         self._shims: list[str] = []
         self._left_out: list[str] = []
+        self._unbuilt: str | None = None
         self._child: subprocess.Popen[str] | None = None
         user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
         # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
@@ -181,10 +193,7 @@ class VenvBuild:
         preferred = folder / ".preferred.txt"
         if spec.preferred is not None:
             preferred.write_text(spec.preferred.text)
-        attempts = installer.install(
-            spec, str(folder), requirements, limits, upgrade, str(preferred) if spec.preferred is not None else None
-        )
-        last = self._run(attempts, self._hear)
+        last = self._install(requirements, limits, upgrade, str(preferred) if spec.preferred is not None else None)
         if spec.preferred is not None and str(preferred) not in last.argv:
             notes += (f"not with the versions of {spec.preferred.name}, which do not fit each other here",)
         # They stay beside the environment, and go into bundles.
@@ -202,6 +211,34 @@ class VenvBuild:
         notes += self._verify()
         _mark_complete(folder, spec, installer.name, self._shims)
         return notes
+
+    def _install(self, requirements: str, limits: str | None, upgrade: bool, preferred: str | None) -> InstallCommand:
+        """Install the requirement file; return the command that did it.
+
+        A package of a foreign file that needs torch to be built, and does not say so, is built again with what is in the
+        environment.
+        """
+        spec, folder, installer = self._spec, str(self._folder), self._installer
+        inside: list[str] = []
+        while True:
+            try:
+                attempts = installer.install(spec, folder, requirements, limits, upgrade, preferred, inside)
+                return self._run(attempts, self._hear)
+            except EnvironmentFailed:
+                package = self._unbuilt
+                if not spec.is_foreign or isinstance(installer, Pip) or package is None or package in inside:
+                    raise
+                if not inside:
+                    tools = self._folder / ".build-tools.txt"
+                    needed = (pin.line for pin in spec.lock.pins if pin.name in _BUILT_AGAINST)
+                    tools.write_text(
+                        "".join(
+                            f"{line}\n" for line in (*self._lock_with_allowed_indexes().options, *needed, *_BUILD_TOOLS)
+                        )
+                    )
+                    self._run(installer.install(spec, folder, str(tools), limits, upgrade, preferred))
+                inside.append(package)
+                self._say(f"building {package} with the packages of the environment")
 
     def _overridden(self) -> tuple[str, ...]:
         """Return a note on the versions that requirement files name and that are not installed."""
@@ -392,6 +429,7 @@ class VenvBuild:
             failures.append((attempt.needs_network, output))
         # Without a cache, attempts that avoid the network fail only for that reason.
         telling = [output for used_network, output in failures if used_network] or [output for _, output in failures]
+        self._unbuilt = unbuilt_package(telling[-1])
         raise EnvironmentFailed(self._explained(telling[-1]))
 
     def _explained(self, output: str) -> str:

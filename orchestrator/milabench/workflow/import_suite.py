@@ -370,7 +370,7 @@ def _notes(bench: BenchmarkConfig, form: DataForm, folder: ImportedFolder) -> It
     if form.launcher:
         yield f"the words of {form.launcher} are ours, on one device too, and it is one job, without the tag 0"
     if not form.has_runner:
-        yield "it is started without the relay that reads records in its output"
+        yield "it is started without the relay, which reads records in its output and ends it when enough was measured"
     elif not (folder.path / VOIRFILE).exists():
         yield f"{VOIRFILE} is new and empty"
     if bench.server is not None or bench.client is not None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from milabench.bench.api import Git, Source
+from milabench.bench.api import ForeignBenchmark, Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities
@@ -108,7 +108,14 @@ def install(
 
 
 def warn_of_missing_locks(context: CommandContext) -> None:
-    """Warn of benchmarks whose benchfile is not ours and has no lock for this machine, once for all of them."""
+    """Warn of benchmarks whose benchfile is not ours and has no lock for this machine, once for all; note what has no effect."""
+    types = {
+        str(bench.config.venv["type"]): bench.config.name
+        for bench in context.benches
+        if isinstance(bench.declared, ForeignBenchmark) and "type" in bench.config.venv
+    }
+    for kind, name in types.items():
+        context.session.note(f"{name}: venv.type {kind} has no effect: every environment is made by uv")
     lacking = [bench.config.name for bench in context.benches if bench.config.name in context.missing_locks]
     if not lacking:
         return
@@ -118,7 +125,7 @@ def warn_of_missing_locks(context: CommandContext) -> None:
     context.session.warn(
         f"no {', '.join(dict.fromkeys(context.missing_locks[bench] for bench in lacking))}: installed from requirements.in"
         + (f" within {limits.name}" if limits is not None else "")
-        + f", with what the indexes have today; `{pin} --variant {arch}` writes the lock"
+        + f", in the versions of another lock where they fit, else the newest; `{pin} --variant {arch}` writes the lock"
     )
 
 

@@ -120,11 +120,14 @@ def test_locks_without_hashes_are_installed_as_they_are_and_shared_as_far_as_the
 
 def test_settings_of_pip_and_included_files_reach_the_installation(folders: Folders, environ: dict[str, str]) -> None:
     made = folders.add(
-        "first", more=", pip: {constraints: ['tool<2']}", requirements__in="-r more.txt\n-c limits.txt\n"
+        "first",
+        more=", venv: {type: conda}, pip: {constraints: ['tool<2'], args: --no-progress}",
+        requirements__in="-r more.txt\n-c limits.txt\n",
     )
     (made / "more.txt").write_text("tool\nvoir>=0.2.19,<0.3\n")
     (made / "limits.txt").write_text("nosuch<1\n")
-    folders.installed()
+    said = folders.installed()
+    assert said.err.count("note: first: venv.type conda has no effect") == 1
     assert packages(environ, "torch") >= {"tool-1", "voir-0.2.24"}
 
 

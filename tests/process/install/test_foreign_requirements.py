@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
+import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +184,27 @@ def test_a_branch_that_is_not_there_is_named(place: Place, repository: Path) -> 
     spec = foreign(place, f"cloned @ git+file://{repository}@nosuch\n")
     with pytest.raises(EnvironmentFailed, match="the repository has no branch or tag 'nosuch'"):
         resolved(place, spec)
+
+
+def test_a_package_that_needs_another_to_be_built_without_saying_so_is_built_inside(place: Place) -> None:
+    for name in ("setuptools", "wheel", "poetry-core", "flit-core", "torch"):
+        wheel(place.wheels, name, "1")
+    backend = BACKEND.replace("import pathlib, zipfile", "import pathlib, torch, zipfile")
+    project = (
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "cloned"\nversion = "1"\n'
+    )
+    with tarfile.open(place.wheels / "cloned-1.tar.gz", "w:gz") as sdist:
+        for name, text in {
+            "backend.py": backend,
+            "pyproject.toml": project,
+            "VERSION": "1",
+            "PKG-INFO": "Metadata-Version: 2.1\nName: cloned\nVersion: 1\n",
+        }.items():
+            info = tarfile.TarInfo(f"cloned-1/{name}")
+            info.size = len(text)
+            sdist.addfile(info, io.BytesIO(text.encode()))
+    spec = foreign(place, "cloned==1\ntorch==1\n")
+    built(place, spec)
+    assert packages(place, spec).items() >= {"cloned": "1", "torch": "1"}.items()
+    assert "g: building cloned with the packages of the environment" in place.said

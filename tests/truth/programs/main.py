@@ -95,6 +95,55 @@ def accumulation():
                 clock.begin()
 
 
+def bench_observer():
+    """milabench 1.3's observer in the program, asked for its loader at each epoch."""
+    from torch.utils.data import DataLoader
+
+    from benchmate.observer import BenchObserver
+
+    class EachEpoch:
+        def __init__(self, loader):
+            self.loader, self.observer = loader, BenchObserver(earlystop=70)
+
+        def __iter__(self):
+            return iter(self.observer.iterate(self.loader))
+
+    train(
+        DataLoader(samples(40 * BATCH + 7), batch_size=BATCH, shuffle=True),
+        wrap=lambda model, optimizer, loader: (model, optimizer, EachEpoch(loader)),
+    )
+
+
+def bench_observer_ranks():
+    from benchmate.observer import BenchObserver
+
+    two_ranks(BenchObserver(earlystop=70, raise_stop_program=True).loader)
+
+
+def bench_observer_steps():
+    """Steps that the program ends itself, of four batches each."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    from benchmate.observer import BenchObserver
+
+    model, observer = network(), BenchObserver()
+    loader = observer.loader(DataLoader(samples(40 * BATCH), batch_size=BATCH, shuffle=True), custom_step=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    clock = OwnClock()
+    for _ in range(EPOCHS):
+        for number, (inputs, targets) in enumerate(loader, start=1):
+            observer.record_loss(torch.nn.functional.mse_loss(model(inputs), targets)).backward()
+            if number % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+                try:
+                    observer.step()
+                finally:  # the runner ends the program at the end of a step
+                    clock.end(4 * BATCH)
+                    clock.begin()
+
+
 def validate(model):
     """About a third of an epoch's time, outside of any observed loop."""
     import torch
@@ -246,7 +295,7 @@ def sklearn():
     )
 
 
-def two_ranks():
+def two_ranks(wrap_loader=lambda loader: loader):
     """Gradients exchanged by gloo; each rank has its own clock and its own half of the samples."""
     import torch.distributed
     from torch.nn.parallel import DistributedDataParallel
@@ -255,7 +304,7 @@ def two_ranks():
     torch.distributed.init_process_group("gloo")
     train(
         DataLoader(samples(40 * BATCH), batch_size=BATCH),
-        wrap=lambda model, optimizer, loader: (DistributedDataParallel(model), optimizer, loader),
+        wrap=lambda model, optimizer, loader: (DistributedDataParallel(model), optimizer, wrap_loader(loader)),
     )
     torch.distributed.destroy_process_group()
 

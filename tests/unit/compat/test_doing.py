@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.foreign_requests import DIRS, FOLDERS, benchmark, definition, do
+from tests.foreign_requests import DIRS, FOLDERS, answers, benchmark, definition, do
 
 
 def request_in(base: Path, name: str = "overrides", **config: Any) -> dict[str, Any]:
@@ -89,6 +91,38 @@ def test_a_prepare_calls_the_planned_command_in_its_folder(tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"prepared --lr 0.1 from-a-file in {tmp_path}/base/code\n"
     assert (tmp_path / "base" / "data" / "own").read_text() == "from-a-file"
+
+
+def planned_prepare(request: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """Return the words and the environment of the step that prepares the benchmark of a request."""
+    (answer,) = answers(request, env=environ())
+    assert answer["own_prepare"]
+    (benchmark,) = request["benchmarks"]
+    config = {**benchmark["config"], "dirs": benchmark["dirs"], "definition": request["code"]}
+    prepare = answer["benchmarks"][0]["prepare"]
+    assert prepare["words"][0] == f"{benchmark['dirs']['venv']}/bin/python"
+    env = {**environ(), **prepare["env"], "MILABENCH_CONFIG": json.dumps(config)}
+    return [sys.executable, *prepare["words"][1:]], env
+
+
+def test_an_own_prepare_is_a_step_that_ends_in_the_planned_command(tmp_path: Path) -> None:
+    words, env = planned_prepare(request_in(tmp_path / "base", argv={"--workers": "{n_worker}"}))
+    assert words[-3:] == [f"{tmp_path}/base/code/prepare.sh", "--workers", "{n_worker}"]
+    words[-1] = "8"  # as the control plane renders it
+    done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"prepared --workers 8 from-a-file in {tmp_path}\n"
+    assert (tmp_path / "base" / "data" / "own").read_text() == "from-a-file"
+
+
+def test_an_own_prepare_without_a_script_is_a_step_too(tmp_path: Path) -> None:
+    request = request_in(tmp_path / "base")
+    (tmp_path / "base" / "code" / "prepare.sh").unlink()
+    words, env = planned_prepare(request)
+    assert words[-1] == "--"
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "base" / "data" / "own").exists()
 
 
 def test_a_prepare_script_that_fails_fails_the_prepare(tmp_path: Path) -> None:

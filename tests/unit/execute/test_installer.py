@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from milabench.execute.installer import Pip, Uv, explain_failure, pulls_cuda
+from milabench.execute.installer import Pip, Uv, explain_failure, pulls_cuda, unbuilt_package
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvSpec
 
@@ -166,3 +166,15 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
 )
 def test_complaints_become_one_line(output: str, line: str) -> None:
     assert explain_failure(output) == line
+
+
+@pytest.mark.parametrize(
+    ("output", "package"),
+    [
+        ("  × Failed to build `torch-scatter==2.1.2`\n  ├─▶ The build backend returned an error\n", "torch-scatter"),
+        ("error: Failed to build `torchtune @ git+https://example.org/t.git@main`\n", "torchtune"),
+        ("error: No solution found when resolving dependencies\n", None),
+    ],
+)
+def test_the_package_that_could_not_be_built(output: str, package: str | None) -> None:
+    assert unbuilt_package(output) == package

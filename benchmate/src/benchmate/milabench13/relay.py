@@ -1,7 +1,8 @@
 """`python -m benchmate.milabench13.relay -- PROGRAM...`: runs a program without our runner, and records what it gives.
 
 The program gets a pipe for voir's data lines, whose number is DATA_FD. What comes there, or hidden in its stdout, is recorded as
-its own; all else passes through. With its `stop` event the program has all it wanted: it is ended, and that is success.
+its own; all else passes through. When its rates are as many as the measuring profile wants, or after its `stop` event where it
+gives none, the program is ended, and that is success.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import resource
 import select
@@ -18,36 +20,52 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
+from benchmate.configuration import Config, read_config
+from benchmate.errors import BenchmateError
+from benchmate.given_records import record_given
 from benchmate.result_channel import die_with_parent
-from benchmate.sink import Sink, open_sink
+from benchmate.session import Session
+from benchmate.sink import TableSink
 from benchmate.supervisor import end_descriptor, signal_group
 from benchmate.voir_stream import HiddenDataDecoder, Record, RecordDecoder
 
 USAGE = "usage: python -m benchmate.milabench13.relay -- PROGRAM [ARGUMENTS...]"
 STOP_GRACE_S = 30.0
 """Between TERM and KILL for a program that has all it wanted."""
+IDLE_S = 60.0
+"""Without a rate for so long after its `stop` event, a program gives no more."""
 RESEND_S = 2.0
 """After this, a signal that the agent sends to every process of a step is sent to a program that has not ended of it."""
 READ_BYTES = 1 << 18
 STDOUT = 1
 _SET_PIPE_SIZE = 1031  # fcntl(2)
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_WATCHED = {"gpudata", "cpudata", "iodata", "netdata", "process"}
+"""What milabench watches from outside."""
+
+
+class _WindowComplete(Exception):
+    """The rates are as many as the measuring profile wants."""
 
 
 class Relay:
     """A running program, and the two pipes that it writes to. Raises OSError when it cannot be started."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], config: Config) -> None:
+        # A program that knows of no barrier cannot wait at it.
+        self._config = replace(config, measure=replace(config.measure, barrier=False))
         self._data, data = _pipe()
         self._output, output = _pipe()
-        self._sink: Sink | None = None
+        self._opened: Session | None = None
         self._hidden = HiddenDataDecoder()
         self._records = {self._data: RecordDecoder(), self._output: RecordDecoder()}
-        self._has_complained = False
-        self._was_stopped = False
-        self._kill_at: float | None = None
+        self._has_complained = self._was_stopped = False
+        self._next: tuple[float, Callable[[], None]] | None = None
+        """What is due if nothing else happens before, and when."""
         self._has_ended = threading.Event()
         self._reaping = threading.Lock()
         ours, mask = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
@@ -79,11 +97,11 @@ class Relay:
             for descriptor in (self._data, self._output, self._ended):
                 selector.register(descriptor, selectors.EVENT_READ)
             while True:
-                left_s = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+                left_s = None if self._next is None else max(0.0, self._next[0] - time.monotonic())
                 ready = {key.fd for key, _ in selector.select(left_s)}
-                if not ready:
-                    self._kill_at = None
-                    signal_group(self._program.pid, signal.SIGKILL)
+                if not ready and self._next is not None:
+                    (_, act), self._next = self._next, None
+                    act()
                 for descriptor in ready - {self._ended}:
                     if not self._read(descriptor):
                         selector.unregister(descriptor)
@@ -108,13 +126,37 @@ class Relay:
             self._has_ended.set()
         if self._was_stopped:
             if code not in (0, -signal.SIGTERM):
-                self._record([("message", {"message": f"after its stop the program ended with exit code {code}"})])
+                self._session.message(f"after its stop the program ended with exit code {code}")
             code = 0
-        if self._sink is not None:
-            if code == 0:
-                self._record([("data", {"overhead": _cost(self._sink)})])
-            self._sink.close()
+        if self._opened is not None:
+            self._close(self._opened, is_whole=code == 0)
         return code
+
+    @property
+    def _session(self) -> Session:
+        # Only now: one who records nothing is none of the processes that the agent counts.
+        if self._opened is None:
+            self._opened = Session(self._config)
+            # In a script of its own the program decides how long it measures.
+            if not isinstance(self._opened.sink, TableSink):
+                self._opened.stop_exception = _WindowComplete
+        return self._opened
+
+    def _close(self, session: Session, *, is_whole: bool) -> None:
+        for rates in session.program_rates.values():
+            rates.close()
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+        session.metric("host_memory_peak", peak, "B", "lower")
+        sink = session.sink
+        if is_whole:
+            cost = {
+                "host_s": time.process_time(),
+                "records": sink.records,
+                "bytes": sink.bytes,
+                "dropped": sink.dropped,
+            }
+            session.record("data", {"overhead": cost})
+        sink.close()
 
     # What the program writes
 
@@ -142,26 +184,58 @@ class Relay:
                 select.select([], [STDOUT], [])
             except OSError as error:
                 if error.errno not in (errno.EPIPE, errno.EBADF):
-                    self._record([("message", {"message": f"stdout: {error.strerror}"})])
+                    self._session.message(f"stdout: {error.strerror}")
                 return False
         return True
 
     def _record(self, records: Iterable[Record]) -> None:
         for event, data in records:
-            # Only now: one who writes no records is none of the processes that the agent counts.
-            if self._sink is None:
-                self._sink = open_sink(os.environ, _hello())
-            if event == "stop":
-                if self._was_stopped:
-                    continue
-                self._was_stopped = True
-                self._kill_at = time.monotonic() + STOP_GRACE_S
-                signal_group(self._program.pid, signal.SIGTERM)
-            self._sink.record(event, data)
-            if event in ("format_error", "binary") and not self._has_complained:
-                self._has_complained = True
-                text = f"a line of the program's data is no record: {data['line'][:200]}"
-                self._sink.record("message", {"message": text})
+            if event == "data":
+                self._record_data(data)
+            elif event == "stop":
+                self._take_stop(data["reason"])
+            else:
+                self._session.record(event, data)
+                if event in ("format_error", "binary") and not self._has_complained:
+                    self._has_complained = True
+                    self._session.message(f"a line of the program's data is no record: {data['line'][:200]}")
+
+    def _record_data(self, data: dict[str, Any]) -> None:
+        if data.keys() & _WATCHED:
+            return
+        if "rate" in data:
+            if self._was_stopped:
+                return
+            if self._next is not None:
+                self._end_when_idle()
+        try:
+            record_given(self._session, data)
+        except _WindowComplete:
+            self._end_program()
+
+    def _take_stop(self, reason: str) -> None:
+        if self._was_stopped:
+            return
+        if self._session.is_measuring:
+            self._session.message("stop: left to the measuring profile, which has not all it wants", once=True)
+            self._end_when_idle()
+            return
+        with contextlib.suppress(_WindowComplete):
+            self._session.stop(reason)
+        self._end_program()
+
+    def _end_when_idle(self) -> None:
+        def end() -> None:
+            self._session.record("stop", {"reason": f"no rate for {IDLE_S:g} s after the program's own stop"})
+            self._end_program()
+
+        self._next = time.monotonic() + IDLE_S, end
+
+    def _end_program(self) -> None:
+        self._was_stopped = True
+        signal_group(self._program.pid, signal.SIGTERM)
+        kill = functools.partial(signal_group, self._program.pid, signal.SIGKILL)
+        self._next = time.monotonic() + STOP_GRACE_S, kill
 
     # Signals
 
@@ -184,21 +258,13 @@ def _pipe() -> tuple[int, int]:
     return reading, writing
 
 
-def _hello() -> dict[str, object]:
-    return {"pid": os.getpid(), "role": "rank", "rank": 0, "local_rank": 0, "world_size": 1}
-
-
-def _cost(sink: Sink) -> dict[str, object]:
-    return {"host_s": time.process_time(), "records": sink.records, "bytes": sink.bytes, "dropped": sink.dropped}
-
-
 def _not_started(error: OSError, program: str) -> int:
     """Report a program that cannot be started; return the exit code that a shell gives then."""
     detail = f"{program}: {error.strerror}"
     print(f"benchmate.relay: {detail}", file=sys.stderr)
-    sink = open_sink(os.environ, _hello())
-    sink.control({"fail": {"why": "environment", "detail": detail}})
-    sink.close()
+    session = Session(Config())
+    session.fail("environment", detail)
+    session.sink.close()
     return 127 if isinstance(error, FileNotFoundError) else 126
 
 
@@ -209,7 +275,10 @@ def main(argv: Sequence[str]) -> int:
         return 2
     words = argv[1:]
     try:
-        relay = Relay(words)
+        relay = Relay(words, read_config(os.environ.get("MILABENCH_BENCH_CONFIG")))
+    except BenchmateError as error:
+        print(f"benchmate.relay: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         return _not_started(error, words[0])
     code = relay.run()

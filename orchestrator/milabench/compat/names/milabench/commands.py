@@ -121,8 +121,12 @@ async def _execute(pack: Pack, words: Sequence[Any], options: Options) -> int:
         argv[0] = f"{pack.dirs.venv}/bin/python"
     env = {**os.environ, **pack.full_env(options.get("env") or {})}
     cwd = options.get("cwd") or pack.working_directory
-    path = {str(name): str(value) for name, value in env.items() if value is not None}
-    process = await asyncio.create_subprocess_exec(*argv, cwd=cwd, env=path, stdin=asyncio.subprocess.DEVNULL)
+    return await run_words(argv, cwd, {str(name): str(value) for name, value in env.items() if value is not None})
+
+
+async def run_words(argv: Sequence[str], cwd: Any, env: Mapping[str, str]) -> int:
+    """Run a command and wait for it; return 0. Raises CommandFailed for any other exit code."""
+    process = await asyncio.create_subprocess_exec(*argv, cwd=cwd, env=env, stdin=asyncio.subprocess.DEVNULL)
     code = await process.wait()
     if code:
         raise CommandFailed(f"{' '.join(argv[:3])} ... ended with exit code {code}")

@@ -1,10 +1,13 @@
-"""Whether foreign code may change anything outside of its process now: in `install` and `prepare`, not while it is planned."""
+"""What foreign code may do now: change things outside of its process in `install` and `prepare`, not while it is planned."""
 
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Sequence
 
 ALLOWED = contextvars.ContextVar("ALLOWED", default=False)
+# The command that prepares, as it was planned and its templates rendered; None where nothing was planned.
+PLANNED: contextvars.ContextVar[Sequence[str] | None] = contextvars.ContextVar("PLANNED", default=None)
 
 
 def require_effects(what: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import commands
-from .effects import require_effects
+from .effects import PLANNED, require_effects
 from .fs import XPath
 from .merge import merge
 from .utils import assemble_options
@@ -188,8 +188,12 @@ class Package(BasePackage):
         """Do nothing: the environment is made from the requirements before."""
 
     async def prepare(self) -> Any:
-        """Run the command of `build_prepare_plan`."""
-        return await self.build_prepare_plan().execute("prepare")
+        """Run the command of `build_prepare_plan`, as it was planned."""
+        planned = PLANNED.get()
+        if planned is None:
+            return await self.build_prepare_plan().execute("prepare")
+        # The environment of the step is that of the command already.
+        return await commands.run_words(planned, os.getcwd(), os.environ) if planned else 0  # noqa: PTH109
 
     async def run(self) -> Any:
         """Raise RuntimeError: runs are planned."""

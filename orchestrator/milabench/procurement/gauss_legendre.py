@@ -1,0 +1,75 @@
+"""Integrals over an interval by the rule of Gauss and Legendre; the normal distribution; the root of a falling function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+
+@lru_cache(maxsize=64)
+def gauss_legendre(points: int) -> tuple[tuple[float, float], ...]:
+    """Return nodes between -1 and 1 with their weights; exact for polynomials of degree 2 points - 1."""
+    rule: list[tuple[float, float]] = []
+    for index in range(points):
+        x = math.cos(math.pi * (index + 0.75) / (points + 0.5))
+        slope = 1.0
+        for _ in range(100):  # Newton's method from a place so near the root that few steps are taken
+            before, value = 1.0, x
+            for degree in range(2, points + 1):
+                before, value = value, ((2 * degree - 1) * x * value - (degree - 1) * before) / degree
+            slope = points * (x * value - before) / (x * x - 1) if points > 1 else 1.0
+            step = value / slope
+            x -= step
+            if abs(step) < 1e-15:
+                break
+        rule.append((x, 2 / ((1 - x * x) * slope * slope)))
+    return tuple(rule)
+
+
+def scaled_rule(low: float, high: float, points: int) -> list[tuple[float, float]]:
+    """Return the nodes and weights of an integral from low to high."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    return [(middle + half * x, half * weight) for x, weight in gauss_legendre(points)]
+
+
+def normal_tail(z: float) -> float:
+    """Return P(Z > z) of the standard normal distribution."""
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def normal_density(z: float) -> float:
+    """Return the density of the standard normal distribution."""
+    return math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+def points_for(width: float) -> int:
+    """Return how many nodes an interval needs under a normal kernel; `width` is in standard deviations of the kernel.
+
+    Then what 20 steps of recursive integration give has an error of about 1e-15.
+    """
+    return 24 + 3 * math.ceil(width)
+
+
+def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a falling function is 0 between low and high, by false position after Illinois; to about 1e-13."""
+    at_low, at_high = function(low), function(high)
+    side = 0
+    for _ in range(200):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = function(middle)
+        if value == 0 or high - low <= 1e-13 * max(1.0, abs(middle)):
+            return middle
+        if value > 0:
+            if abs(middle - low) <= 1e-14 * max(1.0, abs(middle)):
+                return middle
+            low, at_low = middle, value
+            at_high = at_high / 2 if side == 1 else at_high
+            side = 1
+        else:
+            if abs(high - middle) <= 1e-14 * max(1.0, abs(middle)):
+                return middle
+            high, at_high = middle, value
+            at_low = at_low / 2 if side == -1 else at_low
+            side = -1
+    return (low + high) / 2

@@ -1,0 +1,436 @@
+"""Tests that may end after any trial, with stated error rates: Wald's sequential probability ratio (1945).
+
+In all of them the good system is H0: `alpha` is the probability of rejecting it, `beta` that of accepting the bad one (H1). The
+summed log-likelihood ratio rejects at or above A = ln((1 - beta) / alpha) and accepts at or below B = ln(beta / (1 - alpha)). By
+how much it oversteps is ignored: errors are at most about those stated, and `exact` says what they are. A plan that never ends is
+none: `cap` is the number of trials (or the total time) at which `at_cap` decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from milabench.analysis.intervals import normal_quantile
+from milabench.errors import UsageError
+from milabench.procurement.gauss_legendre import normal_density, normal_tail, points_for, scaled_rule
+
+Ending = Literal["accept", "reject"]
+AtCap = Literal["accept", "reject", "nearer"]
+"""What happens at the cap; `nearer`: whichever bound the sum is nearer to, in shares of its distance from 0."""
+
+_NEGLIGIBLE = 1e-15  # of the probability, left undecided, that a computation without a cap ends at
+_MOST_TRIALS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Risks:
+    """The two error rates, and where the plan ends whatever was seen."""
+
+    alpha: float = 0.05
+    beta: float = 0.10
+    cap: float | None = None
+    at_cap: AtCap = "nearer"
+
+    def __post_init__(self) -> None:
+        """Raise UsageError unless both rates are above 0 and add up to less than 1, and the cap is above 0."""
+        if not (self.alpha > 0 and self.beta > 0 and self.alpha + self.beta < 1):
+            raise UsageError(f"error rates {self.alpha:g} and {self.beta:g}: both above 0, and below 1 together")
+        if self.cap is not None and not self.cap > 0:
+            raise UsageError(f"a cap of {self.cap:g}: the most trials, or the most time, is above 0")
+
+    @property
+    def upper(self) -> float:
+        """A: the sum that rejects."""
+        return math.log((1 - self.beta) / self.alpha)
+
+    @property
+    def lower(self) -> float:
+        """B, below zero: the sum that accepts."""
+        return math.log(self.beta / (1 - self.alpha))
+
+    def ending(self, log_ratio: float) -> Ending | None:
+        """Return what a sum decides; the last bits of logarithms decide nothing."""
+        slack = 1e-12 * (self.upper - self.lower)
+        return "reject" if log_ratio >= self.upper - slack else "accept" if log_ratio <= self.lower + slack else None
+
+    def ending_at_cap(self, log_ratio: float) -> Ending:
+        """Return what is decided at the cap."""
+        if self.at_cap == "nearer":
+            return "reject" if log_ratio / self.upper > log_ratio / self.lower else "accept"
+        return self.at_cap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialDecision:
+    """Where a sequence stands: `ending` after `used` of the trials (or of the time), or None with what is needed still.
+
+    `until_accepted` is how much more would accept if all of it were good: trials that pass, or time without a failure.
+    `until_rejected` is how much more would reject if all of it were bad. At a mean, good is the promised one and bad the just bad
+    one. Both are None where the cap comes first, and after the end. `is_by_cap`: the cap decided.
+    """
+
+    ending: Ending | None
+    used: float
+    log_ratio: float
+    until_accepted: float | None = None
+    until_rejected: float | None = None
+    is_by_cap: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactRates:
+    """What a plan really does when the truth is one value: how often it ends how, and how long it takes on average."""
+
+    accept: float
+    reject: float
+    expected: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureTest:
+    """Trials that pass or fail: a failure rate `good` that is promised against one that is `bad`."""
+
+    good: float
+    bad: float
+    risks: Risks = Risks()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError unless 0 < good < bad < 1."""
+        if not 0 < self.good < self.bad < 1:
+            raise UsageError(f"failure rates {self.good:g} (good) and {self.bad:g} (bad): 0 < good < bad < 1")
+
+    @property
+    def per_failure(self) -> float:
+        """What a failure adds to the log-likelihood ratio: g1 = ln(p1 / p0)."""
+        return math.log(self.bad / self.good)
+
+    @property
+    def per_pass(self) -> float:
+        """What a pass takes from it: g2 = ln((1 - p0) / (1 - p1))."""
+        return math.log1p(-self.good) - math.log1p(-self.bad)
+
+    @property
+    def slope(self) -> float:
+        """Failures a trial between the two lines: s."""
+        return self.per_pass / (self.per_failure + self.per_pass)
+
+    @property
+    def accept_below(self) -> float:
+        """How far the accepting line d = s n - h lies below the middle one: h_acc."""
+        return -self.risks.lower / (self.per_failure + self.per_pass)
+
+    @property
+    def reject_above(self) -> float:
+        """How far the rejecting line d = s n + h lies above it: h_rej."""
+        return self.risks.upper / (self.per_failure + self.per_pass)
+
+    def log_ratio(self, trials: int, failures: int) -> float:
+        """Return the sum after so many trials."""
+        return failures * self.per_failure - (trials - failures) * self.per_pass
+
+    def accepts_at(self, failures: int) -> int:
+        """Return the number of trials at which so many failures accept."""
+        return max(failures, math.ceil((failures + self.accept_below) / self.slope - 1e-9))
+
+    def decide(self, failed: Sequence[bool]) -> SequentialDecision:
+        """Return where the trials in their order have come to; those after the end do not count."""
+        failures = 0
+        for trials, is_failure in enumerate(failed, start=1):
+            failures += is_failure
+            ratio = self.log_ratio(trials, failures)
+            ending = self.risks.ending(ratio)
+            if ending is not None:
+                return SequentialDecision(ending=ending, used=trials, log_ratio=ratio)
+            if self.risks.cap is not None and trials >= self.risks.cap:
+                return SequentialDecision(
+                    ending=self.risks.ending_at_cap(ratio), used=trials, log_ratio=ratio, is_by_cap=True
+                )
+        trials, ratio = len(failed), self.log_ratio(len(failed), failures)
+        cap = math.inf if self.risks.cap is None else self.risks.cap
+        passes = self.accepts_at(failures) - trials
+        fails = math.ceil((self.risks.upper - ratio) / self.per_failure - 1e-9)
+        return SequentialDecision(
+            ending=None,
+            used=trials,
+            log_ratio=ratio,
+            until_accepted=passes if trials + passes <= cap else None,
+            until_rejected=fails if trials + fails <= cap else None,
+        )
+
+    def expected_trials(self, truth: Literal["good", "bad", "between"]) -> float:
+        """Return Wald's average sample number, without a cap; `between` is at a failure rate of `slope`, about its largest."""
+        return _wald_expected(
+            self.risks,
+            truth,
+            self.good * self.per_failure - (1 - self.good) * self.per_pass,
+            self.bad * self.per_failure - (1 - self.bad) * self.per_pass,
+            self.per_failure * self.per_pass,
+        )
+
+    def accept_between(self) -> float:
+        """Return the probability of accepting at a failure rate of `slope`, after Wald: A / (A - B)."""
+        return self.risks.upper / (self.risks.upper - self.risks.lower)
+
+    def exact(self, rate: float) -> ExactRates:
+        """Return what the plan does at a failure rate, by dynamic programming over the number of failures."""
+        undecided: dict[int, float] = {0: 1.0}
+        accept: list[float] = []
+        reject: list[float] = []
+        expected: list[float] = []
+        for trials in range(1, _MOST_TRIALS):
+            expected.append(math.fsum(undecided.values()))
+            after: dict[int, float] = {}
+            for failures, probability in undecided.items():
+                after[failures] = after.get(failures, 0.0) + probability * (1 - rate)
+                after[failures + 1] = after.get(failures + 1, 0.0) + probability * rate
+            is_last = self.risks.cap is not None and trials >= self.risks.cap
+            undecided = {}
+            for failures, probability in after.items():
+                ratio = self.log_ratio(trials, failures)
+                ending = self.risks.ending(ratio) or (self.risks.ending_at_cap(ratio) if is_last else None)
+                if ending is None:
+                    undecided[failures] = probability
+                else:
+                    (accept if ending == "accept" else reject).append(probability)
+            if is_last or math.fsum(undecided.values()) < _NEGLIGIBLE:
+                break
+        return ExactRates(accept=math.fsum(accept), reject=math.fsum(reject), expected=math.fsum(expected))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanTest:
+    """Values that are normal with a known standard deviation: the mean `good` that is promised against one just `bad`.
+
+    Either may be the larger one. For rates and times take logarithms, whose standard deviation is a share.
+    """
+
+    good: float
+    bad: float
+    sigma: float
+    risks: Risks = Risks()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError where the means are the same or the standard deviation is not above 0."""
+        if self.good == self.bad or not self.sigma > 0:
+            raise UsageError(
+                f"means {self.good:g} (good) and {self.bad:g} (bad) with sigma {self.sigma:g}:"
+                " two different means, and a sigma above 0"
+            )
+
+    @property
+    def distance(self) -> float:
+        """How far the means are apart, in standard deviations; as good, above 0."""
+        return abs(self.bad - self.good) / self.sigma
+
+    def log_ratio(self, value: float) -> float:
+        """Return what one value adds to the sum."""
+        return (self.bad - self.good) / self.sigma**2 * (value - (self.good + self.bad) / 2)
+
+    def decide(self, values: Sequence[float]) -> SequentialDecision:
+        """Return where the values in their order have come to; those after the end do not count."""
+        ratio = 0.0
+        for used, value in enumerate(values, start=1):
+            ratio += self.log_ratio(value)
+            ending = self.risks.ending(ratio)
+            if ending is not None:
+                return SequentialDecision(ending=ending, used=used, log_ratio=ratio)
+            if self.risks.cap is not None and used >= self.risks.cap:
+                return SequentialDecision(
+                    ending=self.risks.ending_at_cap(ratio), used=used, log_ratio=ratio, is_by_cap=True
+                )
+        drift = self.distance**2 / 2  # a value, at the mean of either side
+        more = [math.ceil(way / drift - 1e-9) for way in (ratio - self.risks.lower, self.risks.upper - ratio)]
+        cap = math.inf if self.risks.cap is None else self.risks.cap
+        accepted, rejected = (each if len(values) + each <= cap else None for each in more)
+        return SequentialDecision(
+            ending=None, used=len(values), log_ratio=ratio, until_accepted=accepted, until_rejected=rejected
+        )
+
+    def expected_trials(self, truth: Literal["good", "bad", "between"]) -> float:
+        """Return Wald's average sample number, without a cap; `between` is half-way between the means."""
+        drift = self.distance**2 / 2
+        return _wald_expected(self.risks, truth, -drift, drift, self.distance**2)
+
+    def fixed_trials(self) -> float:
+        """Return how many values a test without looks needs for the same rates; round it up."""
+        return ((normal_quantile(1 - self.risks.alpha) + normal_quantile(1 - self.risks.beta)) / self.distance) ** 2
+
+    def exact(self, mean: float) -> ExactRates:
+        """Return what the plan does at a true mean, by recursive integration up to the cap, or until all is decided."""
+        drift, spread = self.log_ratio(mean), self.distance
+        low, high = self.risks.lower, self.risks.upper
+        points = points_for((high - low) / spread)
+        rule = scaled_rule(low, high, points)
+        kernel = [
+            [weight * normal_density((to - at - drift) / spread) / spread for at, weight in rule] for to, _ in rule
+        ]
+        density = [normal_density((to - drift) / spread) / spread for to, _ in rule]
+        accept, reject, expected = (
+            [1 - normal_tail((low - drift) / spread)],
+            [normal_tail((high - drift) / spread)],
+            [1.0],
+        )
+        for used in range(1, _MOST_TRIALS):
+            mass = [weight * value for (_, weight), value in zip(rule, density, strict=True)]
+            undecided = math.fsum(mass)
+            if self.risks.cap is not None and used >= self.risks.cap:
+                for (at, _), probability in zip(rule, mass, strict=True):
+                    (accept if self.risks.ending_at_cap(at) == "accept" else reject).append(probability)
+                break
+            if undecided < _NEGLIGIBLE:
+                break
+            expected.append(undecided)
+            for (at, _), probability in zip(rule, mass, strict=True):
+                accept.append(probability * (1 - normal_tail((low - at - drift) / spread)))
+                reject.append(probability * normal_tail((high - at - drift) / spread))
+            density = [math.fsum(map(float.__mul__, row, density)) for row in kernel]
+        return ExactRates(accept=math.fsum(accept), reject=math.fsum(reject), expected=math.fsum(expected))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureTimeTest:
+    """Time between failures, exponential: a mean `good` that is promised against a shorter one that is `bad`.
+
+    The cap is a total time.
+    """
+
+    good: float
+    bad: float
+    risks: Risks = Risks()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError unless 0 < bad < good."""
+        if not 0 < self.bad < self.good:
+            raise UsageError(f"times between failures {self.good:g} (good) and {self.bad:g} (bad): 0 < bad < good")
+
+    @property
+    def per_failure(self) -> float:
+        """What a failure adds to the log-likelihood ratio: ln D, D = good / bad."""
+        return math.log(self.good / self.bad)
+
+    @property
+    def per_time(self) -> float:
+        """What a unit of time takes from it: 1 / bad - 1 / good."""
+        return 1 / self.bad - 1 / self.good
+
+    def accepts_at(self, failures: int) -> float:
+        """Return the total time at which so many failures accept."""
+        return (failures * self.per_failure - self.risks.lower) / self.per_time
+
+    def rejects_until(self, failures: int) -> float:
+        """Return the total time until which so many failures reject; below 0 where they never do."""
+        return (failures * self.per_failure - self.risks.upper) / self.per_time
+
+    def decide(self, failures_at: Sequence[float], total: float) -> SequentialDecision:
+        """Return where it stands after a total time, given the times, from the start, at which it failed.
+
+        Raises UsageError where the times are not in order from 0 to the total.
+        """
+        times = [0.0, *failures_at, total]
+        if any(later < before for before, later in pairwise(times)):
+            raise UsageError(
+                f"failures at {list(failures_at)} of a total time of {total:g}: in order, from 0 to the total"
+            )
+        cap = math.inf if self.risks.cap is None else self.risks.cap
+        for failures, until in enumerate([*failures_at, total]):
+            accepts = self.accepts_at(failures)
+            end = min(until, accepts, cap)
+            ratio = failures * self.per_failure - end * self.per_time
+            if accepts <= min(until, cap):
+                return SequentialDecision(ending="accept", used=accepts, log_ratio=ratio)
+            if until >= cap:
+                return SequentialDecision(
+                    ending=self.risks.ending_at_cap(ratio), used=cap, log_ratio=ratio, is_by_cap=True
+                )
+            if failures < len(failures_at) and until <= self.rejects_until(failures + 1):
+                return SequentialDecision(ending="reject", used=until, log_ratio=ratio + self.per_failure)
+        failures = len(failures_at)
+        ratio = failures * self.per_failure - total * self.per_time
+        more = self.accepts_at(failures) - total
+        return SequentialDecision(
+            ending=None,
+            used=total,
+            log_ratio=ratio,
+            until_accepted=more if total + more <= cap else None,
+            until_rejected=math.ceil((self.risks.upper - ratio) / self.per_failure - 1e-9),
+        )
+
+    def expected_failures(self, truth: Literal["good", "bad", "between"]) -> float:
+        """Return Wald's average number of failures until the end; times the true mean it is the time.
+
+        `between` is at the mean at which the sum drifts neither way.
+        """
+        log, time = self.per_failure, self.per_time
+        return _wald_expected(self.risks, truth, log - self.good * time, log - self.bad * time, log**2)
+
+    def exact(self, mean: float) -> ExactRates:
+        """Return what the plan does at a true mean time between failures; `expected` is a time.
+
+        Between the times at which a line crosses a whole number of failures only their number matters, which is Poisson's.
+        """
+        cap = self.risks.cap
+        horizon = cap if cap is not None else self._certain_end(mean)
+        most = math.ceil((self.risks.upper + horizon * self.per_time) / self.per_failure) + 1
+        times = {self.accepts_at(r) for r in range(most + 1)} | {self.rejects_until(r) for r in range(most + 1)}
+        corners = sorted(time for time in times if 0 < time < horizon)
+        accept, reject, expected, now, limit = 0.0, 0.0, 0.0, 0.0, 0
+        undecided: dict[int, float] = {0: 1.0}
+        for corner in [*corners, horizon]:
+            rate = (corner - now) / mean
+            # So many failures reject from here to the corner.
+            middle = (now + corner) / 2
+            while self.rejects_until(limit) <= middle:
+                limit += 1
+            after: dict[int, float] = {}
+            for failures, probability in undecided.items():
+                stays, term = 0.0, math.exp(-rate)
+                waits = 0.0
+                for more in range(limit - failures):
+                    after[failures + more] = after.get(failures + more, 0.0) + probability * term
+                    stays += term
+                    # The time until the (more + 1)th failure, up to the corner: its integral of "at most `more` failures so far".
+                    waits += _poisson_tail(more, rate) * mean
+                    term *= rate / (more + 1)
+                expected += probability * waits
+                reject += probability * (1 - stays)
+            accepted = [r for r in after if math.isclose(self.accepts_at(r), corner, rel_tol=1e-12)]
+            accept += math.fsum(after.pop(r) for r in accepted)
+            undecided, now = after, corner
+            if math.fsum(undecided.values()) < _NEGLIGIBLE:
+                break
+        for failures, probability in undecided.items():
+            ratio = failures * self.per_failure - horizon * self.per_time
+            if self.risks.ending_at_cap(ratio) == "accept":
+                accept += probability
+            else:
+                reject += probability
+        return ExactRates(accept=accept, reject=reject, expected=expected)
+
+    def _certain_end(self, mean: float) -> float:
+        """Return a time by which all but a negligible part has ended; the sum is a random walk with failures as steps."""
+        width = (self.risks.upper - self.risks.lower) / self.per_failure + 2
+        # A walk leaves a strip of this many steps within about its square, each time with the same probability.
+        return mean * 40 * width**2
+
+
+def _poisson_tail(most: int, rate: float) -> float:
+    """Return P(more than `most` of a Poisson number of this mean)."""
+    term = math.exp(-rate)
+    below = [term]
+    for count in range(1, most + 1):
+        term *= rate / count
+        below.append(term)
+    return max(0.0, 1 - math.fsum(below))
+
+
+def _wald_expected(risks: Risks, truth: str, drift_good: float, drift_bad: float, square: float) -> float:
+    """Return Wald's average sample number from what a trial adds on average, or, without a drift, from its square."""
+    if truth == "good":
+        return ((1 - risks.alpha) * risks.lower + risks.alpha * risks.upper) / drift_good
+    if truth == "bad":
+        return (risks.beta * risks.lower + (1 - risks.beta) * risks.upper) / drift_bad
+    return -risks.upper * risks.lower / square
