@@ -40,6 +40,16 @@ def test_an_example_without_the_runner_prints_a_table(tmp_path, text):
     assert "accuracy: 0.97 fraction" in done.stderr
 
 
+@pytest.mark.parametrize("text", [text for name, text in BLOCKS if name == "milabench13"])
+def test_the_example_in_the_style_of_milabench_1_3_is_measured(agent, tmp_path, text):
+    script = tmp_path / "old.py"
+    script.write_text(text)
+    ran = agent.run(str(script), config=QUICK)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert [entry.n for entry in agent.entries()] == [8] * 6
+    assert agent.losses() == [0.5] * 6
+
+
 @pytest.mark.parametrize("text", [text for name, text in BLOCKS if name == "prepare"])
 def test_the_example_of_a_preparation_makes_its_data_once(tmp_path, text):
     script = tmp_path / "prepare.py"

@@ -240,8 +240,10 @@ def is_module(dotted: str) -> bool:
 
 def module_file(dotted: str) -> Path | None:
     top, *rest = dotted.split(".")
-    path = PACKAGES[top].joinpath(*rest)
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    # The folder is on the path of benchmate: its modules are imported as benchmate.NAME.
+    paths = [folder.joinpath(*rest) for folder in (PACKAGES[top], PACKAGES[top] / "milabench13")]
+    files = [file for path in paths for file in (path.with_suffix(".py"), path / "__init__.py")]
+    return next((file for file in files if file.is_file()), None)
 
 
 def defines(tree: ast.Module | ast.ClassDef, names: list[str]) -> bool:

@@ -83,7 +83,7 @@ class SummaryTable:
             self._given_rates.setdefault(key, ([], []))[bool(data.get("warmup"))].append(data["rate"])
         elif "rate" in data:
             self._tasks.setdefault(data["task"], TaskTotals()).add(data)
-        elif "window" in data:
+        elif "window" in data and "clock" not in data:
             totals = self._tasks.setdefault(data["task"], TaskTotals())
             totals.start_ns = max(totals.start_ns, data["window"]["start_ns"])
         elif "pause" in data:

@@ -76,6 +76,7 @@ def parse_suite(
     parsed = {
         name: benchmark_parser.parse(name, node, folded.sizes.get(name)) for name, node in folded.benchmarks.items()
     }
+    benchmark_parser.warn_of_left_out()
     benchmark_parser.check_templates(folded.templates)
     described = (*folded.benchmarks.values(), *folded.templates.values())
     # Without what is inherited nobody knows whose benchfiles they are.
@@ -126,6 +127,8 @@ class _BenchmarkParser:
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
     noted_in: set[tuple[str, str]] = field(default_factory=set)
     """The files and keys of foreign benchmarks about which something has been noted."""
+    left_out: dict[str, list[tuple[str, Mark]]] = field(default_factory=dict)
+    """By file, the benchmarks without a program, such as those of another file that it disables."""
 
     def parse(self, name: str, node: Located, sized: ChosenSize | None) -> schema.BenchmarkConfig | None:
         """Return the benchmark as a value; None where it is left out, with the problem or the warning noted."""
@@ -139,8 +142,7 @@ class _BenchmarkParser:
         if values is None or not (self._matrix_has_job(name, node, values) and self._metrics_have_patterns(name, node)):
             return None
         if "definition" not in values and "command" not in values and not {"serve", "server"} <= values.keys():
-            what = "it has neither a definition nor a command, and is left out"
-            self.warnings.note(node.mark, name, what, "is its name right?")
+            self.left_out.setdefault(node.mark.source.name, []).append((name, node.mark))
             return None
         if not is_whole_sweep(name, node, values, self.parser, self.traces):
             return None
@@ -305,6 +307,16 @@ class _BenchmarkParser:
         hint = did_you_mean(key, known) or "`milabench config schema` lists the keys"
         self.parser.reject(child, name, f"unknown key {key!r}", hint, child.key)
         return False
+
+    def warn_of_left_out(self) -> None:
+        """Note the benchmarks that are left out, once for each file."""
+        for benches in self.left_out.values():
+            (name, mark), others = benches[0], [other for other, _ in benches[1:]]
+            what = "it has neither a definition nor a command, and is left out"
+            if others:
+                what += f", as {'are' if len(others) > 1 else 'is'} {', '.join(others[:8])}"
+                what += f" and {len(others) - 8} more" if len(others) > 8 else ""
+            self.warnings.note(mark, name, what, "is its name right?")
 
     def _note_foreign_key(self, name: str, node: Located, key: str, mark: Mark) -> None:
         """Say once of a file what becomes of a key that only foreign code can read."""

@@ -24,6 +24,7 @@ _TOKEN: Final = re.compile(r"""('[^']*'|"[^"]*"|[(),]|[^\s(),]+)""")
 _WORDS: Final = frozenset(["and", "or", "not"])
 
 Test = Callable[[BenchmarkConfig], bool]
+Words = Callable[[BenchmarkConfig], tuple[str, ...]]
 
 
 def select(suite: Suite, select: str | None = None, exclude: str | None = None) -> tuple[BenchmarkConfig, ...]:
@@ -36,16 +37,17 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     everything = tuple(suite.benchmarks.values())
     selected = tuple(bench for bench in everything if bench.enabled)
     disabled: list[str] = []
+    words_of = _with_folders(everything)
     if select is not None and select in suite.benchmarks:  # whatever characters it has, a name alone is that name
         selected = (suite.benchmarks[select],)
     elif select is not None and select.strip():
-        test, named = _parse(select, "--select")
-        _check_words(named, everything)
+        test, named = _parse(select, "--select", words_of)
+        _check_words(named, {word for bench in everything for word in words_of(bench)})
         matched = [bench for bench in everything if test(bench)]
         selected = tuple(bench for bench in matched if bench.enabled or bench.name in named)
         disabled = [bench.name for bench in matched if not (bench.enabled or bench.name in named)]
     if exclude is not None and exclude.strip():
-        is_excluded, _ = _parse(exclude, "--exclude")
+        is_excluded, _ = _parse(exclude, "--exclude", words_of)
         selected = tuple(bench for bench in selected if not is_excluded(bench))
     if not selected:
         raise NothingSelected(_nothing(everything, select, exclude, disabled))
@@ -74,8 +76,21 @@ def lacking_problems(suite: Suite, benches: Iterable[BenchmarkConfig] | None = N
 
 
 def _words_of(bench: BenchmarkConfig) -> tuple[str, ...]:
-    folder = () if bench.definition is None else (definition_name(bench.definition),)
-    return (bench.name, bench.group, bench.install_group, *bench.tags, *folder)
+    return (bench.name, bench.group, bench.install_group, *bench.tags)
+
+
+def _with_folders(everything: Iterable[BenchmarkConfig]) -> Words:
+    """Return the function from a benchmark to the words that select it.
+
+    The last part of its definition is one where that is no name, group, environment or tag of the suite.
+    """
+    known = {word for bench in everything for word in _words_of(bench)}
+
+    def words_of(bench: BenchmarkConfig) -> tuple[str, ...]:
+        folder = "" if bench.definition is None else definition_name(bench.definition)
+        return _words_of(bench) if folder in known or not folder else (*_words_of(bench), folder)
+
+    return words_of
 
 
 def _nothing(
@@ -92,8 +107,7 @@ def _nothing(
     return f"nothing selected by {asked}; `milabench list` shows what there is"
 
 
-def _check_words(asked: Iterable[str], everything: tuple[BenchmarkConfig, ...]) -> None:
-    known = {word for bench in everything for word in _words_of(bench)}
+def _check_words(asked: Iterable[str], known: set[str]) -> None:
     lines: list[str] = []
     for word in dict.fromkeys(asked):
         if any(_matches(word, candidate) for candidate in known):
@@ -120,11 +134,11 @@ def _matches(word: str, candidate: str) -> bool:
     return word == candidate or (_is_glob(word) and fnmatchcase(candidate, word))
 
 
-def _parse(text: str, option: str) -> tuple[Test, list[str]]:
+def _parse(text: str, option: str, words_of: Words) -> tuple[Test, list[str]]:
     """Return the test that a selection is, and the words that have to match something."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"{option}: longer than {MAX_LENGTH} characters")
-    parser = _Parser(list(_tokens(text)), option, text)
+    parser = _Parser(list(_tokens(text)), option, text, words_of)
     test = parser.any_of(0, True)
     if parser.position < len(parser.tokens):
         raise parser.error(f"{parser.tokens[parser.position]!r} is not expected here")
@@ -144,7 +158,8 @@ def _tokens(text: str) -> Iterator[str]:
 class _Parser:
     """Recursive descent: commas bind least, then or, and, not."""
 
-    def __init__(self, tokens: list[str], option: str, text: str) -> None:
+    def __init__(self, tokens: list[str], option: str, text: str, words_of: Words) -> None:
+        self.words_of = words_of
         self.tokens = tokens[:-1] if tokens and tokens[-1] == "," else tokens
         self.option = option
         self.text = text
@@ -190,4 +205,4 @@ class _Parser:
         # Below a `not` a word may match nothing: `not retired` is true where nobody is.
         if positive:
             self.positive.append(word)
-        return lambda bench: any(_matches(word, candidate) for candidate in _words_of(bench))
+        return lambda bench: any(_matches(word, candidate) for candidate in self.words_of(bench))

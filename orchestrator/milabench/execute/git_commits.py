@@ -26,7 +26,7 @@ def with_known_commits(specs: Sequence[VenvSpec], dirs: Dirs, options: InstallOp
     """Return environments in which every git repository has a commit: as recorded beside the environment, else as git says now.
 
     What git says is recorded. With `update`, what is not pinned is asked for again. Raises EnvironmentFailed for what cannot
-    be resolved, with the file, the line and the way out.
+    be resolved, with the file, the line and a hint.
     """
     return tuple(_with_commits(spec, dirs, options) if spec.moving else spec for spec in specs)
 

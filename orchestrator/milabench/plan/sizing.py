@@ -10,15 +10,22 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final
 
-from milabench.config.kinds import Kind, ValueParser, Whole, capacity_mib, key, record_of
+from milabench.config.kinds import Capacity, Kind, ValueParser, Whole, capacity_mib, key, record_of
 from milabench.config.problems import Problems
-from milabench.config.schema import MemoryMiB, Positive, PositiveWhole
+from milabench.config.schema import Positive, PositiveWhole
 from milabench.config.source_map import Located, Mark, SourceLocation, located, plain, sequence
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.
 _FILES = ("config", "save")
 _SLUG = re.compile(r"[^a-z0-9]+")
+
+
+class CapacityOrAll(Capacity):
+    """An amount of memory, or `All`: None."""
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        return None if node.value == "All" else super().parse(node, path, parser)
 
 
 class OnOff(Kind):
@@ -44,7 +51,9 @@ class SizerOptions:
     add: int | None = key("Added after that.", default=None)
     multiple: PositiveWhole | None = key("Round down to a multiple of this.", default=None)
     power: Annotated[int, Whole(at_least=2)] | None = key("Round down to a power of this base.", default=None)
-    capacity_mib: MemoryMiB | None = key("Stands for the memory of the device.", name="capacity", default=None)
+    capacity_mib: Annotated[int, CapacityOrAll()] | None = key(
+        "Stands for the memory of the device, which is also `All`.", name="capacity", default=None
+    )
 
     @property
     def asks(self) -> bool:

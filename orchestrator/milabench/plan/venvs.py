@@ -61,8 +61,8 @@ class VenvSpec:
     `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the digest
     of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
     imported when the environment is built, and shape nothing. `overrides`, `pip_args` and `preferred` are those of its
-    benchmarks. `commits` has, by what the files say of a git repository, the commit that it was resolved to: what is asked
-    for stays the same.
+    benchmarks. `commits` has, by what the files say of a git repository, the commit that it was resolved to, which does
+    not change its digest.
     """
 
     group: str

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Protocol
 from milabench.bench.api import Source
 from milabench.bench.load import load_benchfile, missing_files, requirements_folder
 from milabench.bench.registry import BENCHFILE
-from milabench.devices.regular_file import read_regular
-from milabench.errors import ConfigError, EnvironmentFailed, MilabenchError, Problem
+from milabench.errors import ConfigError, MilabenchError, Problem
 from milabench.execute.inventory import (
     benchmate_digest,
     installed_packages,
-    marker_environment,
     packages_of,
     store_folder,
     unmet_requirements,
 )
 from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
-from milabench.workflow.files import ROOT, display_path
+from milabench.workflow.files import ROOT
 
 if TYPE_CHECKING:
     from milabench.config.schema import Suite, SystemConfig
@@ -104,6 +102,7 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
     requirements that several benchmarks share, only the `packages` of each.
     """
     from milabench.plan.requirements import parse_requirements
+    from milabench.workflow.requirement_files import included_files
 
     installed = installed_packages()
     lacking: dict[str, dict[str, str]] = {}
@@ -170,9 +169,11 @@ def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]
 
 def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     """Return what the benchmarks that share an environment with a selected one require of it."""
+    from milabench.execute.venv_build import benchmate_requirements
     from milabench.plan.requirements import parse_requirements
-    from milabench.plan.venvs import VenvRequest
+    from milabench.plan.venvs import UNPINNED, VenvRequest
     from milabench.workflow.foreign_environments import foreign_request, foreign_requirements
+    from milabench.workflow.requirement_files import required_packages
 
     # Not only of the selected ones: which benchmark is installed first must not change the environment that they share.
     groups = {bench.config.install_group for bench in context.benches if bench.declared is not None}
@@ -185,7 +186,15 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
         if not config.enabled and config.name not in selected:
             continue
         if (names := foreign_requirements(config.definition)) is not None:
-            requests.append(foreign_request(context, config, names))
+            request = foreign_request(
+                config,
+                names,
+                constraints=constraints_for(context, UNPINNED),
+                arch=context.plan_context.facts.arch,
+                instruments=benchmate_requirements(BENCHMATE),
+                is_lock_missing=config.name in context.missing_locks,
+            )
+            requests.append(request)
             continue
         folder = requirements_of(config.definition)
         file = requirement_file(folder, config.install_variant)
@@ -268,42 +277,10 @@ def requirements_source(folder: Path, variant: str) -> Path:
     return own if own.is_file() else folder / "requirements.in"
 
 
-def required_packages(file: Path, python: str = "") -> tuple[str, ...] | None:
-    """Return the packages that a requirements.in names, and those it includes by `-r`; None where it is not there.
-
-    Only those whose markers hold on this machine, with the running Python or another one ("3.11").
-    """
-    from milabench.plan.requirements import applies, parse_requirements
-
-    if not file.is_file():
-        return None
-    environment = marker_environment(python)
-    pins = (pin for each in included_files(file) for pin in parse_requirements(each.text).pins)
-    return tuple(dict.fromkeys(pin.name for pin in pins if pin.name and applies(pin.line, environment)))
-
-
-def included_files(file: Path) -> list[RequirementFile]:
-    """Return a requirement file and those that it includes by `-r`, as far as they are there. Raises EnvironmentFailed."""
-    from milabench.plan.requirements import parse_requirements
-
-    files: dict[Path, RequirementFile] = {}
-    pending = [file.resolve()]
-    while pending:
-        current = pending.pop(0)
-        if current in files or not current.is_file():
-            continue
-        files[current] = read_requirements(current)
-        included = (option.split(maxsplit=1) for option in parse_requirements(files[current].text).options)
-        pending += [
-            (current.parent / words[1]).resolve()
-            for words in included
-            if words[0] in ("-r", "--requirement") and words[1:]
-        ]
-    return list(files.values())
-
-
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     """Return a benchmark's requirement file for a variant; None when there is none."""
+    from milabench.workflow.requirement_files import read_requirements
+
     path = folder / requirements_name(variant)
     return read_requirements(path) if path.is_file() else None
 
@@ -311,20 +288,10 @@ def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
 def constraints_for(context: SuiteContext, variant: str) -> RequirementFile | None:
     """Return `constraints/<variant>.txt`; for an unpinned variant those of the system's arch."""
     from milabench.plan.venvs import UNPINNED
+    from milabench.workflow.requirement_files import read_requirements
 
     path = CONSTRAINTS / f"{context.plan_context.facts.arch if variant == UNPINNED else variant}.txt"
     return read_requirements(path) if path.is_file() else None
-
-
-def read_requirements(path: Path) -> RequirementFile:
-    """Read a requirement file. Raises EnvironmentFailed when it cannot be read."""
-    from milabench.plan.requirements import RequirementFile
-
-    shown = display_path(path)
-    try:
-        return RequirementFile(name=shown, text=read_regular(path).decode())
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
 
 
 def environment_records(context: SuiteContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:

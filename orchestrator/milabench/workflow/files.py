@@ -39,6 +39,11 @@ def suite_file(config_file: Path | None) -> Path:
     if config_file is None:
         here = Path("config", "standard.yaml").absolute()
         return here if here.is_file() else shipped_suite("standard")
+    if str(config_file).lstrip().startswith("{"):
+        raise UsageError(
+            "MILABENCH_CONFIG holds the keys of a benchmark, as its programs are given them, not the path of a suite;"
+            " unset it, or give --config"
+        )
     if config_file.suffix or len(config_file.parts) != 1 or not (shipped := shipped_suite(config_file.name)).is_file():
         return config_file
     if config_file.exists():

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milabench.bench.registry import BENCHFILE, foreign_format
-from milabench.execute.venv_build import benchmate_requirements
 from milabench.plan.pin import MADE_BY
 from milabench.plan.requirements import (
     Lock,
@@ -25,12 +24,11 @@ from milabench.plan.requirements import (
     with_absolute_paths,
 )
 from milabench.plan.venvs import UNPINNED, VenvRequest, agreeing_groups
-from milabench.workflow import environments
 from milabench.workflow.files import display_path
+from milabench.workflow.requirement_files import read_requirements, required_packages
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite
-    from milabench.workflow.environments import SuiteContext
 
 BASE_REQUIREMENTS: Final = "base_requirements"
 ADDED: Final = ("torchcompat==1.1.4",)
@@ -116,21 +114,33 @@ def _lock(definition: Path, names: Sequence[str], variant: str) -> Lock | None:
     files = [definition / lock_name(name, variant) for name in names]
     if variant == UNPINNED or not files or not all(file.is_file() for file in files):
         return None
-    return merge_locks([parse_requirements(environments.read_requirements(file).text) for file in files])
+    return merge_locks([parse_requirements(read_requirements(file).text) for file in files])
 
 
-def foreign_request(context: SuiteContext, config: BenchmarkConfig, names: Sequence[str]) -> VenvRequest:
-    """Return what a benchmark whose benchfile is not ours asks of its environment. Raises EnvironmentFailed."""
+def foreign_request(
+    config: BenchmarkConfig,
+    names: Sequence[str],
+    *,
+    constraints: RequirementFile | None,
+    arch: str,
+    instruments: Sequence[str],
+    is_lock_missing: bool,
+) -> VenvRequest:
+    """Return what a benchmark whose benchfile is not ours asks of its environment. Raises EnvironmentFailed.
+
+    `names` are its requirement files, `constraints` those of what is not pinned, `instruments` what these require.
+    """
     assert isinstance(config.definition, Path)
     variant, sources = config.install_variant, [config.definition / name for name in names]
     composed = [_composed(config.definition / lock_name(name, variant)) for name in names]
     files = tuple(file for file, _ in composed)
     lock = merge_locks([parse_requirements(file.text) for file in files])
     limits = [line for _, limit in composed for line in limit]
-    if variant == UNPINNED and (general := environments.constraints_for(context, UNPINNED)) is not None:
-        limits += unbroken_constraints(general.text, lock).splitlines()
+    if variant == UNPINNED and constraints is not None:
+        limits += unbroken_constraints(constraints.text, lock).splitlines()
     limits += _words(config.pip.get("constraints"), by_line=True)
-    required = [each for source in sources for each in environments.required_packages(source) or ()]
+    required = [each for source in sources for each in required_packages(source) or ()]
+    overrides = (*instruments, *ADDED)
     is_ours = any(parse_requirements(file.text).header.get("made by") == MADE_BY for file in files)
     return VenvRequest(
         bench=config.name,
@@ -141,26 +151,21 @@ def foreign_request(context: SuiteContext, config: BenchmarkConfig, names: Seque
         if limits
         else None,
         pip={str(key): str(value) for key, value in config.pip.items() if key not in ("args", "constraints")},
-        arch=context.plan_context.facts.arch,
+        arch=arch,
         required=tuple(dict.fromkeys(required)),
-        overrides=() if is_ours else _overrides(),
+        overrides=() if is_ours else overrides,
         pip_args=tuple(_words(config.pip.get("args"))),
-        preferred=_preferred(config.definition, names, lock, parse_requirements("\n".join(limits)))
-        if config.name in context.missing_locks
+        preferred=_preferred(config.definition, names, lock, parse_requirements("\n".join((*limits, *overrides))))
+        if is_lock_missing
         else None,
     )
-
-
-def _overrides() -> tuple[str, ...]:
-    """Return the requirements that win over what the files say: those of the instruments, and what is added."""
-    return (*benchmate_requirements(environments.BENCHMATE), *ADDED)
 
 
 def _preferred(definition: Path, names: Sequence[str], wanted: Lock, limits: Lock) -> RequirementFile | None:
     """Return the versions of a lock for another kind of machine, best of the most usual one, but of what is constrained."""
     for variant in (_USUAL, *sorted(_variants(definition, names))):
         if (lock := _lock(definition, names, variant)) is not None:
-            constrained = {pin.name for pin in (*limits.pins, *parse_requirements("\n".join(_overrides())).pins)}
+            constrained = {pin.name for pin in limits.pins}
             free = replace(wanted, pins=tuple(pin for pin in wanted.pins if pin.name not in constrained))
             text = preferred_versions(free, lock)
             name = display_path(definition / lock_name(names[0], variant))
@@ -186,7 +191,7 @@ def _composed(file: Path) -> tuple[RequirementFile, list[str]]:
             continue
         seen.add(path)
         own = []
-        for line in with_absolute_paths(environments.read_requirements(path).text, str(path.parent)).splitlines():
+        for line in with_absolute_paths(read_requirements(path).text, str(path.parent)).splitlines():
             option, _, value = line.strip().replace("=", " ", 1).partition(" ")
             is_included = option in ("-r", "--requirement", "-c", "--constraint")
             if is_included:

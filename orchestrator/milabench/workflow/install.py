@@ -125,7 +125,7 @@ def warn_of_missing_locks(context: CommandContext) -> None:
     context.session.warn(
         f"no {', '.join(dict.fromkeys(context.missing_locks[bench] for bench in lacking))}: installed from requirements.in"
         + (f" within {limits.name}" if limits is not None else "")
-        + f", with what the indexes have today; `{pin} --variant {arch}` writes the lock"
+        + f", in the versions of another lock where they fit, else the newest; `{pin} --variant {arch}` writes the lock"
     )
 
 

@@ -97,6 +97,7 @@ def require_current_locks(context: CommandContext) -> None:
     """
     from milabench.plan.pin import inputs_digest
     from milabench.plan.requirements import parse_requirements
+    from milabench.workflow.requirement_files import read_requirements
 
     stale: dict[str, str] = {}
     for bench in context.benches:
@@ -106,9 +107,7 @@ def require_current_locks(context: CommandContext) -> None:
         if lock is None or made_from is None or not source.is_file():
             continue
         limits = environments.constraints_for(context, variant)
-        if made_from != inputs_digest(
-            environments.read_requirements(source).text, "" if limits is None else limits.text
-        ):
+        if made_from != inputs_digest(read_requirements(source).text, "" if limits is None else limits.text):
             changed = display_path(source) if limits is None else f"{display_path(source)} or {limits.name}"
             stale[bench.config.name] = f"{lock.name}: was not made from {changed} as it is now"
     if stale:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from milabench.workflow.estimate import BudgetedPlan
     from milabench.workflow.execution import ExecutedPlan
     from milabench.workflow.options import Session
-    from milabench.workflow.planning import Request
+    from milabench.workflow.planning import PlannedRequest, Request
 
 # Not `skipped`: that a benchmark cannot run here was known when the run was planned.
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
@@ -118,15 +118,23 @@ def execute_runs(
             extend=after_pilot(planned.request),
             handover=handover,
         )
-        if prepared.settings.save_sizes is not None:
-            from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
-
-            save_observations(prepared.settings.save_sizes, observed_batch_sizes(executed.path, planned.plan))
+        _save_sizes(prepared.settings.save_sizes, planned, executed.path)
         code = finish_run(executed, session, is_kept=prepared.settings.is_kept)
         finished.append((executed.path, code))
         if code == INTERRUPTED:
             break
     return finished
+
+
+def _save_sizes(file: Path | None, planned: PlannedRequest, run: Path) -> None:
+    """Add the batch sizes of a run to this file, else to that of its system, if either names one."""
+    if file is None and not planned.request.context.system.options:
+        return
+    from milabench.workflow.scaling_files import observed_batch_sizes, save_observations, sizes_file
+
+    file = file or sizes_file(planned.request.context.system)
+    if file is not None:
+        save_observations(file, observed_batch_sizes(run, planned.plan))
 
 
 def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:

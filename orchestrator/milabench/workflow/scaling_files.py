@@ -33,9 +33,16 @@ def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
         return Sizer(options=options)
     file = given.get("config") if isinstance(given, Mapping) else None
     path = Path(str(file)).expanduser() if file is not None else scaling_file(facts)
-    if file is not None and not path.is_file():
+    if file is not None and not path.is_file() and sizes_file(system) != path:
         raise ConfigError(f"system.options.sizer.config: {path}: no such file")
     return Sizer(options=options, observations=read_scaling(path).observations, source=display_path(path))
+
+
+def sizes_file(system: SystemConfig) -> Path | None:
+    """Return the file to which the system adds the batch sizes that its runs observe; None where it names none."""
+    given = system.options.get("sizer")
+    file = given.get("save") if isinstance(given, Mapping) else None
+    return None if file is None else Path(str(file)).expanduser()
 
 
 def scaling_file(facts: SystemFacts) -> Path:

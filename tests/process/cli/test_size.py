@@ -80,6 +80,22 @@ def test_a_run_adds_what_it_observed_to_what_is_there(milabench: Milabench, tmp_
     assert list(tmp_path.glob(".seen*")) == []
 
 
+def test_the_system_may_name_the_file_that_its_runs_fill_and_that_sizes_the_next_ones(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    file = tmp_path / "seen.yaml"
+    system = tmp_path / "system.yaml"
+    system.write_text(f"system: {{options: {{sizer: {{auto: 1, save: {file}, config: {file}}}}}}}")
+    said = milabench("run", *SIZED, *QUIET, "--select", "sized", "--system", str(system))
+    assert said.code == 0, said.err
+    assert [each["batch_size"] for each in yaml.safe_load(file.read_text())["sized"]] == [8]
+    other = milabench("plan", "run", *SIZED, "-s", "system.options.sizer.save=x", "--system", str(system))
+    assert (other.code, other.err) == (0, other.err)
+    file.unlink()
+    refused = milabench("plan", "run", *SIZED, "-s", "system.options.sizer.save=x", "--system", str(system))
+    assert (refused.code, "seen.yaml: no such file" in refused.err) == (2, True)
+
+
 def planned(milabench: Milabench, *argv: str, **environ: str) -> tuple[str, str]:
     said = milabench("plan", "run", *SIZED, "--select", "sized", "--json", *argv, **environ)
     assert said.code == 0, said.err

@@ -12,7 +12,7 @@ from milabench.execute.install_session import Installed
 from milabench.execute.inventory import is_linked, store_folder
 from milabench.execute.shims import shims_of
 from milabench.plan.venvs import VenvSpec
-from milabench.workflow.environments import required_packages
+from milabench.workflow.requirement_files import required_packages
 from tests.commands import Said
 from tests.process.cli.conftest import environ, milabench  # noqa: F401
 from tests.process.cli.installable import installable

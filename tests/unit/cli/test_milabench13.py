@@ -111,6 +111,13 @@ def test_the_last_part_of_the_definition_selects(milabench: Milabench, tmp_path:
     assert [rows[2:] for rows in names.values()] == [["a", "b"], ["a", "c"], ["c"], ["d"]]
 
 
+def test_the_variable_that_programs_get_is_no_suite(milabench: Milabench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILABENCH_CONFIG", '{"name": "a", "argv": {}}')
+    said = milabench("list")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "MILABENCH_CONFIG holds the keys of a benchmark, as its programs are given them" in said.err
+
+
 def test_variables_stand_for_keys_of_the_system(
     milabench: Milabench, suite: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

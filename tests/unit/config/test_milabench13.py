@@ -13,7 +13,7 @@ from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.config.show import to_yaml
 from milabench.errors import ConfigError
-from milabench.plan.sizing import parse_scaling, scaling_text
+from milabench.plan.sizing import parse_scaling, scaling_text, sizer_options
 
 Read = Callable[..., Suite]
 
@@ -127,6 +127,15 @@ def test_an_unknown_key_of_one_of_our_benchmarks_is_an_error_all_the_same(read: 
     assert told(error) == ["b: unknown key 'capabilities'; did you mean 'requires_capabilities'?"]
 
 
+def test_what_has_no_program_is_left_out_with_one_note_for_each_file(read: Read) -> None:
+    names = [f"x{number}" for number in range(12)]
+    suite = read("a: {definition: theirs}\n" + "".join(f"{name}: {{enabled: false}}\n" for name in names))
+    assert list(suite.benchmarks) == ["a"]
+    (note,) = suite.warnings
+    said = "it has neither a definition nor a command, and is left out"
+    assert str(note).endswith(f"2:5: x0: {said}, as are {', '.join(names[1:9])} and 3 more; is its name right?")
+
+
 # --- keys that are given twice ---------------------------------------------------------------------------------------
 
 
@@ -198,3 +207,8 @@ def test_a_batch_size_that_is_none_is_told_with_its_place() -> None:
     with pytest.raises(ConfigError) as error:
         parse_scaling(b"a: {model: {many: 100 MiB}}", "scaling.yaml")
     assert str(error.value) == "scaling.yaml:1:19: a.model.many: expected a whole number that is at least 1"
+
+
+def test_the_capacity_to_fill_may_be_all() -> None:
+    assert sizer_options({"auto": 1, "capacity": "All"}, lambda key: key).capacity_mib is None
+    assert sizer_options({"auto": 1, "capacity": "64Go"}, lambda key: key).capacity_mib == 61_035

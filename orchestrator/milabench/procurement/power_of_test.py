@@ -1,0 +1,195 @@
+"""How many nodes and launches show that a bound is kept: the power of the one-sided t test that acceptance decides by.
+
+Acceptance passes a number whose one-sided lower bound, mean - t s / sqrt(n) of logarithms, is at or above the bound. With a true
+value that is better by `distance` (of logarithms), the statistic is Student's t with a non-centrality of distance / error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from milabench.analysis.intervals import t_quantile
+from milabench.errors import UsageError
+from milabench.procurement.gauss_legendre import normal_tail, scaled_rule
+
+MOST_NODES = 10_000
+"""More than this is no plan."""
+_POINTS = 96
+
+
+def noncentral_t_tail(x: float, freedom: float, noncentrality: float) -> float:
+    """Return P(T > x) of the non-central t distribution: a normal of mean `noncentrality` over an independent chi / sqrt(df).
+
+    By integration over the chi; the error is below 1e-9.
+    """
+    # With u = chi / sqrt(df), P(T > x) is the mean of P(Z > x u - noncentrality). ln u has the variance 1 / (2 df), about.
+    front = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
+    half = 12 / math.sqrt(2 * freedom)
+    low = -half if freedom > 30 else -40 / freedom - half  # the left tail of ln u falls as exp(df ln u) only
+    high = min(half, math.log1p(10 / math.sqrt(freedom)))
+
+    def density(log_u: float) -> float:
+        return math.exp(front + freedom * log_u - freedom / 2 * math.exp(2 * log_u))
+
+    # In panels, because the normal tail may change within a fraction of u where few degrees of freedom make u vary a lot.
+    panels = math.ceil(high - low)
+    total = 0.0
+    for index in range(panels):
+        ends = (low + (high - low) * index / panels, low + (high - low) * (index + 1) / panels)
+        total += math.fsum(
+            weight * density(at) * normal_tail(x * math.exp(at) - noncentrality)
+            for at, weight in scaled_rule(*ends, _POINTS)
+        )
+    return total
+
+
+def power_of_bound(distance: float, error: float, freedom: float, confidence: float = 0.95) -> float:
+    """Return the probability that a one-sided bound at this confidence is kept.
+
+    `distance` is how far the true logarithm is on the good side of the bound, `error` the standard error of what is measured and
+    `freedom` its degrees of freedom. At a distance of 0 it is 1 - confidence.
+    """
+    if not error > 0:
+        return 1.0 if distance >= 0 else 0.0
+    return noncentral_t_tail(t_quantile(confidence, freedom), freedom, distance / error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """The relative spreads that a pilot showed, as standard deviations of logarithms.
+
+    `between_nodes` is that of nodes' own speeds, `between_launches` that of launches on one node.
+    """
+
+    between_nodes: float
+    between_launches: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """So many nodes with so many launches on each, and the power that this has; `launches` are all of them together."""
+
+    nodes: int
+    launches_per_node: int
+    power: float
+
+    @property
+    def launches(self) -> int:
+        """Launches on all nodes."""
+        return self.nodes * self.launches_per_node
+
+
+def launch_plan(
+    nodes: int,
+    launches_per_node: int,
+    noise: Noise,
+    *,
+    expected: float,
+    bound: float,
+    confidence: float = 0.95,
+    reference_error: float = 0.0,
+) -> LaunchPlan:
+    """Return the power of a plan for a bound on a value (or a ratio) that is expected to be this.
+
+    Nodes are the sample: the error of the mean is sqrt((between_nodes^2 + between_launches^2 / launches) / nodes), with
+    nodes - 1 degrees of freedom. A single node stands for itself: its launches are the sample then. Whether `bound` is the
+    least or the most that is allowed follows from the side on which `expected` lies. `reference_error` is that of the logarithm
+    of what it is compared with; its own degrees of freedom are taken to be as many.
+
+    Raises UsageError where there is no spread to be had, and where `expected` is the bound itself.
+    """
+    if nodes < 1 or launches_per_node < 1 or nodes * launches_per_node < 2:
+        raise UsageError(f"{nodes} nodes with {launches_per_node} launches each: a spread takes two launches at least")
+    distance = _distance(expected, bound)
+    if nodes == 1:
+        variance, freedom = noise.between_launches**2 / launches_per_node, launches_per_node - 1
+    else:
+        variance = (noise.between_nodes**2 + noise.between_launches**2 / launches_per_node) / nodes
+        freedom = nodes - 1
+    error = math.sqrt(variance + reference_error**2)
+    power = power_of_bound(distance, error, freedom, confidence)
+    return LaunchPlan(nodes=nodes, launches_per_node=launches_per_node, power=power)
+
+
+def fewest_nodes(
+    launches_per_node: int,
+    noise: Noise,
+    *,
+    expected: float,
+    bound: float,
+    power: float = 0.95,
+    confidence: float = 0.95,
+    reference_error: float = 0.0,
+    most: int = MOST_NODES,
+) -> LaunchPlan | None:
+    """Return the plan with the fewest nodes, two at least, that has this power; None where `most` do not have it.
+
+    Raises UsageError as `launch_plan`.
+    """
+
+    def plan(nodes: int) -> LaunchPlan:
+        return launch_plan(
+            nodes,
+            launches_per_node,
+            noise,
+            expected=expected,
+            bound=bound,
+            confidence=confidence,
+            reference_error=reference_error,
+        )
+
+    if most < 2:
+        return None
+    low, high = 1, 2
+    while plan(high).power < power:  # more nodes have more power: double, then halve
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if plan(middle).power < power else (low, middle)
+    return plan(high)
+
+
+def cheapest_plans(
+    noise: Noise,
+    *,
+    expected: float,
+    bound: float,
+    power: float = 0.95,
+    confidence: float = 0.95,
+    reference_error: float = 0.0,
+    most_nodes: int,
+    most_launches: int = 30,
+) -> tuple[LaunchPlan, ...]:
+    """Return, by launches in all, the plans with this power of which no other has both fewer nodes and fewer launches on each.
+
+    Empty where all nodes and launches that there are do not have it. Raises UsageError as `launch_plan`.
+    """
+    plans: list[LaunchPlan] = []
+    for launches in range(1, most_launches + 1):
+        plan = fewest_nodes(
+            launches,
+            noise,
+            expected=expected,
+            bound=bound,
+            power=power,
+            confidence=confidence,
+            reference_error=reference_error,
+            most=plans[-1].nodes - 1 if plans else most_nodes,
+        )
+        if plan is not None:
+            plans.append(plan)
+            if plan.nodes == 2:
+                break
+    return tuple(sorted(plans, key=lambda plan: (plan.launches, plan.nodes)))
+
+
+def _distance(expected: float, bound: float) -> float:
+    if not (expected > 0 and bound > 0) or expected == bound:
+        raise UsageError(
+            f"expected {expected:g} for a bound of {bound:g}: two different values above zero, for at the bound itself no number"
+            " of launches shows that it is kept"
+        )
+    return abs(math.log(expected / bound))

@@ -1,0 +1,105 @@
+"""The power of a bound: the non-central t against scipy's numbers, and plans against simulated acceptances."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from milabench.acceptance.bounds import BoundTarget, decide_bound
+from milabench.errors import UsageError
+from milabench.procurement.power_of_test import (
+    Noise,
+    cheapest_plans,
+    fewest_nodes,
+    launch_plan,
+    noncentral_t_tail,
+    power_of_bound,
+)
+
+NOISE = Noise(between_nodes=0.02, between_launches=0.01)
+
+
+# Computed by scipy 1.17.1, stats.nct.sf and stats.t.sf.
+@pytest.mark.parametrize(
+    ("freedom", "noncentrality", "x", "expected"),
+    [
+        (2, 1.0, 2.9, 0.17539025609845593),
+        (4, 3.0, 2.13, 0.7915500523918034),
+        (9, 2.5, 1.833, 0.7457712355871404),
+        (30, 0.0, 1.7, 0.04973893779425843),
+        (63, 4.0, 1.67, 0.9895854924136116),
+    ],
+)
+def test_the_noncentral_t(freedom: float, noncentrality: float, x: float, expected: float) -> None:
+    assert noncentral_t_tail(x, freedom, noncentrality) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 40, 1000])
+def test_at_the_bound_itself_the_power_is_the_error_rate(freedom: float) -> None:
+    assert power_of_bound(0.0, 0.1, freedom, confidence=0.95) == pytest.approx(0.05, rel=1e-8)
+
+
+def acceptances(nodes: int, launches: int, expected: float, bound: float, tries: int) -> float:
+    """Return how often simulated nodes' means pass the bound of acceptance."""
+    noise, passed = random.Random(nodes * 100 + launches), 0
+    target = BoundTarget(value=bound, is_minimum=expected > bound, confidence=0.95, to_fail=0.95)
+    for _ in range(tries):
+        means = []
+        for _ in range(nodes):
+            own = math.log(expected) + noise.gauss(0, NOISE.between_nodes)
+            means.append(math.exp(own + noise.gauss(0, NOISE.between_launches / math.sqrt(launches))))
+        passed += decide_bound(means, [], target).verdict == "PASS"
+    return passed / tries
+
+
+@pytest.mark.parametrize(("nodes", "launches"), [(3, 1), (5, 4), (8, 2)])
+@pytest.mark.parametrize(("expected", "bound"), [(1.0, 0.98), (1.0, 1.03)])
+def test_the_power_of_a_plan_is_how_often_acceptance_passes(
+    nodes: int, launches: int, expected: float, bound: float
+) -> None:
+    plan = launch_plan(nodes, launches, NOISE, expected=expected, bound=bound)
+    tries = 2000
+    passed = acceptances(nodes, launches, expected, bound, tries)
+    assert abs(passed - plan.power) <= 4 * math.sqrt(plan.power * (1 - plan.power) / tries)
+
+
+def test_the_fewest_nodes_have_the_power_and_one_less_has_not() -> None:
+    plan = fewest_nodes(3, NOISE, expected=1.0, bound=0.97)
+    assert plan is not None
+    assert (plan.nodes, plan.launches) == (7, 21)
+    assert plan.power >= 0.95
+    assert launch_plan(6, 3, NOISE, expected=1.0, bound=0.97).power < 0.95
+    assert acceptances(7, 3, 1.0, 0.97, 1000) >= 0.93
+
+
+def test_more_launches_on_a_node_never_make_up_for_nodes_that_differ() -> None:
+    plans = cheapest_plans(NOISE, expected=1.0, bound=0.97, most_nodes=64)
+    assert [(plan.nodes, plan.launches_per_node) for plan in plans] == [(8, 1), (7, 2)]
+    assert cheapest_plans(NOISE, expected=1.0, bound=0.97, most_nodes=6) == ()
+    assert cheapest_plans(NOISE, expected=1.0, bound=0.97, most_nodes=1) == ()
+
+
+def test_one_node_stands_for_itself() -> None:
+    alone = launch_plan(1, 5, NOISE, expected=1.0, bound=0.98)
+    assert alone.power == pytest.approx(power_of_bound(-math.log(0.98), 0.01 / math.sqrt(5), 4), rel=1e-12)
+
+
+def test_a_measured_reference_costs_power() -> None:
+    constant = launch_plan(6, 2, NOISE, expected=1.0, bound=0.97)
+    measured = launch_plan(6, 2, NOISE, expected=1.0, bound=0.97, reference_error=0.008)
+    assert measured.power < constant.power
+
+
+def test_without_noise_every_plan_is_enough() -> None:
+    silent = Noise(between_nodes=0.0, between_launches=0.0)
+    assert launch_plan(2, 1, silent, expected=1.0, bound=0.99).power == 1.0
+
+
+def test_what_is_no_plan_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match="1 nodes with 1 launches each: a spread takes two launches at least"):
+        launch_plan(1, 1, NOISE, expected=1.0, bound=0.9)
+    with pytest.raises(UsageError, match="expected 1 for a bound of 1: two different values above zero"):
+        launch_plan(4, 1, NOISE, expected=1.0, bound=1.0)
+    assert fewest_nodes(1, NOISE, expected=1.0, bound=0.999999, most=100) is None
