@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "plan": {"bench", "config", "facts"},
     "checks": {"events"},
     "analysis": {"events"},
-    "report": {"analysis", "acceptance", "events"},
+    "report": {"analysis", "acceptance", "events", "procurement"},
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
     "procurement": {"acceptance", "analysis", "bundle", "config", "events"},
