@@ -153,6 +153,27 @@ def _unequal_work(
     return list(_unequal(tables)) if all(knows_work(system, bench) for system in systems) else []
 
 
+def work_of(system: System, bench: str) -> Mapping[str, str]:
+    """Return what a benchmark of a suite does, as leaves by dotted name; empty where it was not recorded.
+
+    Its size, arguments, options and plan, the profile, the lock file and the program: what a digest of "the same suite" is of.
+    """
+    if not knows_work(system, bench):
+        return {}
+    table = dict(_of_sessions(system, partial(_work, bench=bench, parts=(*_WORK, "options", "plan"))))
+    table |= _of_sessions(system, partial(_environment, bench=bench))
+    named = (("size", size_of_bench(system, bench)), ("profile", system.manifest.get("profile")))
+    return table | {name: str(value) for name, value in named if value}
+
+
+def differing_suite(systems: Sequence[System], bench: str) -> str:
+    """Name in one line what of `work_of` differs, with its values; empty where nothing does, or it is not known."""
+    tables = [work_of(system, bench) for system in systems]
+    named = [f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in _unequal(tables) if all(tables)]
+    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
+    return ", ".join([*named[:_NAMED], *more])
+
+
 def size_of_bench(system: System, bench: str) -> str:
     """Return the size of a benchmark that a system measured, those of its sessions by slashes; empty where none is recorded."""
     sizes = (str(_suite(session, bench).get("size") or "") for session in system.sessions)

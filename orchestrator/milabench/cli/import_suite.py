@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from milabench.workflow.import_suite import ImportedBenchmark
 
 
 @click.command("import-suite")
@@ -23,9 +28,15 @@ def command(source: Path, into: Path) -> None:
     """
     from milabench.workflow.import_suite import import_suite
 
-    outcomes = import_suite(source, into)
+    echo_outcomes(import_suite(source, into))
+    suite = shlex.quote(str(into / "suite.yaml"))
+    click.echo(f"created {into}; write its locks with our versions, and see what it starts:")
+    for verb in ("pin", "plan run"):
+        click.echo(f"  milabench {verb} --config {suite}")
+
+
+def echo_outcomes(outcomes: Sequence[ImportedBenchmark]) -> None:
+    """Print a line for each benchmark."""
     width = max(len(outcome.name) for outcome in outcomes)
     for outcome in outcomes:
         click.echo(f"{outcome.name:<{width}}  {outcome}")
-    click.echo(f"created {into}; see what it starts:")
-    click.echo(f"  milabench plan run --config {shlex.quote(str(into / 'suite.yaml'))}")

@@ -1,7 +1,7 @@
 """What a benchmark of milabench 1.3 starts, recognised as data: the values of a benchfile of ours, and of its suite.
 
-Pure over the words that its class answered (compat/milabench13.py); whoever writes the files holds the plans of both forms
-against each other.
+Pure over the words that its class answered (compat/milabench13.py); whoever writes the files compares the
+plans of both forms.
 """
 
 from __future__ import annotations

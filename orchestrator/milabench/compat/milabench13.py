@@ -7,6 +7,7 @@ docs/from-milabench-1.3.md says what differs.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -256,7 +257,7 @@ class _Question:
 
     def _there(self, text: str) -> str:
         """Return a text in which the folder that was looked at has the path that it has on the node."""
-        return text.replace(self.code, self._bench.source)
+        return re.sub(rf"{re.escape(self.code)}(?![\w.-])", lambda _: self._bench.source, text)
 
 
 def _node(node: Node) -> dict[str, Any]:

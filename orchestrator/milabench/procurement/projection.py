@@ -26,6 +26,7 @@ from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stde
 from milabench.analysis.two_samples import Estimate
 from milabench.errors import UsageError
 from milabench.procurement.least_squares import Curve, LeastSquares, Vector, least_squares
+from milabench.procurement.uncertainty import UncertainValue
 
 Noise = Literal["relative", "absolute"]
 """What is alike at all counts: the errors as shares of the values, or the errors in the unit of the values."""
@@ -46,9 +47,10 @@ class CountPoint:
     log_error: float | None = None
 
     @classmethod
-    def of_estimate(cls, count: float, log_value: Estimate) -> CountPoint:
-        """Return the point of a value that is known by its logarithm."""
-        return cls(count=count, values=(math.exp(log_value.d),), log_error=log_value.error)
+    def of_value(cls, count: float, value: UncertainValue) -> CountPoint:
+        """Return the point of a number with its uncertainty, which may be unknown."""
+        known = value.log_estimate
+        return cls(count=count, values=(value.value,), log_error=None if known is None else known.error)
 
     @property
     def value(self) -> float:

@@ -125,6 +125,7 @@ def acceptance_document(acceptance: Acceptance) -> document.Document:
         document.Statement(text=acceptance_sentence(acceptance)),
         criteria_table(acceptance),
         *document.section("what is missing", missing_evidence(acceptance)),
+        *document.notes(acceptance.notes),
     )
 
 
@@ -137,8 +138,9 @@ def acceptance_sentence(acceptance: Acceptance) -> str:
     """Return which run was checked against which criteria, and how many of them hold."""
     counts = Counter[str](check.verdict for check in acceptance.checks)
     against = f" against {acceptance.reference}" if acceptance.reference else ""
+    by = f", by {acceptance.file}" if acceptance.file else ""
     return (
-        f"{acceptance.run}{against}, by {acceptance.file}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
+        f"{acceptance.run}{against}{by}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
         f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are undecided"
     )
 

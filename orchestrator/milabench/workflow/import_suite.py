@@ -1,24 +1,23 @@
 """Turns benchmarks of another system, folders and suites, into ours: benchfiles that are data, and one suite.
 
-A copy is written, planned on imaginary systems, and held against the plans of what it was made from: a folder whose copy
+A copy is written, planned on imaginary systems, and compared with the plans of what it was made from: a folder whose copy
 would start anything else keeps its benchfile, which works as it is.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
 from milabench.config.read import read_suite
-from milabench.config.schema import BenchmarkConfig, PlanConfig, Suite
-from milabench.config.show import Written, mapping_yaml, plain_benchmark
+from milabench.config.schema import BenchmarkConfig, Suite
+from milabench.config.show import mapping_yaml
 from milabench.errors import ConfigError, UsageError
 from milabench.facts.model import Device, Node, SystemFacts
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
@@ -28,24 +27,19 @@ from milabench.plan.prepare import prepare_step
 from milabench.plan.profile import PROFILES
 from milabench.plan.step import replicate_steps
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
+from milabench.workflow.imported_files import VOIRFILE, ImportedFolder, common_items, write_files
+from milabench.workflow.new_benchmark import NAME
 
 if TYPE_CHECKING:
     from milabench.compat.data_form import DataForm
 
 ARCH: Final = "cuda"
-SHARED: Final = "_milabench13"
-VOIRFILE: Final = "voirfile.py"
-_EMPTY_VOIRFILE: Final = '"""The program reports by itself; with this file it is started by the runner."""\n'
-_RELAY: Final = "benchmate.milabench13.relay"
 _RUNNER: Final = "benchmate.run"
 _FOLDER: Final = "@folder"
-_SUITE_HEAD: Final = """\
-# Made by `milabench import-suite` from benchmarks of milabench 1.3. Folders are relative to this file.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ImportedBenchmark:
     """What became of a benchmark: `kept` says why its benchfile stays, `notes` what differs from milabench 1.3."""
 
     name: str
@@ -58,20 +52,7 @@ class Outcome:
         return f"with differences: {'; '.join(self.notes)}" if self.notes else "whole"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Folder:
-    """A definition: the benchmarks that it serves, where it is copied to, and what it can become."""
-
-    path: Path
-    place: str
-    benches: list[BenchmarkConfig] = field(default_factory=list)
-    kept: str = ""
-    forms: dict[str, DataForm] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    """The variables of its benchfile."""
-
-
-def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.environ) -> tuple[Outcome, ...]:
+def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.environ) -> tuple[ImportedBenchmark, ...]:
     """Write `into/suite.yaml` and `into/benchmarks/` from a suite file, or a folder of benchmarks; return what became of each.
 
     Raises UsageError where something is in the way, or there is nothing to import, and ConfigError for what cannot be read.
@@ -81,8 +62,10 @@ def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.en
 
 def import_folder(
     name: str, into: Path, source: Path, *, environ: Mapping[str, str] = os.environ
-) -> tuple[Outcome, ...]:
+) -> tuple[ImportedBenchmark, ...]:
     """Write one folder of a benchmark as `into/name`, with a suite.yaml in it; else as `import_suite`."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"'{name}' cannot be a benchmark's name: a letter, then letters, digits, '_', '.', '+' or '-'")
     if foreign_format(source / BENCHFILE) is None:
         raise UsageError(
             f"--from {source}: has no {BENCHFILE} of milabench 1.3; import-suite takes a folder of several"
@@ -92,7 +75,7 @@ def import_folder(
 
 def _import(
     source: Path, into: Path, environ: Mapping[str, str], *, place: Callable[[str], str]
-) -> tuple[Outcome, ...]:
+) -> tuple[ImportedBenchmark, ...]:
     if into.exists() or into.is_symlink():
         raise UsageError(f"{into} exists; choose another folder, or remove it first")
     unread: dict[str, str] = {}
@@ -108,7 +91,7 @@ def _import(
         with tempfile.TemporaryDirectory(prefix=f".{into.name}-", dir=into.parent) as scratch:
             while True:
                 draft = Path(scratch, "draft")
-                _write(draft, suite, folders, into)
+                write_files(draft, suite, folders, into)
                 notes, wrong = _compared(draft, folders, systems, before, environ)
                 if not wrong:
                     break
@@ -166,9 +149,9 @@ def _suite(file: Path, environ: Mapping[str, str]) -> Suite:
     return read_suite([file], env=environ, detected_arch=ARCH, declared=declared_options)
 
 
-def _folders(suite: Suite, place: Callable[[str], str]) -> dict[Path, _Folder]:
+def _folders(suite: Suite, place: Callable[[str], str]) -> dict[Path, ImportedFolder]:
     """Return the folders of milabench 1.3 that a suite names, each with its place in the copy."""
-    folders: dict[Path, _Folder] = {}
+    folders: dict[Path, ImportedFolder] = {}
     taken: set[str] = set()
     for bench in suite.benchmarks.values():
         path = bench.definition
@@ -177,7 +160,7 @@ def _folders(suite: Suite, place: Callable[[str], str]) -> dict[Path, _Folder]:
         if path not in folders:
             name = path.name if path.name not in taken else f"{path.parent.name}-{path.name}"
             taken.add(name)
-            folders[path] = _Folder(path=path, place=place(name))
+            folders[path] = ImportedFolder(path=path, place=place(name))
         folders[path].benches.append(bench)
     return folders
 
@@ -248,28 +231,46 @@ def _without_folder(step: Step, folder: str) -> Step:
     )
 
 
-def _foreign_steps(folders: Mapping[Path, _Folder], systems: Sequence[PlanContext]) -> dict[str, tuple[_Planned, ...]]:
+def _foreign_steps(
+    folders: Mapping[Path, ImportedFolder], systems: Sequence[PlanContext]
+) -> dict[str, tuple[_Planned, ...]]:
     """Return the plans of all benchmarks on each system; a folder whose class cannot say what it starts is kept."""
     ask_together(folders)
-    planned: dict[str, tuple[_Planned, ...]] = {}
+    asked: list[ImportedFolder] = []
     for folder in folders.values():
         module = foreign_format(folder.path / BENCHFILE)
         assert module is not None
         try:
             folder.kept = module.why_kept(folder.path)
-            benches = [resolve_benchmark(bench, systems[0].dirs) for bench in folder.benches]
-            for context in systems:
-                for placed in with_processes(benches, context):
-                    name = placed.config.name
-                    planned[name] = (*planned.get(name, ()), _planned(placed, context))
         except ConfigError as error:
-            folder.kept = folder.kept or f"it cannot be planned: {_first_line(error)}"
-            for bench in folder.benches:
-                planned.pop(bench.name, None)
+            folder.kept = f"it cannot be planned: {_first_line(error)}"
+        if not folder.kept:
+            asked.append(folder)
+    try:
+        # Together they are asked in the time of a few.
+        return _plans_of(asked, systems)
+    except ConfigError:
+        planned: dict[str, tuple[_Planned, ...]] = {}
+        for folder in asked:
+            try:
+                planned |= _plans_of([folder], systems)
+            except ConfigError as error:
+                folder.kept = f"it cannot be planned: {_first_line(error)}"
+        return planned
+
+
+def _plans_of(folders: Sequence[ImportedFolder], systems: Sequence[PlanContext]) -> dict[str, tuple[_Planned, ...]]:
+    """Return the plans of the folders' benchmarks on each system, by name. Raises ConfigError."""
+    benches = [resolve_benchmark(bench, systems[0].dirs) for folder in folders for bench in folder.benches]
+    planned: dict[str, tuple[_Planned, ...]] = {}
+    for context in systems:
+        for bench in with_processes(benches, context):
+            name = bench.config.name
+            planned[name] = (*planned.get(name, ()), _planned(bench, context))
     return planned
 
 
-def _recognise(folders: Mapping[Path, _Folder], planned: Mapping[str, tuple[_Planned, ...]]) -> None:
+def _recognise(folders: Mapping[Path, ImportedFolder], planned: Mapping[str, tuple[_Planned, ...]]) -> None:
     """Give each folder the forms of its benchmarks as data, or the reason why it has none."""
     for folder in folders.values():
         if folder.kept:
@@ -294,174 +295,7 @@ def _recognise(folders: Mapping[Path, _Folder], planned: Mapping[str, tuple[_Pla
             {name: value for name, value in form.env.items() if "{milabench" not in value and "{bench" not in value}
             for form in folder.forms.values()
         ]
-        folder.env = _common(constant)
-
-
-def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what all mappings have alike, in the order of the first."""
-    first = mappings[0] if mappings else {}
-    return {key: value for key, value in first.items() if all(key in each and each[key] == value for each in mappings)}
-
-
-# ---------------------------------------------------------------- what is written
-
-
-def _write(draft: Path, suite: Suite, folders: Mapping[Path, _Folder], into: Path) -> None:
-    """Write the copies of the folders and their suite."""
-    for folder in folders.values():
-        target = draft / folder.place
-        ignored = shutil.ignore_patterns("__pycache__", ".git")
-        shutil.copytree(folder.path, target, ignore=ignored, ignore_dangling_symlinks=True, dirs_exist_ok=True)
-        if folder.kept:
-            continue
-        (target / BENCHFILE).write_text(_benchfile(folder))
-        form = folder.forms[folder.benches[0].name]
-        if form.has_runner and not (target / VOIRFILE).exists():
-            (target / VOIRFILE).write_text(_EMPTY_VOIRFILE)
-    (draft / "suite.yaml").write_text(_suite_text(suite, folders, into))
-
-
-def _benchfile(folder: _Folder) -> str:
-    """Return the text of a benchfile of ours."""
-    form = folder.forms[folder.benches[0].name]
-    declared: dict[str, Any] = {"script": form.script, "module": form.module}
-    declared |= {"voirfile": None} if not form.has_runner else {}
-    declared |= {"prepare": form.prepare} if form.prepare != "prepare.py" else {}
-    declared |= {"cwd": form.cwd}
-    declared |= {"env": {name: _literal(value) for name, value in folder.env.items()}} if folder.env else {}
-    options = dict.fromkeys(sorted({option for bench in folder.benches for option in bench.options}))
-    declared |= {"options": options} if options else {}
-    lines = [
-        f"    {name}={_python(value)},"
-        for name, value in declared.items()
-        if value is not None or name in ("voirfile", "prepare")
-    ]
-    head = f'"""The benchmark {folder.path.name}, written for milabench 1.3."""\n\nfrom milabench import Benchmark\n'
-    return "\n".join([head, "benchmark = Benchmark(", *lines, ")", ""])
-
-
-def _literal(template: str) -> str:
-    return template.replace("{{", "{").replace("}}", "}")
-
-
-def _python(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)}: {_python(item)}" for key, item in value.items()) + "}"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
-
-
-def _suite_text(suite: Suite, folders: Mapping[Path, _Folder], into: Path) -> str:
-    """Return the suite of the copies: what benchmarks share stands in templates, above those that inherit it."""
-    forms = {name: form for folder in folders.values() if not folder.kept for name, form in folder.forms.items()}
-    needed = {
-        name: {key: value for key, value in form.env.items() if key not in folder.env}
-        for folder in folders.values()
-        if not folder.kept
-        for name, form in folder.forms.items()
-    }
-    for_all = _common(list(needed.values()))
-    parts: list[Mapping[str, Any]] = []
-    if suite.profile != "default":
-        parts.append({"profile": suite.profile})
-    if given := {key: value for key, value in suite.system.raw.items() if key != "arch" or suite.system.arch}:
-        parts.append({"system": given})
-    if suite.multirun:
-        runs = [{"name": each.name, "matrix": dict(each.matrix)} for each in suite.multirun]
-        parts.append({"multirun": {"runs": runs}})
-    if forms:
-        # milabench 1.3 runs on the main machine alone, unless a benchmark says how many it takes.
-        parts.append({SHARED: {"num_machines": 1, **({"env": for_all} if for_all else {})}})
-    written: set[str] = set()
-    of_bench = {bench.name: folder for folder in folders.values() for bench in folder.benches}
-    for name, bench in suite.benchmarks.items():
-        if name not in of_bench:
-            parts.append({name: _elsewhere(bench, into)})
-            continue
-        if name in written:
-            continue
-        folder = of_bench[name]
-        own = {
-            each.name: _suite_keys(each, folder, for_all) for each in folder.benches if each.name in suite.benchmarks
-        }
-        parent = SHARED if not folder.kept else ""
-        if len(own) > 1 and not any("matrix" in keys for keys in own.values()):
-            common = _common(list(own.values()))
-            template = f"_{PurePath(folder.place).name or folder.path.name}"
-            parts.append({template: {**({"inherits": parent} if parent else {}), **common}})
-            own = {each: {key: value for key, value in keys.items() if key not in common} for each, keys in own.items()}
-            parent = template
-        parts += [{each: {**({"inherits": parent} if parent else {}), **keys}} for each, keys in own.items()]
-        written |= set(own)
-    return _SUITE_HEAD + "".join(f"\n{mapping_yaml(part)}" for part in parts)
-
-
-def _elsewhere(bench: BenchmarkConfig, into: Path) -> dict[str, Any]:
-    """Return the keys of a benchmark that is not of milabench 1.3: its folder stays where it is."""
-    keys = plain_benchmark(bench)
-    if isinstance(bench.definition, Path):
-        keys["definition"] = os.path.relpath(bench.definition, into.absolute())
-    return keys
-
-
-def _suite_keys(bench: BenchmarkConfig, folder: _Folder, for_all: Mapping[str, str]) -> dict[str, Any]:
-    """Return the keys of a benchmark in the suite of the copies, without those that have their defaults."""
-    config = bench
-    if not folder.kept:
-        form = folder.forms[bench.name]
-        more = {
-            name: value for name, value in form.env.items() if name not in folder.env and for_all.get(name) != value
-        }
-        own = {name: _as_here(value, bench) for name, value in bench.env.items()}
-        config = replace(bench, server=None, client=None, argv=_here(form.argv, bench), env={**own, **more})
-        config = replace(config, plan=_plan(bench, form))
-    keys = _as_written(plain_benchmark(config), bench)
-    keys["definition"] = folder.place
-    if isinstance(keys.get("plan"), dict) and keys["plan"].get("n") == 1:
-        del keys["plan"]["n"]
-    if keys.get("group") == bench.name:
-        del keys["group"]
-    if keys.get("install_group") == bench.group:
-        del keys["install_group"]
-    if "install_variant" not in bench.origin:
-        keys.pop("install_variant", None)
-    return keys
-
-
-def _plan(bench: BenchmarkConfig, form: DataForm) -> PlanConfig:
-    if form.launcher:
-        method: Any = "multinode" if bench.num_machines > 1 else "multigpu"
-        return PlanConfig(method=method, launcher=form.launcher, nodes=bench.plan.nodes, extra=form.options)
-    if bench.num_machines > 1 and bench.plan.method != "per_gpu":
-        return replace(bench.plan, method="multinode", launcher="none", extra={})
-    return replace(bench.plan, launcher=None, extra={})
-
-
-def _here(argv: tuple[Any, ...], bench: BenchmarkConfig) -> tuple[Any, ...]:
-    """Return arguments whose placeholders have here the values that they have for a benchfile of milabench 1.3."""
-    if any(isinstance(argument, str) for argument in argv):
-        return tuple(_as_here(argument, bench) for argument in argv)
-    return tuple((_as_here(option, bench), _as_here(value, bench)) for option, value in argv)
-
-
-def _as_here(value: Any, bench: BenchmarkConfig) -> Any:
-    module = foreign_format(bench.definition / BENCHFILE) if isinstance(bench.definition, Path) else None
-    if isinstance(value, tuple):
-        return tuple(_as_here(item, bench) for item in value)
-    return module.as_placed_here(value, bench.group) if module is not None and isinstance(value, str) else value
-
-
-def _as_written(keys: dict[str, Any], bench: BenchmarkConfig, path: str = "") -> dict[str, Any]:
-    """Return keys in which what was taken from the system or the environment is asked for again."""
-    asked: dict[str, Any] = {}
-    for key, value in keys.items():
-        here = f"{path}{key}"
-        if isinstance(value, Mapping):
-            asked[key] = _as_written(dict(value), bench, f"{here}.")
-            continue
-        origin = bench.origin.get(here)
-        text = origin.interpolated if origin is not None else None
-        asked[key] = Written(text) if text and ("${system." in text or "${oc.env" in text) else value
-    return asked
+        folder.env = common_items(constant)
 
 
 # ---------------------------------------------------------------- both plans, side by side
@@ -469,7 +303,7 @@ def _as_written(keys: dict[str, Any], bench: BenchmarkConfig, path: str = "") ->
 
 def _compared(
     draft: Path,
-    folders: Mapping[Path, _Folder],
+    folders: Mapping[Path, ImportedFolder],
     systems: Sequence[PlanContext],
     before: Mapping[str, tuple[_Planned, ...]],
     environ: Mapping[str, str],
@@ -532,11 +366,11 @@ def _program_words(step: Step, form: DataForm) -> tuple[str, ...]:
     return ("runner" if is_under_runner else "", *words[start:])
 
 
-def _notes(bench: BenchmarkConfig, form: DataForm, folder: _Folder) -> Iterator[str]:
+def _notes(bench: BenchmarkConfig, form: DataForm, folder: ImportedFolder) -> Iterator[str]:
     if form.launcher:
         yield f"the words of {form.launcher} are ours, on one device too, and it is one job, without the tag 0"
     if not form.has_runner:
-        yield "it is started without the relay that reads records in its output"
+        yield "it is started without the relay, which reads records in its output and ends it when enough was measured"
     elif not (folder.path / VOIRFILE).exists():
         yield f"{VOIRFILE} is new and empty"
     if bench.server is not None or bench.client is not None:
@@ -546,14 +380,17 @@ def _notes(bench: BenchmarkConfig, form: DataForm, folder: _Folder) -> Iterator[
 
 
 def _outcomes(
-    suite: Suite, folders: Mapping[Path, _Folder], notes: Mapping[str, tuple[str, ...]], unread: Mapping[str, str]
-) -> Iterator[Outcome]:
+    suite: Suite,
+    folders: Mapping[Path, ImportedFolder],
+    notes: Mapping[str, tuple[str, ...]],
+    unread: Mapping[str, str],
+) -> Iterator[ImportedBenchmark]:
     of_bench = {bench.name: folder for folder in folders.values() for bench in folder.benches}
     for name, bench in suite.benchmarks.items():
         folder = of_bench.get(name)
         if folder is None:
             where = bench.definition if bench.definition is not None else "a command"
-            yield Outcome(name=name, kept=f"not of milabench 1.3: {where}")
+            yield ImportedBenchmark(name=name, kept=f"not of milabench 1.3: {where}")
             continue
         more = (unread[folder.path.name],) if folder.path.name in unread else ()
-        yield Outcome(name=name, kept=folder.kept, notes=(*more, *notes.get(name, ())))
+        yield ImportedBenchmark(name=name, kept=folder.kept, notes=(*more, *notes.get(name, ())))
