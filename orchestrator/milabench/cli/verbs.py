@@ -66,6 +66,7 @@ GROUPS = {
         "outliers": "Find the nodes and devices that differ from a baseline",
         "db": "Keep and query the results of many runs",
         "import": "Convert results of other programs into runs",
+        "import-meter": "Add what a power meter measured to a run",
         "export": "Write results for Parquet, Prometheus or OpenTelemetry",
         "bundle": "Create a tamper-evident archive of runs",
         "verify": "Verify an archive of runs",
