@@ -139,9 +139,9 @@ def scaling_study(
         else:
             studied.append(outcome)
     if not studied:
-        told = "; ".join(f"{name}: {why}" for name, why in reasons[:_MOST_REASONS])
+        named = "; ".join(f"{name}: {why}" for name, why in reasons[:_MOST_REASONS])
         more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
-        raise NothingSelected(f"nothing can be projected: {told}{more}" if reasons else "the runs have no benchmark")
+        raise NothingSelected(f"nothing can be projected: {named}{more}" if reasons else "the runs have no benchmark")
     differs = difference_line(runs, [each.bench for each in studied]) if len(runs) > 1 else ""
     return ScalingStudy(benchmarks=tuple(studied), not_projected=tuple(reasons), bound=bound, differs=differs)
 
@@ -163,18 +163,14 @@ def _bench_scaling(
         by_count.setdefault(_count(run, name, counted), []).append(run)
     measured, left_out = _measured(name, by_count, counted, across=across)
     if len(measured) < 2:
-        told = "".join(f"; not at {_counted(count, counted)}: {why}" for count, why in left_out)
+        also = "".join(f"; not at {_counted(count, counted)}: {why}" for count, why in left_out)
         if not measured:
-            return f"it has no number{told}"
+            return f"it has no number{also}"
         one = _counted(measured[0].count, counted)
-        return f"one measured count ({one}) says nothing about scaling; measure at another one{told}"
+        return f"one measured count ({one}) says nothing about scaling; measure at another one{also}"
+    if counted == "nodes" and (unlike := _unlike_nodes(name, [run for m in measured for run in by_count[m.count]])):
+        return unlike
     first = measured[0].side
-    if counted == "nodes":
-        runs = [run for each in measured for run in by_count[each.count]]
-        shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
-        if len(shares) > 1 and all(_bench(run, name).ngpu for run in runs):
-            told = ", ".join(f"{share:g}" for share in sorted(shares))
-            return f"devices per node differ ({told}); project it --of devices"
     points = [each.point for each in measured]
     # A law of throughput falls or ends; a time that is better when it is less only grows, as messages along a tree do.
     laws = tuple(LAWS) if first.direction == "higher" else ("logarithmic",)
@@ -182,13 +178,7 @@ def _bench_scaling(
         chosen = choose_law(points, laws)
     except UsageError as error:
         return str(error)
-    try:
-        projected = tuple(
-            project(chosen, count, declared_bound=None if bound is None else bound.count)
-            for count in to or _default_targets(measured[-1].count, bound)
-        )
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}{'' if bound else ' (--bound)'}") from None
+    projected = _projected(name, chosen, to or _default_targets(measured[-1].count, bound), bound)
     held_out, why_not = _back_tested(points, laws)
     return BenchScaling(
         bench=name,
@@ -202,6 +192,24 @@ def _bench_scaling(
         held_out=held_out,
         why_no_back_test=why_not,
     )
+
+
+def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
+    """Return why nodes are no count of these runs, whose nodes have unlike numbers of devices; empty where they are one."""
+    shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
+    if len(shares) < 2 or not all(_bench(run, name).ngpu for run in runs):
+        return ""
+    return f"devices per node differ ({', '.join(f'{share:g}' for share in sorted(shares))}); project it --of devices"
+
+
+def _projected(
+    name: str, chosen: ChosenFit, counts: Sequence[float], bound: DeclaredBound | None
+) -> tuple[Projected, ...]:
+    furthest = None if bound is None else bound.count
+    try:
+        return tuple(project(chosen, count, declared_bound=furthest) for count in counts)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}{'' if bound else ' (--bound)'}") from None
 
 
 def _default_targets(largest: int, bound: DeclaredBound | None) -> list[float]:
@@ -264,8 +272,8 @@ def _require_one_kind(runs: Sequence[System]) -> None:
         if kind := _kind(run.summary):
             kinds.setdefault(kind, run.name)
     if len(kinds) > 1:
-        told = " and ".join(f"{kind} ({name})" for kind, name in kinds.items())
-        raise UsageError(f"the runs are of different machines, {told}: a law of scaling is of one kind")
+        named = " and ".join(f"{kind} ({name})" for kind, name in kinds.items())
+        raise UsageError(f"the runs are of different machines, {named}: a law of scaling is of one kind")
 
 
 def _kind(summary: Summary) -> str:

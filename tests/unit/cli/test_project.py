@@ -80,6 +80,13 @@ def test_a_back_test_that_fails_is_said(tmp_path: Path, invoke: Invoke) -> None:
     assert re.search(r"back-test .*without 16, ideal projects 1600.* OUTSIDE its interval", told)
 
 
+def test_a_law_of_two_counts_has_no_interval_that_the_third_could_be_in(invoke: Invoke, runs: list[str]) -> None:
+    assert only(invoke, *runs[:3])["back_test"]["is_within"] is None
+    assert re.search(
+        r"back-test .* of the measured 373\.\d+; no interval$", invoke(project.command, *runs[:3]).stdout, re.M
+    )
+
+
 def test_the_text_puts_what_is_projected_into_a_table_of_its_own(invoke: Invoke, runs: list[str]) -> None:
     lines = invoke(project.command, *runs).stdout.splitlines()
     title = lines.index("bert: projected, measured by nobody, samples/s")
@@ -296,6 +303,11 @@ def test_a_row_of_the_page_is_marked_and_apart(invoke: Invoke, runs: list[str]) 
     assert page.count("band-of-law") == 1 and page.count('class="line law') == 4
 
 
-def test_the_page_says_what_so_few_counts_leave_open(invoke: Invoke, runs: list[str]) -> None:
+def test_two_counts_project_without_an_interval_and_say_why(invoke: Invoke, runs: list[str]) -> None:
+    bench = only(invoke, *runs[:2])
+    assert {(row["law"], row["prediction_interval"], row["law_interval"]) for row in bench["projected"]} == {
+        ("ideal", None, None)
+    }
     page = invoke(project.command, *runs[:2], "--format", "html").stdout
-    assert "2 counts neither choose nor rule out amdahl and usl and logarithmic" in page
+    assert "two measured counts settle no law but ideal" in page and "band-of-law" not in page
+    assert "2 counts neither choose nor rule out amdahl, usl, logarithmic" in page
