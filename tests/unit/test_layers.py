@@ -60,7 +60,13 @@ EDGES = {
 FOREIGN = ("compat/child.py", "compat/names/")  # a program of its own, and what foreign code imports in it
 DOING = {"execute", "display", "workflow", "cli", "api", "compat"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
-ONLY_HERE |= {"click": {"cli"}, "sqlite3": {"history"}, "psycopg": {"history"}, "pyarrow": {"history"}}
+ONLY_HERE |= {
+    "click": {"cli"},
+    "sqlite3": {"history"},
+    "psycopg": {"history"},
+    "pyarrow": {"history"},
+    "xlsxwriter": {"report"},
+}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
