@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
+from milabench.analysis.intervals import Interval
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.sides import sides_of
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import difference_line
@@ -42,22 +44,39 @@ class DeclaredBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCount:
-    """What a benchmark reached at one count: `side` over all of the `runs` with this count, each a session of it."""
+    """What a benchmark reached at one count: `side` over all of the `runs` with this count, each a session of it.
+
+    What scales is the value, or where `is_inverse` one over it.
+    """
 
     count: int
     runs: tuple[str, ...]
     side: SystemResult
+    is_inverse: bool = False
 
     @property
-    def point(self) -> CountPoint:
+    def values(self) -> tuple[float, ...]:
         """What the laws are fitted to: the launches of one run, or one value for each of several."""
-        return CountPoint(count=self.count, values=tuple(self.side.replicates))
+        return tuple(1 / value if self.is_inverse else value for value in self.side.replicates)
+
+    @property
+    def value(self) -> float:
+        """The geometric mean of the values."""
+        return geometric_mean(self.values)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the value; None below three launches."""
+        if self.side.ci95 is None or not self.is_inverse:
+            return self.side.ci95
+        return 1 / self.side.ci95[1], 1 / self.side.ci95[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchScaling:
     """One benchmark at its measured counts of nodes or devices (`of`), in their order, and what they project.
 
+    `direction` is that of the recorded metric, `units` are those of what scales: of a time that falls, of one over it.
     `left_out` are counts that do not take part, with why. `held_out` is how the law chosen without the largest count does on it;
     None where `why_no_back_test` says why.
     """
@@ -84,11 +103,10 @@ class BenchScaling:
         return tuple(each.law for each in self.chosen.candidates if each.fit is None or each.fit.freedom < 1)
 
     def efficiency(self, measured: MeasuredCount) -> float | None:
-        """Return the value over that of the smallest count, for each node or device; None of what is better when it is less."""
+        """Return the value over that of the smallest count, for each node or device; None of a time that grows."""
         first = self.measured[0]
-        if self.direction != "higher" or not measured.side.value or not first.side.value:
-            return None
-        return measured.side.value / first.side.value * first.count / measured.count
+        is_throughput = self.direction == "higher" or first.is_inverse
+        return measured.value / first.value * first.count / measured.count if is_throughput else None
 
     def band(self, counts: Sequence[float], level: float = 0.95) -> list[Projected]:
         """Return what the chosen law has at these counts, none of which is beyond what was projected to."""
@@ -132,7 +150,7 @@ def scaling_study(
     _require_one_kind(runs)
     studied: list[BenchScaling] = []
     reasons: list[tuple[str, str]] = []
-    for name in benchmarks or sorted(known):
+    for name in dict.fromkeys(benchmarks) or sorted(known):
         outcome = _bench_scaling(name, runs, of, to, bound, across=across)
         if isinstance(outcome, str):
             reasons.append((name, outcome))
@@ -171,9 +189,12 @@ def _bench_scaling(
     if counted == "nodes" and (unlike := _unlike_nodes(name, [run for m in measured for run in by_count[m.count]])):
         return unlike
     first = measured[0].side
-    points = [each.point for each in measured]
-    # A law of throughput falls or ends; a time that is better when it is less only grows, as messages along a tree do.
-    laws = tuple(LAWS) if first.direction == "higher" else ("logarithmic",)
+    # The laws are of throughput, which a time that falls has one over it; one that grows is that of messages along a tree.
+    is_time = first.direction == "lower"
+    if is_inverse := is_time and measured[-1].value < measured[0].value:
+        measured = tuple(replace(each, is_inverse=True) for each in measured)
+    laws = ("logarithmic",) if is_time and not is_inverse else tuple(LAWS)
+    points = [CountPoint(count=each.count, values=each.values) for each in measured]
     try:
         chosen = choose_law(points, laws)
     except UsageError as error:
@@ -183,7 +204,7 @@ def _bench_scaling(
     return BenchScaling(
         bench=name,
         of=counted,
-        units=first.units,
+        units=f"1/({first.units})" if is_inverse else first.units,
         direction=first.direction,
         measured=measured,
         left_out=left_out,
@@ -205,7 +226,11 @@ def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
 def _projected(
     name: str, chosen: ChosenFit, counts: Sequence[float], bound: DeclaredBound | None
 ) -> tuple[Projected, ...]:
-    furthest = None if bound is None else bound.count
+    furthest, largest = None if bound is None else bound.count, chosen.fit.largest
+    if furthest is not None and furthest <= largest:
+        raise UsageError(
+            f"{name}: the declared bound of {furthest:g} is not beyond the largest measured count ({largest:g})"
+        )
     try:
         return tuple(project(chosen, count, declared_bound=furthest) for count in counts)
     except UsageError as error:

@@ -68,8 +68,8 @@ def measured_table(scaling: BenchScaling) -> Table:
     rows = [
         (
             str(each.count),
-            format_number(each.side.value),
-            bounds_text(each.side.ci95),
+            format_number(each.value),
+            bounds_text(each.interval),
             str(len(each.side.values)),
             "" if (share := scaling.efficiency(each)) is None else f"{share:.1%}",
             validity_words(each.side.validity, each.side.reasons),

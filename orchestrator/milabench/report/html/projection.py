@@ -46,7 +46,7 @@ def _tile(scaling: BenchScaling) -> Markup:
     interval = texts.bounds_text(furthest.prediction)
     return tile(
         scaling.bench,
-        f"{format_number(last.side.value)} {scaling.units}",
+        f"{format_number(last.value)} {scaling.units}",
         f"measured on {last.count} {scaling.of}",
         f"projected to {furthest.count:g}: {format_number(furthest.centre)} {interval}",
         f"by {scaling.chosen.fit.law}",
@@ -94,7 +94,7 @@ def scaling_figure(scaling: BenchScaling) -> Markup:
     drawn += [_point(scaling, each, x, y) for each in scaling.measured]
     sign = {"measured": _POINTS}
     sign |= {f"{fit.law} (chosen)" if fit.law == chosen else fit.law: _MARKS[fit.law] for fit in fits}
-    describe = [f"measured on {each.count} {scaling.of}: {format_number(each.side.value)}" for each in scaling.measured]
+    describe = [f"measured on {each.count} {scaling.of}: {format_number(each.value)}" for each in scaling.measured]
     describe += [f"projected to {each.count:g}: {format_number(each.centre)}" for each in scaling.projected]
     laws = " or ".join(fit.law for fit in scaling.chosen.possible)
     drawing = svg(f"{scaling.bench} against {scaling.of}", "; ".join(describe)[:4000], WIDTH, BOTTOM + 44, *drawn)
@@ -119,8 +119,8 @@ def _along(x: Scale, low: float, high: float) -> list[float]:
 
 def _height(scaling: BenchScaling, curve: Sequence[Projected]) -> Scale:
     """Return the scale of the values, from zero to where the chosen law, its band and the measured intervals end."""
-    centres = [*(each.side.value or 0.0 for each in scaling.measured), *(each.centre for each in curve)]
-    intervals = [*(each.side.ci95 for each in scaling.measured), *(each.prediction for each in curve)]
+    centres = [*(each.value for each in scaling.measured), *(each.centre for each in curve)]
+    intervals = [*(each.interval for each in scaling.measured), *(each.prediction for each in curve)]
     reach = _MOST_REACH * max(centres)
     ends = [min(reach, interval[1]) for interval in intervals if interval is not None]
     return Scale(low=0, high=axis_end(max([*centres, *ends])), start=BOTTOM, stop=TOP)
@@ -140,12 +140,12 @@ def _band(curve: Sequence[Projected], x: Scale, y: Scale) -> str:
 
 
 def _point(scaling: BenchScaling, measured: MeasuredCount, x: Scale, y: Scale) -> Markup:
-    side, at_x = measured.side, x(measured.count)
-    value = f"{format_number(side.value)} {scaling.units} {texts.bounds_text(side.ci95)}".rstrip()
-    bar = interval_path(side.ci95, y, at_x, is_upright=True)
+    at_x = x(measured.count)
+    value = f"{format_number(measured.value)} {scaling.units} {texts.bounds_text(measured.interval)}".rstrip()
+    bar = interval_path(measured.interval, y, at_x, is_upright=True)
     return el(
         "g",
         el("title", f"measured on {measured.count} {scaling.of}: {value}"),
         el("path", d=bar, class_="whisker") if bar else None,
-        el("g", marker(_POINTS, at_x, y(side.value or 0.0)), class_=f"dots point {_POINTS}"),
+        el("g", marker(_POINTS, at_x, y(measured.value)), class_=f"dots point {_POINTS}"),
     )
