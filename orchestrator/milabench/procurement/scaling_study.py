@@ -189,11 +189,7 @@ def _bench_scaling(
     if counted == "nodes" and (unlike := _unlike_nodes(name, [run for m in measured for run in by_count[m.count]])):
         return unlike
     first = measured[0].side
-    # The laws are of throughput, which a time that falls has one over it; one that grows is that of messages along a tree.
-    is_time = first.direction == "lower"
-    if is_inverse := is_time and measured[-1].value < measured[0].value:
-        measured = tuple(replace(each, is_inverse=True) for each in measured)
-    laws = ("logarithmic",) if is_time and not is_inverse else tuple(LAWS)
+    measured, laws = _what_scales(measured)
     points = [CountPoint(count=each.count, values=each.values) for each in measured]
     try:
         chosen = choose_law(points, laws)
@@ -204,7 +200,7 @@ def _bench_scaling(
     return BenchScaling(
         bench=name,
         of=counted,
-        units=f"1/({first.units})" if is_inverse else first.units,
+        units=f"1/({first.units})" if measured[0].is_inverse else first.units,
         direction=first.direction,
         measured=measured,
         left_out=left_out,
@@ -213,6 +209,18 @@ def _bench_scaling(
         held_out=held_out,
         why_no_back_test=why_not,
     )
+
+
+def _what_scales(measured: tuple[MeasuredCount, ...]) -> tuple[tuple[MeasuredCount, ...], tuple[str, ...]]:
+    """Return the counts with the value that scales, and the laws that it may have.
+
+    The laws are of throughput, which a time that falls has one over it; a time that grows has that of messages along a tree.
+    """
+    if measured[0].side.direction != "lower":
+        return measured, tuple(LAWS)
+    if measured[-1].value < measured[0].value:
+        return tuple(replace(each, is_inverse=True) for each in measured), tuple(LAWS)
+    return measured, ("logarithmic",)
 
 
 def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
