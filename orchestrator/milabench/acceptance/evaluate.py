@@ -78,10 +78,8 @@ class Acceptance:
         return {"schema": 1, **to_json_value(self)}
 
 
-def evaluate_criteria(
-    criteria: Criteria, run: Summary, reference: Summary | None = None, decide: Decide = decide_bound
-) -> Acceptance:
-    """Check a run against criteria; `reference` is what `x reference` means, `decide` judges the launches of each bound."""
+def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:
+    """Check a run against criteria; `reference` is what `x reference` means."""
     claims = sum(len(bench.bounds) for bench in criteria.benchmarks)
     measured = {bench.bench: bench for bench in run.benchmarks}
     expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
@@ -90,7 +88,7 @@ def evaluate_criteria(
         total = sum((Counter(bench.counts) for bench in run.benchmarks), Counter[str]())
         checks.append(_failure_check(total, criteria.failure_rate))
     for bench in criteria.benchmarks:
-        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide)
+        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims)
         checks += [replace(check, where=check.where or bench.where) for check in evaluation.checks()]
     return Acceptance(
         title=criteria.title,
@@ -168,7 +166,10 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class BenchEvaluation:
-    """One benchmark's criteria, and what the run and the reference have of it; `claims` bounds are judged in all."""
+    """One benchmark's criteria, and what the run and the reference have of it.
+
+    `claims` bounds are judged in all, the launches of each by `decide`.
+    """
 
     criteria: BenchCriteria
     run: BenchSummary | None

@@ -102,7 +102,7 @@ def system_differences(systems: Sequence[System], rows: Sequence[ComparisonRow])
 
     differences = (
         replace(difference, is_near=any(changed[bench] for bench in difference.benches or changed))
-        for difference in _differences(systems, list(changed))
+        for difference in all_differences(systems, list(changed))
     )
     return tuple(sorted(differences, key=nearness))
 
@@ -187,7 +187,7 @@ def knows_work(system: System, bench: str) -> bool:
 
 def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:
     """Return what differs in one line, the likeliest causes first."""
-    differences = _differences(systems, benches)
+    differences = all_differences(systems, benches)
     if any(difference.name == "profile" for difference in differences):  # which the measuring follows from
         differences = [d for d in differences if not d.name.startswith("measure.")]
 
@@ -216,7 +216,8 @@ def _in_words(values: Iterable[str | None]) -> str:
     return " / ".join(text if len(text) <= _NAMED_VALUE else text[:_NAMED_VALUE] + "..." for text in texts)
 
 
-def _differences(systems: Sequence[System], benches: Sequence[str]) -> list[Difference]:
+def all_differences(systems: Sequence[System], benches: Sequence[str]) -> list[Difference]:
+    """Return everything known that differs, in the order of the records; none of it is judged near or far."""
     merged: dict[tuple[Area, str, tuple[str | None, ...]], list[str]] = {}
     of_benchmarks: Mapping[Area, Callable[..., Mapping[str, str]]]
     of_benchmarks = {"benchmark": _arguments, "environment": _environment}

@@ -20,6 +20,8 @@ from milabench.workflow.files import write_file
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
 
+DEFAULT_POWER, DEFAULT_ALPHA, DEFAULT_BETA = 0.95, 0.05, 0.1
+
 
 def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Return `90 %` or 0.9 as a number. Raises BadParameter for what is not above 0 and at most 1."""
@@ -57,6 +59,47 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     help="With --every: the day of the acceptance. Default: that of the accepted run.",
 )
 @file_option("--calendar", help="With --every: write the dates to an iCalendar file.")
+@click.option(
+    "--plan",
+    "is_plan",
+    is_flag=True,
+    help="Instead of a verdict: the launches, nodes and hours that the criteria take, by the noise of RUN or --reference.",
+)
+@click.option(
+    "--power",
+    callback=_share,
+    metavar="SHARE",
+    help="With --plan: how often a system like that run is to pass each criterion. Default: 0.95.",
+)
+@click.option(
+    "--sequential",
+    is_flag=True,
+    help="Judge a run that may still grow by the launches so far: accepted, rejected, or what is still needed.",
+)
+@click.option(
+    "--alpha",
+    callback=_share,
+    metavar="SHARE",
+    help="With --sequential: how often a good system may be rejected. Default: 0.05.",
+)
+@click.option(
+    "--beta",
+    callback=_share,
+    metavar="SHARE",
+    help="With --sequential: how often a bad system may be accepted. Default: 0.1.",
+)
+@click.option(
+    "--cap",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --sequential: the most launches, decided before the first. Default: those that were planned.",
+)
+@click.option(
+    "--bad-failure-rate",
+    callback=_share,
+    metavar="SHARE",
+    help="With --sequential: the rate of failing steps of a bad system. Default: twice that of the criteria.",
+)
 @format_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")
 def command(
@@ -69,6 +112,13 @@ def command(
     every: str | None,
     first: datetime | None,
     calendar: Path | None,
+    is_plan: bool,
+    power: float | None,
+    sequential: bool,
+    alpha: float | None,
+    beta: float | None,
+    cap: int | None,
+    bad_failure_rate: float | None,
     destination: Destination,
     print_schema: bool,
 ) -> int:
@@ -78,19 +128,44 @@ def command(
 
         click.echo(schema_text("acceptance"), nl=False)
         return DONE
-    from milabench.workflow.acceptance_runs import recheck_run
+    from milabench.procurement.sequential_acceptance import SequentialPlan
+    from milabench.report.acceptance_plan import render_plan
+    from milabench.workflow.acceptance_runs import accept_growing_run, acceptance_plan, recheck_run
     from milabench.workflow.report_runs import accept_run
 
     _require_beside("--recheck", recheck, {"--against": against})
     _require_beside("--every", every, {"--from": first, "--calendar": calendar})
+    rates = {"--alpha": alpha, "--beta": beta, "--cap": cap, "--bad-failure-rate": bad_failure_rate}
+    _require_beside("--sequential", sequential or None, rates)
+    _require_beside("--plan", is_plan or None, {"--power": power})
+    if is_plan and (recheck is not None or every is not None or sequential):
+        raise UsageError(
+            "--plan comes before there is anything to judge: leave out --recheck, --sequential and --every"
+        )
+    if sequential and recheck is not None:
+        raise UsageError("--sequential judges by criteria, --recheck by the accepted run; leave one out")
+    if power == 1:
+        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
+    if criteria is None and recheck is None:
+        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
+    if is_plan:
+        assert criteria is not None
+        plan = acceptance_plan(run, base, criteria, reference, power or DEFAULT_POWER)
+        destination.write(render_plan(plan, destination.format))
+        return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]
     renderer = FORMATS[destination.format].renderer
     if recheck is not None:
         if against is None or reference is not None:
             raise UsageError("--recheck: name the accepted run, or a bundle of it, with --against (not --reference)")
         acceptance = recheck_run(run, base, against, recheck, criteria)
-    elif criteria is None:
-        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
+    elif sequential:
+        assert criteria is not None
+        looks = SequentialPlan(
+            alpha=alpha or DEFAULT_ALPHA, beta=beta or DEFAULT_BETA, cap=cap, bad_failure_rate=bad_failure_rate
+        )
+        acceptance = accept_growing_run(run, base, criteria, reference, looks)
     else:
+        assert criteria is not None
         acceptance = accept_run(run, base, criteria, reference)
     if every is not None:
         acceptance = _with_calendar(acceptance, every, first, calendar, recheck)

@@ -16,7 +16,7 @@ from milabench.workflow.options import ReportRequest
 @click.command("report")
 @options.runs_argument()
 @options.base_option
-@functools.partial(format_options, default="brief")
+@functools.partial(format_options, default="brief", has_workbook=True)
 @click.option(
     "--full", is_flag=True, help="Show windows, validations and further metrics too; the same as --format text."
 )
@@ -88,6 +88,11 @@ def command(
         return
     from milabench.workflow.report_runs import render_report
 
+    if destination.is_workbook:
+        from milabench.workflow.report_runs import report_workbook
+
+        destination.write(report_workbook(request, options.terminal_session()))
+        return
     form = "brief" if destination.is_default and not full else destination.format
     width = options.table_width(wide) if destination.output is None else None
     destination.write(render_report(request, form, options.terminal_session(), width))

@@ -60,6 +60,8 @@ GROUPS = {
         "compare": "Compare systems: which is faster, by how much, how surely",
         "history": "Show the trend of a benchmark over runs",
         "accept": "Check a run against acceptance criteria",
+        "tender": "Check a tender, explain every number of a score",
+        "project": "Project measured nodes or devices to larger counts",
         "baseline": "Compute what is expected of the machines of a fleet",
         "outliers": "Find the nodes and devices that differ from a baseline",
         "db": "Keep and query the results of many runs",

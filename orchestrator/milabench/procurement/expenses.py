@@ -58,14 +58,20 @@ class _Work:
 
 
 def expenses(
-    bench: BenchSummary, terms: Terms, costs: Costs, nodes: int, metered: MeteredBench | None = None
+    bench: BenchSummary,
+    terms: Terms,
+    costs: Costs,
+    nodes: int,
+    metered: MeteredBench | None = None,
+    price: UncertainValue | None = None,
+    declared_by: str = "power_W of the system file",
 ) -> tuple[Expense, ...]:
     """Return what a benchmark's work takes; nothing where it has no valid rate in items, or no power is known.
 
-    `costs` are those of the system that ran, of so many `nodes`; the terms win where both say something. Raises ConfigError for
-    two currencies.
+    `costs` are those of the system that ran, of so many `nodes`, with the `price` of an offer; the terms win where both say
+    something. `declared_by` says where a power that nothing measured is from. Raises ConfigError for two currencies.
     """
-    work = _work(bench, costs, metered)
+    work = _work(bench, costs, metered, declared_by)
     if work is None:
         return ()
     used = terms.utilization or _ONE
@@ -76,7 +82,7 @@ def expenses(
     of_year: list[tuple[Literal["energy", "cost", "carbon"], UncertainValue, tuple[str, ...]]] = [
         ("energy", energy, ("power at work", *pue))
     ]
-    if (money := _cost_of_year(terms, costs, power_kw, energy)) is not None:
+    if (money := _cost_of_year(terms, costs, power_kw, energy, price)) is not None:
         of_year.append(("cost", *money))
     if terms.grid_carbon is not None:
         made = None
@@ -93,7 +99,7 @@ def _pue(costs: Costs) -> UncertainValue:
     return constant(costs.pue)
 
 
-def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None) -> _Work | None:
+def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None, declared_by: str) -> _Work | None:
     rates = launches(bench)
     is_usable = bench.outcome == "passed" and bench.validity != "invalid" and bench.direction == "higher"
     if not (rates and is_usable and bench.units.endswith("/s")):
@@ -122,7 +128,7 @@ def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None) -> _W
         power, level, by = "board", BOARD_LEVEL, "sensors of the devices"
     elif costs.power_w is not None:
         joules = UncertainValue.of_launches([costs.power_w / rate for rate in rates.values()], "J", source)
-        power, level, by = "provisioned", PROVISIONED_LEVEL, "power_W of the system file"
+        power, level, by = "provisioned", PROVISIONED_LEVEL, declared_by
     else:
         return None
     return _Work(
@@ -136,7 +142,7 @@ def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None) -> _W
 
 
 def _cost_of_year(
-    terms: Terms, costs: Costs, power_kw: UncertainValue, energy: UncertainValue
+    terms: Terms, costs: Costs, power_kw: UncertainValue, energy: UncertainValue, price: UncertainValue | None
 ) -> tuple[UncertainValue, tuple[str, ...]] | None:
     """Return what a year costs and what is in that; None where neither the price of energy nor that of the system is known."""
     if terms.currency and costs.currency and terms.currency != costs.currency:
@@ -152,11 +158,13 @@ def _cost_of_year(
         what = f"prices in two currencies: energy in {electricity.units}, the system in {costs.currency}"
         raise ConfigError(Problem("", "currency", what, "convert one of them"))
     years = terms.years or costs.years
-    if costs.price is None or years is None:
+    if price is None and costs.price is not None:
+        price = constant(costs.price, currency)
+    if price is None or years is None:
         return product([(energy, 1), (electricity, 1)], 1.0, currency), ("energy",)
     cost = yearly_cost(
         OwnershipCosts(
-            price=constant(costs.price, currency),
+            price=product([(price, 1)], 1.0, currency),
             years=years,
             power_kw=power_kw,
             electricity=product([(electricity, 1)], 1.0, currency),

@@ -518,8 +518,8 @@ def project(
     """Return what a fit projects to a count.
 
     The intervals of a chosen fit reach from the lowest to the highest that a possible law gives: which law holds beyond what was
-    measured is not known either. Raises UsageError beyond `FURTHEST` times the largest measured count unless a bound at or
-    above `count` is declared, and beyond a declared bound.
+    measured is not known either. That of a launch is no narrower than that of the curve. Raises UsageError beyond `FURTHEST`
+    times the largest measured count unless a bound at or above `count` is declared, and beyond a declared bound.
     """
     fits = fit.possible if isinstance(fit, ChosenFit) else (fit,)
     best = fits[0]
@@ -539,12 +539,17 @@ def project(
         possible=tuple(each.law for each in fits),
         centre=best.at(count),
         confidence=_hull([each.confidence(count, level) for each in fits]),
-        prediction=_hull([each.prediction(count, level) for each in fits]),
+        prediction=_hull([interval for each in fits for interval in _of_launch(each, count, level)]),
         level=level,
         why_no_interval=best.why_no_interval,
         largest_measured=best.largest,
         declared_bound=declared_bound,
     )
+
+
+def _of_launch(fit: ScalingFit, count: float, level: float) -> tuple[Interval | None, ...]:
+    # The freedom of the launches may make it narrower than the curve's: a launch is known no better than its mean.
+    return fit.prediction(count, level), fit.confidence(count, level)
 
 
 def _hull(intervals: Sequence[Interval | None]) -> Interval | None:

@@ -5,7 +5,7 @@ All mistakes in it are reported together, each with its location. Its keys are d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -235,21 +235,37 @@ def _check(tender: Tender, problems: Problems) -> None:
         problems.note(
             where(f"benchmarks.{first}.weight"), "benchmarks", "all weights are 0", "give one at least a weight"
         )
-    metric = METRICS[tender.metric]
-    if tender.mean is not None and tender.mean not in metric.means:
-        hint = f"allowed: {', '.join(metric.means)}"
-        problems.note(where("mean"), "mean", f"{tender.metric} has no {tender.mean} mean", hint)
-    if "reference" in metric.needs and tender.reference.run is None:
-        for name, bench in tender.benchmarks.items():
-            if bench.reference.value is None:
-                path = f"benchmarks.{name}"
-                hint = "give its reference a value, or the tender a reference run"
-                problems.note(where(path), path, f"{tender.metric} needs a reference, and it has none", hint)
+    if tender.origin.data("metric") is not None:  # else it is that of a command
+        problems.extend(metric_problems(tender, tender.metric))
     terms, limits = tender.terms, tender.limits
     amounts = {"terms.electricity": terms.electricity, "limits.budget": limits.budget}
     problems.extend(
         currency_problems(amounts, tender.origin, terms.currency, "terms.currency", where("terms.currency"))
     )
+
+
+def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
+    """Yield what a tender lacks for a metric of METRICS, its own or another."""
+    where, metric = tender.origin.where, METRICS[metric_name]
+    if tender.mean is not None and tender.mean not in metric.means:
+        hint = f"allowed: {', '.join(metric.means)}"
+        yield Problem(where("mean"), "mean", f"{metric_name} has no {tender.mean} mean", hint)
+    if "machine.reference_nodes" in metric.needs and tender.reference.run is None and tender.reference.nodes is None:
+        what = f"the nodes of the reference system are missing, {metric_name} needs them"
+        yield Problem(where("reference") or tender.file, "reference", what, "write 'reference: {nodes: 1024}'")
+    weights = [bench.weight for bench in tender.benchmarks.values()]
+    for name, bench in tender.benchmarks.items():
+        path = f"benchmarks.{name}"
+        if "reference" in metric.needs and tender.reference.run is None and bench.reference.value is None:
+            hint = "give its reference a value, or the tender a reference run"
+            yield Problem(where(path), path, f"{metric_name} needs a reference, and it has none", hint)
+        elif "reference_nodes" in metric.needs and tender.reference.run is None and bench.reference.nodes is None:
+            what = f"the nodes that it used on the reference are missing, {metric_name} needs them"
+            yield Problem(where(path), path, what, "write 'reference: {nodes: 64}'")
+        if "work" in metric.needs and bench.work is None:
+            yield Problem(where(path), path, f"its work is missing, {metric_name} needs it", "write 'work: 1065 TFLOP'")
+        if not metric.is_weighted and bench.weight != weights[0]:
+            yield Problem(where(f"{path}.weight"), f"{path}.weight", f"{metric_name} has no weights", "leave them out")
 
 
 def currency_problems(

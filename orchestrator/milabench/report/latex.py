@@ -43,17 +43,17 @@ def document_latex(document: Document) -> str:
 def _lines(block: Block) -> Iterable[str]:
     match block:
         case Title():
-            return [f"\\section*{{{escaped(block.text)}}}"]
+            return [f"\\section*{{{latex_text(block.text)}}}"]
         case Properties():
-            return _list(f"\\textbf{{{escaped(name)}}}: {escaped(text)}" for name, text in block.pairs)
+            return _list(f"\\textbf{{{latex_text(name)}}}: {latex_text(text)}" for name, text in block.pairs)
         case Statement():
-            return [f"\\textbf{{{escaped(block.text)}}}"]
+            return [f"\\textbf{{{latex_text(block.text)}}}"]
         case Value():
-            return [f"\\textbf{{{escaped(block.name.capitalize())}}}: {escaped(block.text)}"]
+            return [f"\\textbf{{{latex_text(block.name.capitalize())}}}: {latex_text(block.text)}"]
         case Notes():
-            return _list(escaped(f"{block.name}: {line}" if block.name else line) for line in block.lines)
+            return _list(latex_text(f"{block.name}: {line}" if block.name else line) for line in block.lines)
         case Section():
-            heading = f"\\subsection*{{{escaped(block.title[:1].upper() + block.title[1:])}}}"
+            heading = f"\\subsection*{{{latex_text(block.title[:1].upper() + block.title[1:])}}}"
             return [heading, *_list(map(_entry, block.entries))]
         case Table():
             return _table(block)
@@ -67,21 +67,21 @@ def _list(items: Iterable[str]) -> list[str]:
 
 
 def _entry(entry: Entry) -> str:
-    details = "".join(f"; {escaped(label)}: \\texttt{{{escaped(text)}}}" for label, text in entry.details)
-    return f"\\textbf{{{escaped(entry.name)}}}: {escaped(entry.text)}{details}"
+    details = "".join(f"; {latex_text(label)}: \\texttt{{{latex_text(text)}}}" for label, text in entry.details)
+    return f"\\textbf{{{latex_text(entry.name)}}}: {latex_text(entry.text)}{details}"
 
 
 def _table(table: Table) -> list[str]:
     columns = "".join("l" if text else "r" for text in table.is_text)
-    rows = [f"{' & '.join(map(escaped, row))} \\\\" for row in (table.headings, *table.rows)]
-    caption = [f"\\caption{{{escaped(table.title)}}}"] if table.title else []
+    rows = [f"{' & '.join(map(latex_text, row))} \\\\" for row in (table.headings, *table.rows)]
+    caption = [f"\\caption{{{latex_text(table.title)}}}"] if table.title else []
     return [
         *("\\begin{table}[htbp]", "\\centering", *caption, f"\\begin{{tabular}}{{{columns}}}", "\\toprule", rows[0]),
         *("\\midrule", *rows[1:], "\\bottomrule", "\\end{tabular}", "\\end{table}"),
     ]
 
 
-def escaped(text: str) -> str:
+def latex_text(text: str) -> str:
     """Return the text on one line, with nothing in it that LaTeX would read as its own."""
     return " ".join(visible_line(" ".join(text.split())).translate(_ESCAPES).split())
 

@@ -75,6 +75,10 @@ _ALL = (
 FORMATS: Mapping[str, Format] = {entry.name: entry for entry in _ALL}
 
 
+# Bytes that no terminal shows, and of which only some commands make one: report/xlsx.py, by report/workbook.py.
+WORKBOOK = Format(name="xlsx", endings=(".xlsx",), is_for_people=True)
+
+
 def format_of_file(ending: str) -> Format | None:
     """Return the format for a file's suffix (`.md`, in any case); None for an unknown one."""
     return next((entry for entry in _ALL if ending.lower() in entry.endings), None)

@@ -14,17 +14,23 @@ from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.procurement.expenses import MeteredBench, expenses
 from milabench.procurement.metering import level_of, metered_launch
+from milabench.procurement.offer import Offer
 from milabench.procurement.tender import Tender, Terms, tender_currency
+from milabench.procurement.uncertainty import UncertainValue, product
 from milabench.workflow.meters import meters_of, step_powers
 
 
 def with_expenses(
-    summary: Summary, run: Run | None, tender: Tender | None, costs: Mapping[str, Any] | None = None
+    summary: Summary,
+    run: Run | None,
+    tender: Tender | None,
+    costs: Mapping[str, Any] | None = None,
+    offer: Offer | None = None,
 ) -> Summary:
     """Return the summary with what its work takes, by the terms of a tender, or in energy alone where a meter measured it.
 
-    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest. Raises ConfigError
-    for two currencies, RecordError for what a meter left.
+    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; an offer's price and
+    power of a node come first. Raises ConfigError for two currencies, RecordError for what a meter left.
     """
     metered = {} if run is None else metered_benches(run)
     if tender is None and not metered:
@@ -34,7 +40,17 @@ def with_expenses(
     # Without a tender nobody asked for money.
     known = costs_of(declared if tender is not None else {})
     nodes = max(1, len(summary.nodes))
-    listed = [expenses(bench, terms, known, nodes, metered.get(bench.bench)) for bench in summary.benchmarks]
+    price: UncertainValue | None = None
+    by: dict[str, str] = {}
+    if offer is not None and offer.price.node is not None:
+        price = product([(offer.price.node, 1)], nodes, offer.price.node.units)
+        known = replace(known, price=None, currency=price.units)
+    if offer is not None and offer.power.node is not None:
+        known = replace(known, power_w=offer.power.node.value * 1000 * nodes)
+        by["declared_by"] = f"power.node of the offer, its level {offer.power.level}"
+    listed = [
+        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, **by) for bench in summary.benchmarks
+    ]
     return replace(summary, expenses=tuple(itertools.chain(*listed)))
 
 

@@ -182,6 +182,10 @@ def test_nothing_is_overwritten_and_no_half_result_left(milabench: Milabench, su
     said = milabench("import-suite", str(FOLDERS / "plain" / "main.py"), "--into", str(tmp_path / "none" / "new"))
     assert said.code == 2
     assert not (tmp_path / "none").exists()
+    plain = suite.parent / "milabench13" / "plain"
+    said = milabench("import-suite", str(plain), "--into", str(plain / "mine"))
+    assert (said.code, "is inside" in said.err) == (2, True)
+    assert not (plain / "mine").exists()
     said = milabench("import-suite", str(tmp_path / "taken"), "--into", str(tmp_path / "new"))
     assert (said.code, "holds no benchfile.py of milabench 1.3" in said.err) == (2, True)
 

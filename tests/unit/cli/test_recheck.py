@@ -14,6 +14,7 @@ from tests.recorded_run import Recorded, data, rates, record
 
 Milabench = Callable[..., Any]
 THEN, NOW = "2026-11-01T09:00:00+00:00", "2028-11-01T09:00:00+00:00"
+RUNS = Path(__file__).resolve().parents[2] / "runs"
 SUITE: Mapping[str, Any] = {"argv": {"--batch-size": 64}, "install_group": "torch"}
 
 
@@ -239,3 +240,145 @@ def test_runs_in_the_wrong_order_are_refused(milabench: Milabench, base: Path) -
     then, now = written(base, "then", {"a": [100]}), written(base, "now", {"a": [100]}, created=NOW)
     said = milabench("accept", str(then), "--recheck", "0.9", "--against", str(now))
     assert (said.code, "the run of today comes first" in said.err) == (2, True)
+
+
+CRITERIA = "title: nodes\nbenchmarks:\n  a: {minimum: 0.9 x reference}\n  b: {minimum: 90 items/s}\n"
+
+
+def test_a_plan_has_launches_from_the_reference(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    then = written(base, "then", {"a": [99, 100, 101, 100], "b": [99, 101, 100, 100]})
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text(CRITERIA)
+    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--json")
+    plan = json.loads(said.out)
+    assert (said.code, plan["schema"], plan["is_complete"]) == (0, 1, True)
+    assert [check["launches"] for check in plan["checks"]] == [3, 3]
+    for name in ("text", "markdown", "html"):
+        shown = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--format", name)
+        assert (shown.code, "at least 0.9 x reference" in shown.out) == (0, True)
+
+
+def test_the_hours_of_a_plan_are_those_of_the_launches_that_were_recorded(milabench: Milabench, tmp_path: Path) -> None:
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text("benchmarks: {flops: {minimum: 0.9 x reference}}\n")
+    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(RUNS / "system_a"), "--json")
+    (bench,) = json.loads(said.out)["benchmarks"]
+    entries = [json.loads(line) for line in (RUNS / "system_a" / "journal.jsonl").read_text().splitlines()]
+    times = {
+        (entry["step"], entry["state"]): entry["t"] for entry in entries if str(entry.get("step")).startswith("flops.")
+    }
+    lasted = sorted(ended - times[step, "started"] for (step, state), ended in times.items() if state == "ended")
+    assert len(lasted) == 3
+    assert bench["seconds_each"] == pytest.approx(lasted[1], rel=1e-9)
+    assert bench["hours"] == pytest.approx(bench["launches"] * lasted[1] / 3600, rel=1e-9)
+
+
+def test_a_criterion_without_a_plan_is_inconclusive(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    then = written(base, "then", {"a": [99, 100, 101, 100]})
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text(CRITERIA)
+    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then))
+    assert (said.code, "b minimum: a measurement of its rate in the pilot" in said.out) == (8, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--plan"], "--criteria FILE"),
+        (["--plan", "--criteria", "a.yaml"], "name a run of such a system"),
+        (["--plan", "--criteria", "a.yaml", "--reference", "then", "--power", "1"], "--power 1: no number of launches"),
+        (["--plan", "--criteria", "a.yaml", "--reference", "then", "--format", "csv"], "there is no plan in csv"),
+        (["--power", "0.9", "--criteria", "a.yaml"], "--power goes with --plan"),
+        (["--plan", "--recheck", "0.9", "--against", "then"], "leave out --recheck"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_one_line(
+    milabench: Milabench, base: Path, tmp_path: Path, options: list[str], words: str
+) -> None:
+    written(base, "then", {"a": [99, 100, 101, 100]})
+    (tmp_path / "a.yaml").write_text("benchmarks: {a: {minimum: 1 items/s}}\n")
+    said = milabench("accept", *options)
+    assert (said.code, said.out) == (2, "")
+    assert words in said.err.strip().splitlines()[-1]
+
+
+def growing(base: Path, name: str, values: Sequence[float], planned: int) -> Path:
+    """A run of which so many launches have passed, and nothing says how it ended."""
+    steps = [
+        Recorded(
+            bench="a",
+            repeat=repeat,
+            group=f"a.{repeat}",
+            events=rates(*[values[repeat]] * 3, units="items/s") if repeat < len(values) else (),
+            outcome="passed" if repeat < len(values) else None,
+        )
+        for repeat in range(planned)
+    ]
+    return record(base, *steps, name=name, is_ended=False).path
+
+
+def test_a_run_that_grows_is_judged_launch_by_launch(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text("benchmarks: {a: {minimum: 90 items/s}}\nfailure_rate: 0\n")
+    numbers = (100.0, 100.1, 99.9, 100.05, 99.95, 100.02)
+    codes, missing = [], []
+    for launches in range(2, 7):
+        run = growing(base, f"after{launches}", numbers[:launches], 8)
+        said = milabench("accept", str(run), "--criteria", str(criteria), "--sequential", "--json")
+        codes.append(said.code)
+        (check,) = [check for check in json.loads(said.out)["checks"] if check["criterion"] == "minimum"]
+        missing.append(check["missing"])
+    assert codes == sorted(codes, reverse=True)
+    assert (codes[0], codes[-1]) == (8, 0)
+    assert missing[0] == "launches: 2 of at least 3"
+    # The same run, judged as one that has to be complete, is not.
+    assert milabench("accept", str(run), "--criteria", str(criteria)).code != 0
+
+
+def test_a_failed_step_of_a_growing_run_counts(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text("failure_rate: 20 %\nbenchmarks: {a: {required: false, failure_rate: 20 %}}\n")
+    outcomes = ("passed", "failed", "failed", "failed", "failed", None, None)
+    steps = [
+        Recorded(bench="a", repeat=n, events=rates(*[100.0] * 3), outcome=outcome) for n, outcome in enumerate(outcomes)
+    ]
+    run = record(base, *steps, name="grows", is_ended=False).path
+    said = milabench(
+        "accept", str(run), "--criteria", str(criteria), "--sequential", "--bad-failure-rate", "60 %", "--json"
+    )
+    found = json.loads(said.out)
+    rates_of = [check for check in found["checks"] if check["criterion"] == "failure_rate"]
+    assert [check["verdict"] for check in rates_of] == ["FAIL", "FAIL"]
+    # ln 3 for a failure, -ln 2 for a pass: the sum reaches ln 18 at the fourth failure.
+    assert all("4 of 5 so far, rejected after 5" in check["found"] for check in rates_of)
+    assert "against 60.00%" in rates_of[0]["asked"]
+
+
+def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_path: Path) -> None:
+    criteria = tmp_path / "accept.yaml"
+    criteria.write_text("benchmarks: {a: {minimum: 90 items/s}}\n")
+    run = growing(base, "grows", (100.0, 100.1, 99.9, 100.0, 100.0), 5)
+    for name in ("text", "markdown", "html", "junit", "csv"):
+        said = milabench("accept", str(run), "--criteria", str(criteria), "--sequential", "--format", name)
+        assert (said.code, "of at most 5 launches" in " ".join(said.out.split())) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--sequential"], "--criteria FILE"),
+        (["--alpha", "0.01", "--criteria", "a.yaml"], "--alpha goes with --sequential"),
+        (["--sequential", "--criteria", "a.yaml", "--cap", "2"], "--cap 2: give 3 to 100 launches"),
+        (["--sequential", "--criteria", "a.yaml", "--alpha", "0.6", "--beta", "0.6"], "below 1 together"),
+        (["--sequential", "--criteria", "a.yaml", "--bad-failure-rate", "1 %"], "0 < good < bad < 1"),
+        (["--sequential", "--recheck", "0.9", "--against", "then"], "leave one out"),
+    ],
+)
+def test_a_sequential_plan_that_is_none_is_one_line(
+    milabench: Milabench, base: Path, tmp_path: Path, options: list[str], words: str
+) -> None:
+    growing(base, "grows", (100.0, 100.1, 99.9), 5)
+    (tmp_path / "a.yaml").write_text("failure_rate: 5 %\n")
+    said = milabench("accept", *options)
+    assert (said.code, said.out) == (2, "")
+    assert words in said.err.strip().splitlines()[-1]

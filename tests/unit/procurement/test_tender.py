@@ -142,8 +142,8 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (BASE.replace("1}", "0}"), "procurement.yaml:3:15: benchmarks: all weights are 0; give one at least a weight"),
         (
-            BASE.replace("run: r, ", ""),
-            "procurement.yaml:3:6: benchmarks.b: ssi needs a reference, and it has none; give its reference a value, or the"
+            "metric: ssi\n" + BASE.replace("run: r, ", ""),
+            "procurement.yaml:4:6: benchmarks.b: ssi needs a reference, and it has none; give its reference a value, or the"
             " tender a reference run",
         ),
         (
@@ -185,7 +185,10 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
             "procurement.yaml:1:9: metric: expected one of ssi, ssni, ssp, throughput, index, specspeed, specrate, got 'ssj';"
             " did you mean 'ssp'?",
         ),
-        ("mean: harmonic\n" + BASE, "procurement.yaml:1:7: mean: ssi has no harmonic mean; allowed: geometric"),
+        (
+            "mean: harmonic\nmetric: ssi\n" + BASE,
+            "procurement.yaml:1:7: mean: ssi has no harmonic mean; allowed: geometric",
+        ),
         (
             BASE.replace("weight", "wieght"),
             "procurement.yaml:3:7: benchmarks.b: unknown key 'wieght'; did you mean 'weight'?",

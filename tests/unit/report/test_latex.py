@@ -7,7 +7,7 @@ import re
 import pytest
 
 from milabench.report.document import Entry, Notes, Section, Table, Title
-from milabench.report.latex import document_latex, escaped
+from milabench.report.latex import document_latex, latex_text
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from milabench.report.latex import document_latex, escaped
     ],
 )
 def test_signs_of_latex_are_text(text: str, written: str) -> None:
-    assert escaped(text) == written
+    assert latex_text(text) == written
 
 
 def test_a_document_is_balanced_and_its_tables_have_as_many_cells_as_columns() -> None:
