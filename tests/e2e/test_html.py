@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,18 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     old, new = (str(system(base, name, faster).path) for name, faster in (("old", 1.0), ("new", 1.2)))
     swept = [str(serving_run(base / "swept", name, slower).path) for name, slower in (("old", 1.0), (HOSTILE, 1.2))]
     torn = serving_run(base / "swept", "torn", loads=(*LOADS, 128), failed={"concurrency=128": HOSTILE})
-    found = {name: base / f"{name}.html" for name in ("report", "compare", "sweep", "curves")}
+    found = {name: base / f"{name}.html" for name in ("report", "compare", "sweep", "curves", "scores")}
+    tender, offer = base / "procurement.yaml", base / "offer.yaml"
+    wanted = {name: {"required": False} for name in NAMES}
+    asked = {"metric": "ssi", "reference": {"run": old, "nodes": 1}, "benchmarks": wanted}
+    tender.write_text(json.dumps({"title": HOSTILE, **asked}))
+    offer.write_text(json.dumps({"vendor": HOSTILE, "nodes": 1, "benchmarks": {name: {"run": new} for name in NAMES}}))
     for command, words in (
         (report, [new, "-o", found["report"]]),
         (compare, [old, new, "--why", "-o", found["compare"]]),
         (report, [torn.path, "-o", found["sweep"]]),
         (compare, [*swept, "-o", found["curves"]]),
+        (compare, [new, offer, "--tender", tender, "-o", found["scores"]]),
     ):
         done = CliRunner().invoke(command, [str(word) for word in words], standalone_mode=False)
         assert done.exception is None, done.output
@@ -53,7 +60,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]
         yield page
 
 
-@pytest.fixture(params=["report", "compare", "sweep", "curves", "index", "history"])
+@pytest.fixture(params=["report", "compare", "sweep", "curves", "scores", "index", "history"])
 def shown(request: pytest.FixtureRequest, browser: chromium.Page, pages: dict[str, Path]) -> chromium.Page:
     """Either page, freshly opened."""
     opened(browser, pages[request.param])
@@ -178,6 +185,18 @@ def test_a_telephone_scrolls_tables_and_drawings_but_not_the_page(shown: chromiu
     click(shown, "document.getElementById('all')")
     assert shown.run("document.documentElement.scrollWidth") <= 390
     assert shown.errors == []
+
+
+def test_a_page_of_scores_names_every_system_its_terms_and_what_is_broken(
+    browser: chromium.Page, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["scores"])
+    rows = f"[...{TABLE}.tBodies[0].rows].map((row) => [row.cells[0].textContent, row.cells[1].textContent])"
+    assert [HOSTILE, "bert"] in browser.run(rows)
+    sections = "[...document.querySelectorAll('article > section > h2')].map((each) => each.textContent)"
+    assert browser.run(sections)[:2] == ["Scores", "Benchmarks"]
+    alerts = "[...document.querySelectorAll('.alerts h2')].map((each) => each.textContent)"
+    assert "Not in the score (1)" in browser.run(alerts)
 
 
 @pytest.mark.parametrize(("page", "servers"), [("sweep", 1), ("curves", 2)])

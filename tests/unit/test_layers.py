@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "plan": {"bench", "config", "facts"},
     "checks": {"events"},
     "analysis": {"events"},
-    "report": {"analysis", "acceptance", "events"},
+    "report": {"analysis", "acceptance", "events", "procurement"},
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
     "procurement": {"acceptance", "analysis", "bundle", "config", "events"},
@@ -60,7 +60,13 @@ EDGES = {
 FOREIGN = ("compat/child.py", "compat/names/")  # a program of its own, and what foreign code imports in it
 DOING = {"execute", "display", "workflow", "cli", "api", "compat"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
-ONLY_HERE |= {"click": {"cli"}, "sqlite3": {"history"}, "psycopg": {"history"}, "pyarrow": {"history"}}
+ONLY_HERE |= {
+    "click": {"cli"},
+    "sqlite3": {"history"},
+    "psycopg": {"history"},
+    "pyarrow": {"history"},
+    "xlsxwriter": {"report"},
+}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

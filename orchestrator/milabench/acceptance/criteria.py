@@ -74,7 +74,7 @@ class _BoundText(Kind):
         return {"anyOf": [self.schema, {"type": "number", "minimum": 0}]} if self.units == "" else dict(self.schema)
 
 
-class _Share(Kind):
+class ShareText(Kind):
     """A share of one, or a percentage."""
 
     expected = "a share such as '3 %' or 0.03"
@@ -194,7 +194,7 @@ def _bound_keys(units: str) -> Record:
 _POINT = re.compile(r"(concurrency|rate)=[0-9.eE+-]+|scenario=[a-z_]+")
 _OF_CURVE = {"slo_concurrency": "", "slo_rate": "", "area": "(tokens/s)^2"}
 _Bounded = Annotated[Bound | None, _BoundText()]
-_OptionalShare = Annotated[float | None, _Share()]
+_OptionalShare = Annotated[float | None, ShareText()]
 _NameList = Annotated[tuple[str, ...], _Names()]
 
 

@@ -8,11 +8,11 @@ corrected for the number of claims, so that a good system is not rejected becaus
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
+from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
 from milabench.acceptance.curve_numbers import CurveNumber, curve_number, points_of_area
 from milabench.analysis.case_sets import cases_of, differing
@@ -21,6 +21,9 @@ from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_compare import AREA
 from milabench.analysis.summary_model import BenchSummary, Summary
+
+Decide = Callable[[Sequence[float], Sequence[float], BoundTarget], BoundDecision]
+"""What judges the numbers of launches, in their order, and those of a reference (else none), as `decide_bound` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +52,18 @@ class CriterionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """The verdict on a run, criterion by criterion."""
+    """The verdict on a run, criterion by criterion; `notes` are sentences beside it that decide nothing.
+
+    `accepted_on` is when the run began that rechecks are counted from.
+    """
 
     title: str
     run: str
     reference: str | None
     file: str = field(metadata={"json": JsonKey("criteria", followed_by=("verdict",))})
     checks: tuple[CriterionResult, ...]
+    accepted_on: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda _: True)})
+    notes: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda found: not found.notes)})
 
     @property
     def verdict(self) -> Verdict:
@@ -75,23 +83,12 @@ def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | Non
     claims = sum(len(bench.bounds) for bench in criteria.benchmarks)
     measured = {bench.bench: bench for bench in run.benchmarks}
     expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
-    checks: list[CriterionResult] = []
-    for summary, whose in ((run, "run"), (reference, "reference")):
-        if summary is not None and not summary.is_ended:
-            checks.append(
-                CriterionResult(
-                    criterion="ended",
-                    verdict="INCONCLUSIVE",
-                    requirement=f"a {whose} that has ended",
-                    measured="it has not",
-                    missing="its end: wait for it, or `milabench resume` it",
-                )
-            )
+    checks = [*unended(run, "run"), *unended(reference, "reference")]
     if criteria.failure_rate is not None:
         total = sum((Counter(bench.counts) for bench in run.benchmarks), Counter[str]())
         checks.append(_failure_check(total, criteria.failure_rate))
     for bench in criteria.benchmarks:
-        evaluation = _BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims)
+        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims)
         checks += [replace(check, where=check.where or bench.where) for check in evaluation.checks()]
     return Acceptance(
         title=criteria.title,
@@ -99,11 +96,22 @@ def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | Non
         reference=None if reference is None else reference.run,
         file=criteria.file,
         checks=tuple(checks),
+        accepted_on=run.created,
     )
 
 
+def unended(summary: Summary | None, whose: str) -> list[CriterionResult]:
+    """Return the check that a run has ended, where it has not."""
+    if summary is None or summary.is_ended:
+        return []
+    missing = "its end: wait for it, or `milabench resume` it"
+    asked, found = f"a {whose} that has ended", "it has not"
+    verdict: Verdict = "INCONCLUSIVE"
+    return [CriterionResult(criterion="ended", verdict=verdict, requirement=asked, measured=found, missing=missing)]
+
+
 def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
-    """Return a number for each independent replicate: of the instances that were launched together the geometric mean.
+    """Return a number for each independent replicate, in order: of the instances launched together the geometric mean.
 
     A launch counts only where all of its instances have a number: fast and slow devices must not weigh differently in it.
     Nothing follows from processes that measured in different units.
@@ -133,7 +141,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
                 assert_never(quantity)
         if value is not None and value > 0:
             launches.setdefault(process.repeat, []).append(value)
-    return [geometric_mean(members) for members in launches.values() if len(members) == bench.instances]
+    return [geometric_mean(members) for _, members in sorted(launches.items()) if len(members) == bench.instances]
 
 
 def units_of(bench: BenchSummary, quantity: Quantity) -> str:
@@ -157,13 +165,17 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _BenchEvaluation:
-    """One benchmark's criteria, and what the run and the reference have of it."""
+class BenchEvaluation:
+    """One benchmark's criteria, and what the run and the reference have of it.
+
+    `claims` bounds are judged in all, the launches of each by `decide`.
+    """
 
     criteria: BenchCriteria
     run: BenchSummary | None
     reference: BenchSummary | None
     claims: int
+    decide: Decide = decide_bound
 
     def checks(self) -> Iterable[CriterionResult]:
         if self.run is None:
@@ -273,7 +285,7 @@ class _BenchEvaluation:
         verdict: Verdict = "PASS" if wanted.is_kept_by(value) else "FAIL"
         measured = f"{value:.4g} x reference" if bound.is_relative else found.measured or f"{value:.6g}"
         check = self._check(asked.name, verdict, asked.requirement, measured, value=value, where=bound.where)
-        return self._trusted_on_both(bench, check, is_relative=bound.is_relative)
+        return self.trusted_on_both(bench, check, is_relative=bound.is_relative)
 
     def _undecided(self, asked: _Asked, measured: str, missing: str) -> CriterionResult:
         about = {"missing": missing, "where": asked.bound.where}
@@ -294,7 +306,7 @@ class _BenchEvaluation:
         wanted = BoundTarget(
             value=asked.bound.value, is_minimum=asked.is_minimum, confidence=confidence, to_fail=to_fail
         )
-        decision = decide_bound(values, base, wanted)
+        decision = self.decide(values, base, wanted)
         shown = f"{decision.value:.4g} x reference" if base else f"{decision.value:.6g} {units}"
         check = self._check(
             asked.name,
@@ -306,9 +318,9 @@ class _BenchEvaluation:
             bounds=decision.bounds,
             where=asked.bound.where,
         )
-        return self._trusted_on_both(bench, check, is_relative=bool(base))
+        return self.trusted_on_both(bench, check, is_relative=bool(base))
 
-    def _trusted_on_both(self, bench: BenchSummary, check: CriterionResult, *, is_relative: bool) -> CriterionResult:
+    def trusted_on_both(self, bench: BenchSummary, check: CriterionResult, *, is_relative: bool) -> CriterionResult:
         check = self._trusted(bench, check)
         if self.reference is None or not is_relative:
             return check

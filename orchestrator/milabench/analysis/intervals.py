@@ -86,7 +86,9 @@ def t_quantile(p: float, freedom: float) -> float:
 
 
 def t_tail(x: float, freedom: float) -> float:
-    """Return P(T > x) for x >= 0 under Student's t."""
+    """Return P(T > x) for x >= 0 under Student's t; with infinitely many degrees of freedom it is the normal one."""
+    if math.isinf(freedom):
+        return math.erfc(x / math.sqrt(2)) / 2
     return incomplete_beta(freedom / (freedom + x * x), freedom / 2, 0.5) / 2
 
 

@@ -14,7 +14,7 @@ from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
 from milabench.events.shapes import RATE, require_shape
 from milabench.events.shapes import SUMMARY as SHAPE
-from milabench.events.values import as_mapping
+from milabench.events.values import as_mapping, mappings_in
 
 
 def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:
@@ -22,6 +22,8 @@ def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | No
 
     `manifest` is that of its run, from which the pairs of an A/B run are found again.
     """
+    if "projection" in value or any("projected_value" in row for row in mappings_in(value.get("benchmarks"))):
+        raise RecordError("holds projected values, which nobody measured: they stand in no report and no comparison")
     if value.get("schema") != SCHEMA:
         raise RecordError(
             f"is no summary or report of a run: schema {value.get('schema')!r}, and this version reads {SCHEMA}"

@@ -102,7 +102,7 @@ def system_differences(systems: Sequence[System], rows: Sequence[ComparisonRow])
 
     differences = (
         replace(difference, is_near=any(changed[bench] for bench in difference.benches or changed))
-        for difference in _differences(systems, list(changed))
+        for difference in all_differences(systems, list(changed))
     )
     return tuple(sorted(differences, key=nearness))
 
@@ -153,6 +153,27 @@ def _unequal_work(
     return list(_unequal(tables)) if all(knows_work(system, bench) for system in systems) else []
 
 
+def work_of(system: System, bench: str) -> Mapping[str, str]:
+    """Return what a benchmark of a suite does, as leaves by dotted name; empty where it was not recorded.
+
+    Its size, arguments, options and plan, the profile, the lock file and the program: what a digest of "the same suite" is of.
+    """
+    if not knows_work(system, bench):
+        return {}
+    table = dict(_of_sessions(system, partial(_work, bench=bench, parts=(*_WORK, "options", "plan"))))
+    table |= _of_sessions(system, partial(_environment, bench=bench))
+    named = (("size", size_of_bench(system, bench)), ("profile", system.manifest.get("profile")))
+    return table | {name: str(value) for name, value in named if value}
+
+
+def differing_suite(systems: Sequence[System], bench: str) -> str:
+    """Name in one line what of `work_of` differs, with its values; empty where nothing does, or it is not known."""
+    tables = [work_of(system, bench) for system in systems]
+    named = [f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in _unequal(tables) if all(tables)]
+    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
+    return ", ".join([*named[:_NAMED], *more])
+
+
 def size_of_bench(system: System, bench: str) -> str:
     """Return the size of a benchmark that a system measured, those of its sessions by slashes; empty where none is recorded."""
     sizes = (str(_suite(session, bench).get("size") or "") for session in system.sessions)
@@ -166,7 +187,7 @@ def knows_work(system: System, bench: str) -> bool:
 
 def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:
     """Return what differs in one line, the likeliest causes first."""
-    differences = _differences(systems, benches)
+    differences = all_differences(systems, benches)
     if any(difference.name == "profile" for difference in differences):  # which the measuring follows from
         differences = [d for d in differences if not d.name.startswith("measure.")]
 
@@ -195,7 +216,8 @@ def _in_words(values: Iterable[str | None]) -> str:
     return " / ".join(text if len(text) <= _NAMED_VALUE else text[:_NAMED_VALUE] + "..." for text in texts)
 
 
-def _differences(systems: Sequence[System], benches: Sequence[str]) -> list[Difference]:
+def all_differences(systems: Sequence[System], benches: Sequence[str]) -> list[Difference]:
+    """Return everything known that differs, in the order of the records; none of it is judged near or far."""
     merged: dict[tuple[Area, str, tuple[str | None, ...]], list[str]] = {}
     of_benchmarks: Mapping[Area, Callable[..., Mapping[str, str]]]
     of_benchmarks = {"benchmark": _arguments, "environment": _environment}

@@ -44,15 +44,26 @@ class RunParts:
     left_out: tuple[str, ...] = ()
 
 
-def create_bundle(target: Path, parts: Iterable[RunParts], *, version: str, key: Path | None = None) -> Manifest:
-    """Write a bundle; the same runs give the same bytes (a signature aside, and with the same zlib). Raises RecordError."""
+def create_bundle(
+    target: Path,
+    parts: Iterable[RunParts],
+    *,
+    version: str,
+    key: Path | None = None,
+    declared: Mapping[str, bytes] | None = None,
+) -> Manifest:
+    """Write a bundle; the same runs give the same bytes (a signature aside, and with the same zlib). Raises RecordError.
+
+    `declared` are files beside the runs, by name: what is declared of them.
+    """
     parts = list(parts)
     names = [part.run.name for part in parts]
     if len(set(names)) < len(names):
         again = next(name for name in names if names.count(name) > 1)
         raise RecordError(f"{again}: two runs have this name; rename one of the directories")
     # Sorted: the order in which a file system lists files must not show in the bytes.
-    contents = dict(sorted(item for part in parts for item in _entries(part)))
+    entries = (item for part in parts for item in _entries(part))
+    contents: dict[str, bytes | Path] = dict(sorted([*entries, *(declared or {}).items()]))
     with create_archive(target) as file:
         packed = tuple(add_file(file, name, content) for name, content in contents.items())
         notes = tuple(note for part in parts for note in part.notes)

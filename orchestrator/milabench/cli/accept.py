@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, file_option, run_argument
+from milabench.cli.options import base_option, file_option, is_on_command_line, run_argument
 from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
+from milabench.workflow.files import write_file
+
+if TYPE_CHECKING:
+    from milabench.acceptance.evaluate import Acceptance
+
+# By parameter: what stands alone says nothing. A variable may be set for all commands of a shell, and contradicts nothing.
+_GOES_WITH = {
+    "against": "recheck",
+    "first": "every",
+    "calendar": "every",
+    "power": "is_plan",
+    **dict.fromkeys(("alpha", "beta", "cap", "bad_failure_rate"), "sequential"),
+}
+_TYPED = {"first": "--from", "bad_failure_rate": "--bad-failure-rate", "is_plan": "--plan"}
+DEFAULT_POWER, DEFAULT_ALPHA, DEFAULT_BETA = 0.95, 0.05, 0.1
+
+
+def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return `90 %` or 0.9 as a number. Raises BadParameter for what is not above 0 and at most 1."""
+    if value is None:
+        return None
+    try:
+        number = float(value.strip().removesuffix("%")) / (100 if value.strip().endswith("%") else 1)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= 1:
+        raise click.BadParameter(f"'{value}' is no share; give 0.9 or '90 %'", ctx, param)
+    return number
 
 
 @click.command("accept")
@@ -19,6 +52,63 @@ from milabench.report.registry import FORMATS
 @click.option(
     "--reference", metavar="RUN|FILE", help="The run, JSON report or bundle of one, that `x reference` means."
 )
+@click.option(
+    "--recheck",
+    callback=_share,
+    metavar="SHARE",
+    help="Instead of criteria: each benchmark reaches this share (0.9) of what it reached in the run of --against.",
+)
+@click.option("--against", metavar="RUN|BUNDLE", help="With --recheck: the run that was accepted, or a bundle of it.")
+@click.option("--every", metavar="INTERVAL", help="Tell when to check again: '2 years', '6 months', '90 days'.")
+@click.option(
+    "--from",
+    "first",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="With --every: the day of the acceptance. Default: that of the accepted run.",
+)
+@file_option("--calendar", help="With --every: write the dates to an iCalendar file.")
+@click.option(
+    "--plan",
+    "is_plan",
+    is_flag=True,
+    help="Instead of a verdict: the launches, nodes and hours that the criteria take, by the noise of RUN or --reference.",
+)
+@click.option(
+    "--power",
+    callback=_share,
+    metavar="SHARE",
+    help="With --plan: how often a system like that run is to pass each criterion. Default: 0.95.",
+)
+@click.option(
+    "--sequential",
+    is_flag=True,
+    help="Judge a run that may still grow by the launches so far: accepted, rejected, or what is still needed.",
+)
+@click.option(
+    "--alpha",
+    callback=_share,
+    metavar="SHARE",
+    help="With --sequential: how often a good system may be rejected. Default: 0.05.",
+)
+@click.option(
+    "--beta",
+    callback=_share,
+    metavar="SHARE",
+    help="With --sequential: how often a bad system may be accepted. Default: 0.1.",
+)
+@click.option(
+    "--cap",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --sequential: the most launches, decided before the first. Default: those that were planned.",
+)
+@click.option(
+    "--bad-failure-rate",
+    callback=_share,
+    metavar="SHARE",
+    help="With --sequential: the rate of failing steps of a bad system. Default: twice that of the criteria.",
+)
 @format_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")
 def command(
@@ -26,6 +116,18 @@ def command(
     base: Path | None,
     criteria: Path | None,
     reference: str | None,
+    recheck: float | None,
+    against: str | None,
+    every: str | None,
+    first: datetime | None,
+    calendar: Path | None,
+    is_plan: bool,
+    power: float | None,
+    sequential: bool,
+    alpha: float | None,
+    beta: float | None,
+    cap: int | None,
+    bad_failure_rate: float | None,
     destination: Destination,
     print_schema: bool,
 ) -> int:
@@ -35,13 +137,87 @@ def command(
 
         click.echo(schema_text("acceptance"), nl=False)
         return DONE
-    from milabench.workflow.report_runs import accept_run
-
-    if criteria is None:
-        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
+    _require_one_way(click.get_current_context().params)
+    if is_plan and criteria is not None:
+        return _plan(run, base, criteria, reference, power or DEFAULT_POWER, destination)
     renderer = FORMATS[destination.format].renderer
-    acceptance = accept_run(run, base, criteria, reference)
+    if recheck is not None and against is not None:
+        from milabench.workflow.acceptance_runs import recheck_run
+
+        acceptance = recheck_run(run, base, against, recheck, criteria)
+    elif sequential and criteria is not None:
+        from milabench.procurement.sequential_acceptance import SequentialPlan
+        from milabench.workflow.acceptance_runs import accept_growing_run
+
+        looks = SequentialPlan(
+            alpha=alpha or DEFAULT_ALPHA, beta=beta or DEFAULT_BETA, cap=cap, bad_failure_rate=bad_failure_rate
+        )
+        acceptance = accept_growing_run(run, base, criteria, reference, looks)
+    else:
+        from milabench.workflow.report_runs import accept_run
+
+        assert criteria is not None
+        acceptance = accept_run(run, base, criteria, reference)
+    if every is not None:
+        acceptance = _with_calendar(acceptance, every, first, calendar, recheck)
     destination.write(renderer.render_acceptance(acceptance))
     if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
     return VERDICT_CODES[acceptance.verdict]
+
+
+def _require_one_way(given: Mapping[str, Any]) -> None:
+    """Raise UsageError for options of several ways to judge, for one without the way that it belongs to, and without criteria."""
+    for option, other in _GOES_WITH.items():
+        if is_on_command_line(option) and not given[other]:
+            raise UsageError(f"{_TYPED.get(option, f'--{option}')} goes with {_TYPED.get(other, f'--{other}')}")
+    has_recheck = given["recheck"] is not None
+    if given["is_plan"] and (has_recheck or given["every"] is not None or given["sequential"]):
+        raise UsageError(
+            "--plan comes before there is anything to judge: leave out --recheck, --sequential and --every"
+        )
+    if given["sequential"] and has_recheck:
+        raise UsageError("--sequential judges by criteria, --recheck by the accepted run; leave one out")
+    if has_recheck and (given["against"] is None or is_on_command_line("reference")):
+        raise UsageError("--recheck: name the accepted run, or a bundle of it, with --against (not --reference)")
+    if given["criteria"] is None and not has_recheck:
+        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
+
+
+def _plan(
+    run: str | None, base: Path | None, criteria: Path, reference: str | None, power: float, destination: Destination
+) -> int:
+    """Write what the criteria take, and return 8 where one of them has no plan."""
+    from milabench.report.acceptance_plan import render_plan
+    from milabench.workflow.acceptance_runs import acceptance_plan
+
+    if power == 1:
+        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
+    plan = acceptance_plan(run, base, criteria, reference, power)
+    destination.write(render_plan(plan, destination.format))
+    return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]
+
+
+def _with_calendar(
+    acceptance: Acceptance, every: str, first: datetime | None, calendar: Path | None, limit: float | None
+) -> Acceptance:
+    """Return the verdict with the dates of the next rechecks, which also go to the calendar file."""
+    from milabench.procurement.recheck_calendar import RecheckCalendar
+
+    accepted_on = first or _day(acceptance.accepted_on)
+    if accepted_on is None:
+        raise UsageError("--every: the accepted run does not say when it began; give its day with --from 2026-11-01")
+    system = acceptance.reference if limit is not None and acceptance.reference else acceptance.run
+    dates = RecheckCalendar(system=system, every=every, first=accepted_on.date(), limit=limit)
+    acceptance = replace(acceptance, notes=(*acceptance.notes, dates.note))
+    if calendar is not None:
+        write_file(calendar, dates.to_ics(), is_folder_made=False)
+        click.echo(f"written to {calendar}", err=True)
+    return acceptance
+
+
+def _day(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

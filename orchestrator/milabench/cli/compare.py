@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from milabench.cli.formats import Destination, format_options
@@ -9,13 +11,18 @@ from milabench.cli.options import (
     base_option,
     collected_as,
     file_option,
+    is_on_command_line,
     runs_argument,
     table_width,
     terminal_session,
     validations_option,
     wide_option,
 )
+from milabench.errors import DONE, STEPS_FAILED, UsageError
 from milabench.workflow.options import CompareRequest
+
+# The names of procurement/scores.METRICS, which the help must not wait for.
+SCORE_METRICS = ("ssi", "ssni", "ssp", "throughput", "index", "specspeed", "specrate")
 
 
 def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -43,7 +50,8 @@ margin_option = click.option(
 @click.command(
     "compare",
     epilog="Exit codes: 0 compared; 1 a benchmark, the index or a point of a curve is SLOWER, or a benchmark failed where it "
-    "passed on the first system; 2 usage; 3 nothing in common; 6 records unreadable.",
+    "passed on the first system, or, by a tender, an offer is not admissible, misses the least score or is SLOWER; 2 usage, or "
+    "a tender or an offer with mistakes; 3 nothing in common; 6 records unreadable.",
 )
 @runs_argument(required=True)
 @base_option
@@ -69,14 +77,48 @@ margin_option = click.option(
     metavar="FILE",
     help="Price, years, power_W, pue, electricity, currency, for all or by system (YAML), instead of the system files'.",
 )
+@file_option(
+    "--tender",
+    metavar="FILE",
+    help="Score the runs, and offers (offer.yaml), by a tender (procurement.yaml); see docs/procurement.md.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(SCORE_METRICS),
+    help="The score, instead of the tender's own.",
+)
 @validations_option
 @wide_option
 @collected_as("request", CompareRequest)
-def command(request: CompareRequest, destination: Destination, wide: bool) -> int:
+def command(
+    request: CompareRequest, destination: Destination, wide: bool, tender: Path | None, metric: str | None
+) -> int:
     """Compare runs, or JSON reports or bundles of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
+    if tender is not None:
+        return _score(request, destination, wide, tender, metric)
+    if metric is not None:
+        raise UsageError(f"--metric {metric} needs the tender that says how: give it with --tender procurement.yaml")
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
     compared = compare_runs(request, terminal_session(), destination.format)
     width = table_width(wide) if destination.output is None else None
     destination.write(compared.render(destination.format, width))
     return comparison_exit_code(compared.comparison)
+
+
+def _score(request: CompareRequest, destination: Destination, wide: bool, tender: Path, metric: str | None) -> int:
+    """Compare by a tender; what only the comparison of runs has is refused."""
+    from milabench.report.document_formats import write_document
+    from milabench.report.tender import tender_document, tender_to_json
+    from milabench.workflow.tenders import compare_by_tender
+
+    for option in ("why", "weights", "costs", "validations", "per"):
+        if is_on_command_line(option):
+            raise UsageError(f"--{option} is of comparisons without --tender; leave one of the two out")
+    names = [name for name in request.runs if isinstance(name, str)]
+    scores = compare_by_tender(
+        tender, names, request.base, metric=metric or "", margin=request.margin, across=request.across
+    )
+    width = table_width(wide) if destination.output is None else None
+    destination.write(write_document(destination.format, tender_document(scores), tender_to_json(scores), width))
+    return STEPS_FAILED if scores.is_refused else DONE

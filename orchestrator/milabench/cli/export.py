@@ -9,8 +9,15 @@ import click
 from milabench.cli.options import base_option, file_option, runs_argument
 from milabench.errors import UsageError
 
-# Format -> the ending that names it.
-ENDINGS = {"parquet": ".parquet", "prometheus": ".prom", "otlp-json": ".json"}
+# Format -> the ending that names it; empty: it has to be named itself.
+ENDINGS = {
+    "parquet": ".parquet",
+    "prometheus": ".prom",
+    "otlp-json": ".json",
+    "result-rows": "",
+    "system-description": "",
+}
+_OF_SUBMITTER = ("result-rows", "system-description")
 
 
 @click.command("export")
@@ -24,12 +31,15 @@ ENDINGS = {"parquet": ".parquet", "prometheus": ".prom", "otlp-json": ".json"}
     help="Format. Default: from the output file's ending: .parquet, .prom, .json.",
 )
 @file_option("-o", "--output", help="The file. Default: the terminal, but for Parquet.")
-def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: Path | None) -> None:
-    """Write the results of runs for other programs: Parquet, Prometheus, OpenTelemetry. Default: the latest run."""
+@click.option("--submitter", default="", help="Who measured, in result-rows and system-description.")
+def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: Path | None, submitter: str) -> None:
+    """Write the results of runs for other programs: Parquet, Prometheus, OpenTelemetry, lists. Default: the latest run."""
     from milabench.workflow.measured_runs import resolve_runs
     from milabench.workflow.results_store import run_rows
 
     form = form or _format_of(output)
+    if submitter and form not in _OF_SUBMITTER:
+        raise UsageError(f"--submitter is of --format {' and '.join(_OF_SUBMITTER)}; leave it out")
     if form == "parquet":
         from milabench.history.rows import write
 
@@ -39,7 +49,7 @@ def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: 
         count = write(output, rows)
         click.echo(f"written to {output}: {count} rows of {len(rows)} runs", err=True)
         return
-    text = _text(form, base, runs)
+    text = _text(form, base, runs, submitter)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -53,15 +63,15 @@ def _format_of(output: Path | None) -> str:
     if output is None:
         raise UsageError(f"missing option --format {'|'.join(ENDINGS)}, or a file with --output")
     for form, ending in ENDINGS.items():
-        if output.suffix == ending:
+        if ending and output.suffix == ending:
             return form
     raise UsageError(
         f"--output: {output}: no format ends in '{output.suffix}'; give --format {'|'.join(ENDINGS)}; "
-        "`milabench report --format csv` writes CSV"
+        "`milabench report --format csv` writes CSV of our own"
     )
 
 
-def _text(form: str, base: Path | None, names: tuple[str, ...]) -> str:
+def _text(form: str, base: Path | None, names: tuple[str, ...], submitter: str) -> str:
     from milabench.workflow.measured_runs import resolve_runs
     from milabench.workflow.summaries import summary_of
 
@@ -70,6 +80,16 @@ def _text(form: str, base: Path | None, names: tuple[str, ...]) -> str:
         from milabench.history.otlp import metrics_request
 
         return metrics_request(summaries)
+    if form == "result-rows":
+        from milabench.history.result_rows import result_rows
+
+        return result_rows(summaries, submitter)
+    if form == "system-description":
+        from milabench.history.result_rows import system_description
+
+        if len(summaries) > 1:
+            raise UsageError(f"{len(summaries)} runs: a description is of one system, so one run")
+        return system_description(summaries[0], submitter)
     from milabench.history.prometheus import exposition
 
     if len(summaries) > 1:

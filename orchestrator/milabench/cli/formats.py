@@ -9,22 +9,37 @@ import click
 
 from milabench.cli.options import Verb, file_option, gathered
 from milabench.errors import UsageError
-from milabench.report.registry import FORMATS, format_of_file
+from milabench.report.registry import FORMATS, WORKBOOK, format_of_file
 from milabench.workflow.files import write_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """What a report is written in, and to; `output` None: the terminal."""
+    """What a report is written in, and to; `output` None: the terminal. `has_workbook`: it may be a workbook."""
 
     form: str | None
     as_json: bool
     output: Path | None
+    has_workbook: bool = False
 
     @property
     def is_default(self) -> bool:
         """Whether neither a format nor a file was asked for."""
         return self.form is None and not self.as_json and self.output is None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The formats that can be asked for."""
+        return _choices(has_workbook=self.has_workbook)
+
+    @property
+    def is_workbook(self) -> bool:
+        """Whether a workbook was asked for. Raises UsageError for one without a file."""
+        if self.format != WORKBOOK.name:
+            return False
+        if self.output is None:
+            raise UsageError("a workbook is no text: name the file with --output NAME.xlsx")
+        return True
 
     @property
     def format(self) -> str:
@@ -35,14 +50,16 @@ class Destination:
             return "json" if self.as_json else str(self.form)
         if self.output is None:
             return "text"
+        if self.has_workbook and self.output.suffix.lower() in WORKBOOK.endings:
+            return WORKBOOK.name
         by_ending = format_of_file(self.output.suffix)
         if by_ending is None:
             raise UsageError(
-                f"-o {self.output}: no format ends in '{self.output.suffix}'; give one with --format {'|'.join(FORMATS)}"
+                f"-o {self.output}: no format ends in '{self.output.suffix}'; give one with --format {'|'.join(self.choices)}"
             )
         return by_ending.name
 
-    def write(self, text: str) -> None:
+    def write(self, text: str | bytes) -> None:
         """Write to the file and report it, or to the terminal. Raises RecordError."""
         if self.output is None:
             click.echo(text, nl=False)
@@ -51,20 +68,24 @@ class Destination:
         click.echo(f"written to {self.output}", err=True)
 
 
-def format_options(function: Verb, default: str = "text") -> Verb:
+def _choices(*, has_workbook: bool) -> tuple[str, ...]:
+    return (*FORMATS, WORKBOOK.name) if has_workbook else tuple(FORMATS)
+
+
+def format_options(function: Verb, default: str = "text", *, has_workbook: bool = False) -> Verb:
     """Give a verb the options on format and file; its function receives them as one `destination: Destination`.
 
-    `default` is what its help says that it prints where none is given.
+    `default` is what its help says that it prints where none is given; `has_workbook`: it can also write a workbook.
     """
     options = (
         click.option(
             "-f",
             "--format",
             "form",
-            type=click.Choice(tuple(FORMATS)),
+            type=click.Choice(_choices(has_workbook=has_workbook)),
             help=f"Format. Default: from the output file's ending, else {default}.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
         file_option("-o", "--output", help="Write to a file instead of the terminal."),
     )
-    return gathered(function, "destination", Destination, options)
+    return gathered(function, "destination", Destination, options, has_workbook=has_workbook)

@@ -20,14 +20,17 @@ import click
 @click.option(
     "--from",
     "release",
-    metavar="pypi:PROJECT==VERSION[:FILE]",
-    help="Measure a program of this release, unmodified. Default FILE: its sdist, else its pure wheel.",
+    metavar="pypi:PROJECT==VERSION[:FILE]|FOLDER",
+    help="Measure a program of this release, unmodified (default FILE: its sdist, else its pure wheel); or turn this benchmark"
+    " of milabench 1.3 into one of ours.",
 )
 @click.option("--script", metavar="PATH", help="With --from: the program, a file of the release.")
 @click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")
 def command(name: str, into: Path, release: str | None, script: str | None, module: str | None) -> None:
     """Create a benchmark from a template, which runs as it is, or around a published program, for you to edit."""
+    from milabench.cli.import_suite import echo_outcomes
     from milabench.errors import UsageError
+    from milabench.workflow.import_suite import import_folder
     from milabench.workflow.new_benchmark import create_benchmark, create_from_release
 
     if release is None:
@@ -35,7 +38,14 @@ def command(name: str, into: Path, release: str | None, script: str | None, modu
             raise UsageError("--script and --module name a program of a release; give --from too")
         folder = create_benchmark(name, into)
         click.echo(f"created {folder}; try it:")
-        verbs = ("install", "prepare", "run")
+        verbs: tuple[str, ...] = ("install", "prepare", "run")
+    elif Path(release).is_dir():
+        if script or module:
+            raise UsageError("--script and --module name a program of a release; a folder says itself what it starts")
+        echo_outcomes(import_folder(name, into, Path(release)))
+        folder = into / name
+        click.echo(f"created {folder}; try it:")
+        verbs = ("pin", "install", "prepare", "run")
     else:
         folder = create_from_release(name, into, release, script=script, module=module)
         click.echo(

@@ -16,7 +16,7 @@ from milabench.workflow.options import ReportRequest
 @click.command("report")
 @options.runs_argument()
 @options.base_option
-@functools.partial(format_options, default="brief")
+@functools.partial(format_options, default="brief", has_workbook=True)
 @click.option(
     "--full", is_flag=True, help="Show windows, validations and further metrics too; the same as --format text."
 )
@@ -37,6 +37,11 @@ from milabench.workflow.options import ReportRequest
     default="index",
     show_default=True,
     help="compat: the score of milabench 1.3, to compare with old results; beside its own runs also its other figures.",
+)
+@options.file_option(
+    "--tender",
+    metavar="FILE",
+    help="Add energy, cost and carbon of the work, by the terms of a tender (procurement.yaml); the system file has the price.",
 )
 @options.validations_option
 @options.wide_option
@@ -68,7 +73,7 @@ def command(
     if site is not None:
         from milabench.workflow.site import write_site
 
-        others = (full, request.from_db, request.weights, request.score != "index", save_reference)
+        others = (full, request.from_db, request.weights, request.tender, request.score != "index", save_reference)
         if not destination.is_default or any(others):
             raise UsageError("--site writes pages of its own; give it only runs, --base, --reference and --validations")
         write_site(request, site, options.terminal_session())
@@ -83,6 +88,11 @@ def command(
         return
     from milabench.workflow.report_runs import render_report
 
+    if destination.is_workbook:
+        from milabench.workflow.report_runs import report_workbook
+
+        destination.write(report_workbook(request, options.terminal_session()))
+        return
     form = "brief" if destination.is_default and not full else destination.format
     width = options.table_width(wide) if destination.output is None else None
     destination.write(render_report(request, form, options.terminal_session(), width))

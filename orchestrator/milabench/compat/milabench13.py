@@ -7,6 +7,7 @@ docs/from-milabench-1.3.md says what differs.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Final, cast, get_args
 
 from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, WorkingCopy
 from milabench.bench.load import folder_digest
+from milabench.compat.data_form import DataForm, NotRecognised, as_placed_here, data_form, why_a_class
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, Engine
 from milabench.config.show import plain_benchmark
 from milabench.config.source_map import WrittenFloat
@@ -25,6 +27,17 @@ from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
 from milabench.plan.method import Placement, placements, why_not_placed
 from milabench.plan.step import process_key
 from milabench.redaction import mask_settings
+
+__all__ = [
+    "DataForm",
+    "NotRecognised",
+    "as_placed_here",
+    "data_form",
+    "declared_in",
+    "placed",
+    "read_together",
+    "why_kept",
+]
 
 FORMAT: Final = "__pack__"
 BENCHFILE: Final = "benchfile.py"
@@ -79,6 +92,13 @@ def _working_copy(folder: Path) -> WorkingCopy:
         command=(*CHILD, "do", "install"),
         request=json.dumps(request),
     )
+
+
+def why_kept(folder: Path) -> str:
+    """Return what in a folder only its class does, so that it cannot become data; empty where nothing is. Raises ConfigError."""
+    read_together([folder])
+    _require_answer(_ANSWERED[_key(folder)], folder)
+    return why_a_class(folder, _ANSWERED[_key(folder)])
 
 
 def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
@@ -283,7 +303,8 @@ class _Question:
 
     def _there(self, text: str) -> str:
         """Return a text in which the folder that was looked at, and this one, have the paths that they have on the node."""
-        return text.replace(self.code, self._bench.source).replace(FOLDER, self._bench.modules)
+        there = re.sub(rf"{re.escape(self.code)}(?![\w.-])", lambda _: self._bench.source, text)
+        return there.replace(FOLDER, self._bench.modules)
 
 
 def _node(node: Node) -> dict[str, Any]:

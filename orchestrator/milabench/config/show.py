@@ -27,6 +27,11 @@ _NOT_AS_IT_IS: Final = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\U0
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
+
+class Written(str):
+    """A text that is to stand in a suite as it is: what is an interpolation in it stays one."""
+
+
 # --- plain data and YAML --------------------------------------------------------------------------------------------
 
 
@@ -80,6 +85,14 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
             lines.append("")
         _emit(name, mask_settings(plain_benchmark(_benchmark(suite, name))), 0, lines)
     return "\n".join(lines) + "\n" if lines else "{}\n"
+
+
+def mapping_yaml(mapping: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, in the style of `to_yaml`; secrets stay in it."""
+    lines: list[str] = []
+    for key, value in mapping.items():
+        _emit(key, value, 0, lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _plain_field(name: str, value: Any) -> Any:
@@ -168,6 +181,8 @@ def _flow(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_flow(item) for item in value) + "]"
     match value:
+        case Written():
+            return _quoted(value)
         case None:
             return "null"
         case bool():

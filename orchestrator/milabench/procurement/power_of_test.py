@@ -7,6 +7,7 @@ value that is better by `distance` (of logarithms), the statistic is Student's t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from milabench.analysis.intervals import t_quantile
@@ -15,6 +16,8 @@ from milabench.procurement.gauss_legendre import normal_tail, scaled_rule
 
 MOST_NODES = 10_000
 """More than this is no plan."""
+MOST_LAUNCHES = 1_000
+"""The same of launches, one after the other."""
 _POINTS = 96
 
 
@@ -139,10 +142,45 @@ def fewest_nodes(
             reference_error=reference_error,
         )
 
-    if most < 2:
+    return _fewest(plan, power, 2, most)
+
+
+def fewest_launches(
+    noise: Noise,
+    *,
+    expected: float,
+    bound: float,
+    power: float = 0.95,
+    confidence: float = 0.95,
+    reference_error: float = 0.0,
+    least: int = 2,
+    most: int = MOST_LAUNCHES,
+) -> LaunchPlan | None:
+    """Return the plan with the fewest launches, `least` at least, of all nodes at once; None where `most` do not have the power.
+
+    Such nodes stand for themselves: the spread between them plays no part. Raises UsageError as `launch_plan`.
+    """
+
+    def plan(launches: int) -> LaunchPlan:
+        return launch_plan(
+            1,
+            launches,
+            noise,
+            expected=expected,
+            bound=bound,
+            confidence=confidence,
+            reference_error=reference_error,
+        )
+
+    return _fewest(plan, power, least, most)
+
+
+def _fewest(plan: Callable[[int], LaunchPlan], power: float, least: int, most: int) -> LaunchPlan | None:
+    """Return the plan of the smallest size with this power, which grows with the size: double, then halve."""
+    if most < least:
         return None
-    low, high = 1, 2
-    while plan(high).power < power:  # more nodes have more power: double, then halve
+    low, high = least - 1, least
+    while plan(high).power < power:
         if high >= most:
             return None
         low, high = high, min(2 * high, most)

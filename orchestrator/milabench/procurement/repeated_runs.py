@@ -156,8 +156,8 @@ class RecheckRatio:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the ratio reaches the limit."""
-        return self.ratio >= self.limit
+        """Whether the ratio reaches the limit; the last bits of logarithms and back decide nothing."""
+        return self.ratio >= self.limit or math.isclose(self.ratio, self.limit, rel_tol=1e-12)
 
 
 def recheck_ratio(

@@ -39,10 +39,15 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     the point meets the SLO.
     """
     benches = [(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)]
-    rows = [_row(summary, bench) for summary, bench in benches]
+    rows = bench_rows(summaries)
     curves = [(summary, bench, bench.serving) for summary, bench in benches if bench.serving is not None]
     rows += [row for curve in curves for row in _of_points(*curve)]
     return _table((*FIELDS, *(OF_A_POINT if curves else ())), rows)
+
+
+def bench_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Return a row of `FIELDS` for each run and benchmark."""
+    return [_row(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)]
 
 
 def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

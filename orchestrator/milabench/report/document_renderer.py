@@ -37,6 +37,7 @@ def run_document(summary: Summary) -> document.Document:
         *curve_blocks(summary),
         *model.milabench13_tables(summary),
         *model.compute_tables(summary),
+        *model.expense_tables([("", summary)]),
         *model.window_tables(summary),
         *ab_blocks(summary),
         *model.node_tables(summary),
@@ -105,6 +106,7 @@ def comparison_document(comparison: Comparison, differences: Differences) -> doc
         comparison_text.ratio_table(comparison),
         *(block for curves in comparison.curves for block in _curve_blocks(curves, comparison.systems[0].name)),
         *comparison_text.job_tables(comparison),
+        *model.expense_tables(comparison_text.named_summaries(comparison)),
         *document.notes(comparison_text.power_lines(comparison)),
         *document.notes(comparison_text.verdict_notes(comparison)),
         *differing,
@@ -125,6 +127,7 @@ def acceptance_document(acceptance: Acceptance) -> document.Document:
         document.Statement(text=acceptance_sentence(acceptance)),
         criteria_table(acceptance),
         *document.section("what is missing", missing_evidence(acceptance)),
+        *document.notes(acceptance.notes),
     )
 
 
@@ -137,8 +140,9 @@ def acceptance_sentence(acceptance: Acceptance) -> str:
     """Return which run was checked against which criteria, and how many of them hold."""
     counts = Counter[str](check.verdict for check in acceptance.checks)
     against = f" against {acceptance.reference}" if acceptance.reference else ""
+    by = f", by {acceptance.file}" if acceptance.file else ""
     return (
-        f"{acceptance.run}{against}, by {acceptance.file}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
+        f"{acceptance.run}{against}{by}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
         f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are undecided"
     )
 

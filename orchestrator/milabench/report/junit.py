@@ -63,6 +63,8 @@ def render_acceptance(acceptance: Acceptance) -> str:
         else:
             kind = "failure" if check.verdict == "FAIL" else "error"
             _add_result(case, kind, check.missing or check.measured, text)
+    if acceptance.notes:
+        _add_output(suite, acceptance.notes)
     return _document([suite])
 
 

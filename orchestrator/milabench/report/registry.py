@@ -70,8 +70,13 @@ _ALL = (
     Format(name="csv", endings=(".csv",)),
     Format(name="json", endings=(".json",)),
     Format(name="junit", endings=(".xml",)),
+    Format(name="latex", endings=(".tex",), is_for_people=True),
 )
 FORMATS: Mapping[str, Format] = {entry.name: entry for entry in _ALL}
+
+
+# Bytes that no terminal shows, and of which only some commands make one: report/xlsx.py, by report/workbook.py.
+WORKBOOK = Format(name="xlsx", endings=(".xlsx",), is_for_people=True)
 
 
 def format_of_file(ending: str) -> Format | None:

@@ -73,11 +73,11 @@ def require_file(path: Path, error: type[MilabenchError]) -> None:
         raise _unreadable(path, why, error) from None
 
 
-def write_file(path: Path, text: str, *, is_folder_made: bool = True) -> None:
+def write_file(path: Path, content: str | bytes, *, is_folder_made: bool = True) -> None:
     """Write a file whole or not at all, with the folders above it where they are to be made. Raises RecordError."""
     try:
         if is_folder_made:
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(path, text.encode())
+        write_output(path, content.encode() if isinstance(content, str) else content)
     except OSError as why:
         raise RecordError(f"{path}: cannot be written: {(why.strerror or str(why)).lower()}") from None

@@ -110,7 +110,7 @@ class ReportRequest:
 
     `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
     `compat`, the score of milabench 1.3. `from_db`: read summaries from the results store, at `location` or in the base,
-    instead of records.
+    instead of records. `tender` is the file by whose terms energy, cost and carbon are computed.
     """
 
     runs: tuple[str, ...] = ()
@@ -121,6 +121,7 @@ class ReportRequest:
     validations: str | None = None
     from_db: bool = False
     location: str | None = None
+    tender: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +142,23 @@ class CompareRequest:
     costs: Path | None = None
     validations: str | None = None
     why: bool = False
+    across: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectRequest:
+    """Which runs, or JSON reports or bundles of runs, are projected, and how far.
+
+    `to` are counts, by default 2, 4 and 8 times the largest measured; `of` is what is counted, by default nodes where runs differ
+    in them, else devices. `bound` is `COUNT: WHO ANSWERS FOR IT`. `across`: also where arguments differ between the counts.
+    """
+
+    runs: tuple[str, ...]
+    base: Path | None = None
+    benchmarks: tuple[str, ...] = ()
+    to: tuple[int, ...] = ()
+    of: Literal["nodes", "devices"] | None = None
+    bound: str | None = None
     across: bool = False
 
 

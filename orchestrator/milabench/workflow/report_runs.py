@@ -18,9 +18,9 @@ from milabench.analysis.rescoring import milabench13_summary, relative_to, rewei
 from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
-from milabench.report.registry import FORMATS
+from milabench.report.registry import FORMATS, WORKBOOK, Format
 from milabench.workflow.files import base_folder, read_file
-from milabench.workflow.measured_runs import resolve_runs, with_ends
+from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.report_inputs import (
     NO_REFERENCE,
@@ -52,14 +52,29 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
     Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
     another.
     """
+    summaries, traces = report_summaries(request, FORMATS[format_name], session)
+    return FORMATS[format_name].fitted(width).render(summaries, traces)
+
+
+def report_workbook(request: ReportRequest, session: Session) -> bytes:
+    """Return the report as a workbook; raises as `render_report`, and EnvironmentFailed without the package that writes it."""
+    from milabench.report.xlsx import render
+
+    return render(report_summaries(request, WORKBOOK, session)[0])
+
+
+def report_summaries(
+    request: ReportRequest, form: Format, session: Session
+) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
+    """Return what a report shows, and the time series where its format draws them."""
     if request.reference is not None and request.score == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
     profile = read_profile(request.weights)
     folder = base_folder(request.base)
-    tracing = tracing_for(format_name)
+    tracing = tracing_for(form)
     runs: list[Run] = []
     if request.from_db:
-        require_no_records(request, format_name)
+        require_no_records(request, form)
         from milabench.workflow.results_store import store_location, stored_summaries  # few reports need a store
 
         summaries = stored_summaries(store_location(request.base, request.location), request.runs)
@@ -68,6 +83,7 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
         runs = [with_ends(run, session.warn) for run in runs]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
+    summaries = _with_expenses(request, runs, summaries)
     profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
     summaries = [
@@ -76,19 +92,28 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
     if request.score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
-        summaries = beside_references(
-            runs, summaries, request, session, is_for_people=FORMATS[format_name].is_for_people
-        )
-    traces = None if tracing is None else [tracing.of(run) for run in runs]
-    return FORMATS[format_name].fitted(width).render(summaries, traces)
+        summaries = beside_references(runs, summaries, request, session, is_for_people=form.is_for_people)
+    return summaries, None if tracing is None else [tracing.of(run) for run in runs]
 
 
-def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
+def _with_expenses(request: ReportRequest, runs: Sequence[Run], summaries: Sequence[Summary]) -> list[Summary]:
+    """Return the summaries with energy, cost and carbon by a tender, or in energy alone where a meter measured a run."""
+    if request.tender is None and not any(map(is_metered, runs)):
+        return list(summaries)
+    # Reading a tender takes a YAML reader, which few reports need.
+    from milabench.workflow.expenses import with_expenses
+    from milabench.workflow.tenders import read_tender
+
+    tender = None if request.tender is None else read_tender(request.tender)
+    paired = zip(runs, summaries, strict=True) if runs else ((None, summary) for summary in summaries)
+    return [with_expenses(summary, run, tender) for run, summary in paired]
+
+
+def tracing_for(form: Format, compared: int = 0) -> Tracing | None:
     """Return the collector of the runs' time series while their records are read; None where the format draws none.
 
     `compared` is the number of systems of a comparison, of which only a few are drawn.
     """
-    form = FORMATS[format_name]
     if not form.draws or compared > form.most_drawn:
         return None
 
@@ -97,10 +122,10 @@ def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
     return Tracing()
 
 
-def require_no_records(request: ReportRequest, format_name: str) -> None:
+def require_no_records(request: ReportRequest, form: Format) -> None:
     """Raise UsageError for options that need a run's records, which a results store does not have."""
     needs_records = {
-        "--format html": FORMATS[format_name].draws,
+        "--format html": form.draws,
         "--reference": request.reference is not None,
         "--validations": request.validations is not None,
     }
@@ -234,13 +259,14 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     profile = (
         WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     )
-    tracing = tracing_for(format_name, compared=sum(map(len, sides)))
+    tracing = tracing_for(FORMATS[format_name], compared=sum(map(len, sides)))
     sources = tuple(
         tuple(find_report_source(folder, name, request.validations, tracing) for name in side) for side in sides
     )
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)
+    sources = tuple(tuple(map(_metered_source, side)) for side in sources)
     systems = [
         _system(name, side, costs_of(costs_by_name.get(name, side[0].manifest.get("costs") or {})))
         for name, side in zip(system_names, sources, strict=True)
@@ -257,6 +283,15 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     )
     differences = system_differences(systems, comparison.rows) if request.why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
+
+
+def _metered_source(source: ReportSource) -> ReportSource:
+    """Return a run that a meter measured with the energy of its work."""
+    if source.run is None or not is_metered(source.run):
+        return source
+    from milabench.workflow.expenses import with_expenses
+
+    return replace(source, summary=with_expenses(source.summary, source.run, None))
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:

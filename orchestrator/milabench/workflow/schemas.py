@@ -49,6 +49,18 @@ def _acceptance() -> dict[str, Any]:
     return criteria_schema()
 
 
+def _tender() -> dict[str, Any]:
+    from milabench.procurement.tender import tender_schema
+
+    return tender_schema()
+
+
+def _offer() -> dict[str, Any]:
+    from milabench.procurement.offer import offer_schema
+
+    return offer_schema()
+
+
 def _report() -> dict[str, Any]:
     from milabench.report.json import report_schema
 
@@ -88,6 +100,8 @@ def _record() -> dict[str, Any]:
 SCHEMAS: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "suite": ("milabench suite or system file", _suite),
     "acceptance": ("acceptance criteria of milabench", _acceptance),
+    "tender": ("tender of milabench, procurement.yaml", _tender),
+    "offer": ("offer of milabench, offer.yaml", _offer),
     "report": ("milabench report of runs as JSON, and summary.json of a run", _report),
     "comparison": ("milabench comparison as JSON", _comparison),
     "plan": ("milabench plan as JSON", _plan),

@@ -67,6 +67,7 @@ LINES = {
     "capsule": ["capsule create --help"],
     "init": ["init --help"],
     "new": ["new --help"],
+    "import-suite": ["import-suite --help"],
     "pin": ["pin --help"],
     "image": ["image --help"],
     "driver": ["driver --help"],

@@ -26,6 +26,12 @@ def test_t_of_a_fractional_freedom_gives_the_known_welch_p_value(known: Any) -> 
     assert 2 * intervals.t_tail(welch["t"], welch["df"]) == pytest.approx(welch["p"], rel=1e-9)
 
 
+def test_a_tail_with_infinitely_many_degrees_of_freedom_is_the_normal_one() -> None:
+    """Computed: (1 - Phi(1.959963984540054)) = 0.025; what is declared and not measured has such an error."""
+    assert intervals.t_tail(1.959963984540054, math.inf) == pytest.approx(0.025, rel=1e-12)
+    assert intervals.t_tail(0.0, math.inf) == 0.5
+
+
 def test_t_is_symmetric_and_becomes_normal() -> None:
     assert intervals.t_quantile(0.025, 4) == -intervals.t_quantile(0.975, 4)
     assert intervals.t_quantile(0.5, 3) == pytest.approx(0, abs=1e-9)

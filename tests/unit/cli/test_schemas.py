@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator, ValidationError
 
 from milabench.cli.verbs import verbs
+from milabench.procurement.offer import offer_problems, parse_offer
+from milabench.procurement.tender import parse_tender
 from milabench.workflow.files import ROOT
 from milabench.workflow.new_benchmark import copy_shipped, create_benchmark
 from milabench.workflow.schemas import DIALECT, SCHEMAS, schema_file
@@ -139,6 +141,9 @@ def test_what_a_run_wrote_fits_the_schemas() -> None:
         ("suite", {"system": {"arch": "cdua"}}),
         ("suite", {"a": {"weight": "x"}}),
         ("acceptance", {"benchmarks": {"a": {"minimum": 800}}}),
+        ("tender", {"metric": "ssi"}),
+        ("tender", {"benchmarks": {"a": {"tiers": ["other"]}}}),
+        ("offer", {"nodes": 4}),
         ("report", {"schema": 1}),
         ("report", {"schema": 1, "runs": [{}]}),
         ("comparison", {"schema": 1, "comparison": {}}),
@@ -157,3 +162,12 @@ def test_criteria_of_the_pages_fit_their_schema() -> None:
     page = (ROOT / "docs" / "how-to" / "accept-a-system.md").read_text()
     (criteria,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     validator("acceptance").validate(yaml.safe_load(criteria))
+
+
+def test_tender_and_offer_of_the_page_fit_their_schemas_and_each_other() -> None:
+    page = (ROOT / "docs" / "procurement.md").read_text()
+    tender, offer = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[:2]
+    validator("tender").validate(yaml.safe_load(tender))
+    validator("offer").validate(yaml.safe_load(offer))
+    answered = parse_offer(offer.encode(), "offer.yaml")
+    assert offer_problems(answered, parse_tender(tender.encode(), "procurement.yaml")) == ()

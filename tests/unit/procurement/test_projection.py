@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.two_samples import Estimate, log_mean_of
 from milabench.errors import MilabenchError, UsageError
 from milabench.procurement.least_squares import linear_least_squares
 from milabench.procurement.projection import (
@@ -32,6 +31,7 @@ from milabench.procurement.projection import (
     project,
     universal_scalability,
 )
+from milabench.procurement.uncertainty import Deviation, UncertainValue, product
 
 
 def points_of(pairs: Sequence[tuple[float, float]]) -> list[CountPoint]:
@@ -280,11 +280,11 @@ def test_a_value_with_an_interval_is_as_its_launches() -> None:
     launches = [(1, (10.0, 10.4, 9.9)), (2, (18.9, 19.5, 19.4)), (4, (34.0, 35.1, 34.3)), (8, (56.0, 58.1, 57.0))]
     by_launch = fit_law("amdahl", [CountPoint(count=count, values=values) for count, values in launches])
     assert by_launch is not None
-    summaries = []
-    for count, values in launches:
-        mean = log_mean_of([[math.log(value) for value in values]])
-        error = by_launch.spread / math.sqrt(3)
-        summaries.append(CountPoint.of_estimate(count, Estimate(d=mean.mean, error=error, freedom=2)))
+    summaries = [
+        CountPoint.of_value(count, UncertainValue(value=geometric_mean(values), deviations=(Deviation(error),)))
+        for count, values in launches
+        for error in [by_launch.spread / math.sqrt(3)]
+    ]
     given = fit_law("amdahl", summaries)
     assert given is not None
     assert given.parameters == pytest.approx(by_launch.parameters, rel=1e-9)
@@ -346,7 +346,8 @@ def projected_value() -> Projected:
     [
         lambda p: geometric_mean([300.0, p]),
         lambda p: geometric_mean([p, 300.0], [1.0, 2.0]),
-        lambda p: CountPoint.of_estimate(1, p),
+        lambda p: CountPoint.of_value(1, p),
+        lambda p: product([(p, 1.0)]),
         lambda p: p * 2,
         lambda p: 2 / p,
         lambda p: sum([1.0, p]),
@@ -354,7 +355,7 @@ def projected_value() -> Projected:
         lambda p: p.value,
         float,
     ],
-    ids=["mean", "weighted mean", "estimate", "times", "over", "sum", "max", "attribute", "float"],
+    ids=["mean", "weighted mean", "point", "product", "times", "over", "sum", "max", "attribute", "float"],
 )
 def test_a_projected_value_is_refused_among_measured_ones(use: object) -> None:
     assert callable(use)
@@ -371,7 +372,7 @@ from milabench.procurement.projection import CountPoint, Projected
 def mix(p: Projected) -> None:
     geometric_mean([1.0, p])  # refused
     CountPoint(count=1, values=(1.0, p))  # refused
-    CountPoint.of_estimate(1, p)  # refused
+    CountPoint.of_value(1, p)  # refused
     p * 2  # refused
     2.0 / p  # refused
     math.log(p)  # refused

@@ -14,7 +14,7 @@ from milabench.report.document_renderer import acceptance_sentence, acceptance_t
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
 from milabench.report.html.details import fineness
-from milabench.report.html.markup import html_table
+from milabench.report.html.markup import el, html_table
 from milabench.report.html.page import alert, article, document
 
 
@@ -48,6 +48,9 @@ def render_acceptance(acceptance: Acceptance) -> str:
         acceptance_sentence(acceptance),
         None,
         alert("What is missing", "doubt", missing_evidence(acceptance)),
-        [("criteria", "Criteria", html_table(criteria_table(acceptance)))],
+        [
+            ("criteria", "Criteria", html_table(criteria_table(acceptance))),
+            *([("notes", "Notes", [el("p", note) for note in acceptance.notes])] if acceptance.notes else []),
+        ],
     )
     return document(acceptance_title(acceptance), nav, body)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench.analysis.intervals import Interval
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
-from milabench.report.html.axis import Scale, coordinate, log_ticks, short, ticks
+from milabench.report.html.axis import Scale, coordinate
 from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import WIDTH, axis_grid, figure, label, marker, marks, plot_legend, svg
+from milabench.report.html.plots import WIDTH, figure, label, marker, marks, plot_legend, svg
+from milabench.report.html.xy_axes import BOTTOM, LEFT, RIGHT, TOP, axes, axis_end, interval_path, scale_of
 from milabench.report.model import format_number
 
 NamedCurve = tuple[str, ServingCurve]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, WIDTH - 60, 18, 348
 _LABEL_HEIGHT, _LABEL_WIDTH = 15, 48  # below which the labels of two points would overlap
 _LETTER = 6.5  # wide, about
 _MOST_REACH = 2  # times the largest value: an axis ends there, however wide an interval is
-_LOG_FROM = 10  # times the smallest value, from which an axis is logarithmic
 _LOADS = {"concurrency": "requests in flight", "rate": "requests/s that arrive"}
 
 
@@ -36,10 +34,10 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
     pairs = [pair for _, _, own in placed for pair in own]
     if not pairs:
         return None
-    x = Scale(low=0, high=_end([user for _, user, _ in pairs]), start=_LEFT, stop=_RIGHT)
-    y = Scale(low=0, high=_end([output for _, _, output in pairs]), start=_BOTTOM, stop=_TOP)
+    x = Scale(low=0, high=_end([user for _, user, _ in pairs]), start=LEFT, stop=RIGHT)
+    y = Scale(low=0, high=_end([output for _, _, output in pairs]), start=BOTTOM, stop=TOP)
     sign = marks([name for name, _ in curves])
-    drawn: list[Child] = [_axes(x, y, "tokens/s of a user", "output tokens/s")]
+    drawn: list[Child] = [axes(x, y, "tokens/s of a user", "output tokens/s")]
     for place, (name, curve, own) in enumerate(placed):
         drawn.append(el("path", d=_steps(own, x, y), class_=f"line thin {sign[name]}"))
         drawn += [_load_labels(curve, close, x, y, is_above=place % 2 == 0) for close in _close_ones(own, x, y)]
@@ -55,7 +53,7 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
         " launches, from 3 on; one without an end goes on. A label is a load: c is requests in flight, /s requests that arrive;"
         " ★ marks the best point, ✕ one that misses the SLO."
     )
-    drawing = svg("output tokens/s against tokens/s of a user", describe[:4000], WIDTH, _BOTTOM + 44, *drawn)
+    drawing = svg("output tokens/s against tokens/s of a user", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
     return figure("Throughput against what a user sees of it", [_legend(sign), drawing], note)
 
 
@@ -68,18 +66,18 @@ def ttft_figure(curves: Sequence[NamedCurve], load: str) -> Markup | None:
     limits = {curve.slo["ttft_p90_ms"] for _, curve, _ in placed if "ttft_p90_ms" in curve.slo}
     loads = sorted({at.value for _, at, _ in pairs})
     ends = [end for _, _, number in pairs for end in (number.value, *(number.ci95 or ()))]
-    x = _scale(loads, _LEFT + 24, _RIGHT - 24)
-    y = _scale([*ends, *limits], _BOTTOM, _TOP)
+    x = scale_of(loads, LEFT + 24, RIGHT - 24)
+    y = scale_of([*ends, *limits], BOTTOM, TOP)
     sign = marks([name for name, _ in curves])
-    drawn: list[Child] = [_axes(x, y, _LOADS[load], "TTFT p90, ms", loads)]
+    drawn: list[Child] = [axes(x, y, _LOADS[load], "TTFT p90, ms", loads)]
     for limit in sorted(limits):
-        drawn.append(el("path", d=f"M{_LEFT},{coordinate(y(limit))}H{_RIGHT}", class_="limit"))
-        drawn.append(label(_RIGHT - 4, y(limit) - 5, f"SLO {limit:g} ms", "halo whole", "end"))
+        drawn.append(el("path", d=f"M{LEFT},{coordinate(y(limit))}H{RIGHT}", class_="limit"))
+        drawn.append(label(RIGHT - 4, y(limit) - 5, f"SLO {limit:g} ms", "halo whole", "end"))
     drawn += [_point(pair, x, y, sign[name]) for name, _, own in placed for pair in own]
     describe = "; ".join(
         f"{name}, {point.name}: {format_number(number.value)} ms" for name, _, own in placed for point, _, number in own
     )
-    drawing = svg(f"TTFT p90 against {_LOADS[load]}", describe[:4000], WIDTH, _BOTTOM + 44, *drawn)
+    drawing = svg(f"TTFT p90 against {_LOADS[load]}", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
     note = "Down is better. Bars: 95 % intervals over launches, from 3 on; the dashed line is the limit of the SLO."
     return figure(f"Time to the first token (p90) against {_LOADS[load]}", [_legend(sign), drawing], note)
 
@@ -107,30 +105,9 @@ def _loads(curve: ServingCurve, load: str) -> list[_Pair]:
 
 
 def _end(numbers: Sequence[PointValue]) -> float:
-    """Return the end of an axis from zero on that holds some numbers, with their intervals unless these reach far beyond all.
-
-    It is above zero, and finite.
-    """
+    """Return the end of an axis that holds some numbers, with their intervals unless these reach far beyond all."""
     reach = _MOST_REACH * max(number.value for number in numbers)
-    highest = min(reach, max(end for number in numbers for end in (number.value, *(number.ci95 or ()))))
-    return min(1.08 * highest, 1e300) if highest > 1e-300 else 1.0
-
-
-def _scale(values: Sequence[float], start: float, stop: float) -> Scale:
-    """Return a scale of some values, logarithmic where they lie far apart, else from zero on."""
-    low, high = min(values), max(values)
-    if low > 1e-300 and _LOG_FROM * low <= high < 1e300:
-        return Scale(low=low / 1.15, high=high * 1.15, start=start, stop=stop, is_log=True)
-    return Scale(low=0, high=_end([PointValue(value=high)]), start=start, stop=stop)
-
-
-def _axes(x: Scale, y: Scale, across: str, up: str, marked: Sequence[float] = ()) -> Markup:
-    """Return the grid with the names of both axes; `marked` are numbers to show along the first instead of round ones."""
-    drawn: list[Child] = [axis_grid(x, marked or ticks(x.low, x.high, 8), _TOP, _BOTTOM)]
-    for tick in log_ticks(y.low, y.high) if y.is_log else ticks(y.low, y.high, 8):
-        drawn.append(el("path", d=f"M{_LEFT},{coordinate(y(tick))}H{_RIGHT}", class_="grid"))
-        drawn.append(label(_LEFT - 8, y(tick) + 4, short(tick), "dim", "end"))
-    return el("g", *drawn, label(_LEFT, 11, up, "dim"), label(_RIGHT, _BOTTOM + 36, across, "dim", "end"))
+    return axis_end(min(reach, max(end for number in numbers for end in (number.value, *(number.ci95 or ())))))
 
 
 def _steps(pairs: Sequence[_Pair], x: Scale, y: Scale) -> str:
@@ -149,7 +126,7 @@ def _point(pair: _Pair, x: Scale, y: Scale, mark: str) -> Markup:
     """Return a point with its intervals; all of its numbers are its tooltip."""
     point, across, up = pair
     at_x, at_y = x(across.value), y(up.value)
-    bars = _bar(across.ci95, x, at_y, is_upright=False) + _bar(up.ci95, y, at_x, is_upright=True)
+    bars = interval_path(across.ci95, x, at_y, is_upright=False) + interval_path(up.ci95, y, at_x, is_upright=True)
     numbers = ", ".join(
         f"{METRICS[name].label} {format_number(number.value)} {METRICS[name].units}".rstrip()
         for name, number in point.values.items()
@@ -161,18 +138,6 @@ def _point(pair: _Pair, x: Scale, y: Scale, mark: str) -> Markup:
         el("path", d=bars, class_="whisker") if bars else None,
         el("g", marker(mark, at_x, at_y), class_=f"dots {mark}"),
     )
-
-
-def _bar(interval: Interval | None, scale: Scale, at: float, *, is_upright: bool) -> str:
-    """Return the path of an interval with its ends, along one axis at a place of the other; no end where it goes on."""
-    if interval is None:
-        return ""
-    low, high = (coordinate(scale(min(end, scale.high))) for end in interval)
-    ends = [coordinate(scale(end)) for end in interval if end <= scale.high]
-    beside = coordinate(at - 3)
-    if is_upright:
-        return f"M{coordinate(at)},{low}V{high}" + "".join(f"M{beside},{end}h6" for end in ends)
-    return f"M{low},{coordinate(at)}H{high}" + "".join(f"M{end},{beside}v6" for end in ends)
 
 
 def _close_ones(pairs: Sequence[_Pair], x: Scale, y: Scale) -> list[list[_Pair]]:

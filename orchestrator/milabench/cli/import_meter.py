@@ -1,0 +1,98 @@
+"""`milabench import-meter`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from milabench.cli.options import base_option, file_option, json_option, run_names
+
+if TYPE_CHECKING:
+    from milabench.workflow.meters import ImportedMeter
+
+
+def offset_of(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
+    """Return `auto` as None, else seconds. Raises BadParameter."""
+    if value.strip() == "auto":
+        return None
+    try:
+        seconds = float(value.strip().removesuffix("s"))
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise click.BadParameter(f"expected seconds such as -3600, or auto, got '{value}'", ctx, param)
+    return seconds
+
+
+@click.command("import-meter")
+@click.argument("run", shell_complete=run_names)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.csv|REDFISH.json")
+@base_option
+@click.option(
+    "--clock-offset",
+    callback=offset_of,
+    default="auto",
+    show_default=True,
+    metavar="SECONDS|auto",
+    help="What is to be added to the meter's times. auto: where the meter follows the power of the run's devices best, or"
+    " which steps ran.",
+)
+@click.option("--outlet", "outlets", multiple=True, metavar="NAME", help="Only this outlet or sensor. Default: all.")
+@file_option(
+    "--declaration",
+    metavar="FILE",
+    help="What the meter measures and how far it errs (YAML), for its level: L1, L2, L3.",
+)
+@json_option
+def command(
+    run: str,
+    file: Path,
+    base: Path | None,
+    clock_offset: float | None,
+    outlets: tuple[str, ...],
+    declaration: Path | None,
+    as_json: bool,
+) -> None:
+    """Add what a power meter measured to a run: the CSV of a PDU or meter, or a Redfish telemetry dump."""
+    from milabench.workflow.meters import import_meter
+
+    imported = import_meter(run, file, base, clock_offset=clock_offset, outlets=outlets, declaration=declaration)
+    click.echo(_as_json(imported) if as_json else _as_text(imported))
+
+
+def _as_json(imported: ImportedMeter) -> str:
+    record = imported.record.to_json()
+    record["clock"]["ci95"] = imported.record.clock.ci95
+    record["outlets"] = [
+        {"name": outlet.name, "power": len(outlet.power), "energy": len(outlet.energy)}
+        for outlet in imported.record.outlets
+    ]
+    return json.dumps({**record, "path": str(imported.path), "new": imported.is_new}, indent=1)
+
+
+def _as_text(imported: ImportedMeter) -> str:
+    record = imported.record
+    clock = record.clock
+    readings = sum(max(len(outlet.power), len(outlet.energy)) for outlet in record.outlets)
+    names = ", ".join(outlet.name for outlet in record.outlets[:8])
+    if len(record.outlets) > 8:
+        names += f" and {len(record.outlets) - 8} more"
+    lines = [
+        f"{imported.path}: {'written' if imported.is_new else 'was imported before'}",
+        f"readings: {readings} around the run, every {record.curve.interval_s:g} s, of {names}",
+    ]
+    if clock.correlation is None:
+        lines.append(f"clock: {clock.offset_s:+g} s, as given")
+    else:
+        rival = "" if clock.rival is None else f"; at the best other offset {clock.rival:.3f}"
+        half = "" if clock.ci95 is None else f" ± {clock.ci95[1] - clock.offset_s:.2g} s (95 %)"
+        lines.append(
+            f"clock: {clock.offset_s:+.2f} s{half}, by the {clock.basis} of the run, correlation {clock.correlation:.3f}{rival}"
+        )
+    if record.declared is None:
+        lines.append("level: none: what the meter measures is not declared (--declaration)")
+    return "\n".join([*lines, *(f"note: {note}" for note in record.notes)])

@@ -1,0 +1,66 @@
+"""`milabench project`."""
+
+from __future__ import annotations
+
+import click
+
+from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import base_option, collected_as, runs_argument, table_width, wide_option
+from milabench.errors import DONE
+from milabench.workflow.options import ProjectRequest
+
+_MOST = 10**9
+
+
+def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Return `64,128` as counts, in order. Raises BadParameter."""
+    counts = []
+    for word in (value or "").split(",") if value is not None else ():
+        text = word.strip()
+        if not (text.isascii() and text.isdecimal() and 0 < int(text[:10]) <= _MOST):
+            raise click.BadParameter(f"expected whole numbers above zero such as 64,128, got '{value}'", ctx, param)
+        counts.append(int(text))
+    return tuple(sorted(set(counts)))
+
+
+@click.command(
+    "project",
+    epilog="Exit codes: 0 projected; 2 usage, beyond 8 times the largest measured count without --bound among it; 3 nothing that "
+    "was measured at two counts; 6 records unreadable, or projected values given as measured ones.",
+)
+@runs_argument(required=True)
+@base_option
+@click.option(
+    "--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Project only this benchmark; repeatable."
+)
+@click.option(
+    "--to",
+    callback=counts_of,
+    metavar="COUNT,...",
+    help="Counts to project to. Default: 2, 4 and 8 times the largest measured one.",
+)
+@click.option(
+    "--of",
+    type=click.Choice(["nodes", "devices"]),
+    help="What is counted. Default: nodes where the runs differ in them, else devices.",
+)
+@click.option(
+    "--bound",
+    metavar="COUNT: WHY",
+    help="Project up to this count, and say who answers for it: '1024: simulated by the vendor'. Default: 8 times the largest "
+    "measured one.",
+)
+@click.option(
+    "--across", is_flag=True, help="Take also counts whose arguments differ, as those of a fixed total size do."
+)
+@format_options
+@wide_option
+@collected_as("request", ProjectRequest)
+def command(request: ProjectRequest, destination: Destination, wide: bool) -> int:
+    """Project what runs measured at several counts of nodes or devices to larger ones, by a law of scaling with its interval."""
+    from milabench.report.projection import render_projection
+    from milabench.workflow.project import project_runs
+
+    width = table_width(wide) if destination.output is None else None
+    destination.write(render_projection(project_runs(request), destination.format, width))
+    return DONE

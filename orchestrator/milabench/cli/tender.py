@@ -1,0 +1,65 @@
+"""`milabench tender`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from milabench.cli.compare import SCORE_METRICS
+from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import base_option, table_width, wide_option
+from milabench.errors import UsageError
+
+_TENDER = click.argument("tender", metavar="FILE", type=click.Path(path_type=Path))
+
+
+@click.group("tender")
+def command() -> None:
+    """Check a tender (procurement.yaml) and its offers, explain every number of a score."""
+
+
+@command.command("check", short_help="Report everything that is wrong with a tender and its offers")
+@_TENDER
+@click.argument("offers", nargs=-1, metavar="[OFFER]...", type=click.Path(path_type=Path))
+def check_tender(tender: Path, offers: tuple[Path, ...]) -> None:
+    """Report everything that is wrong with a tender, and with offers (offer.yaml) that answer it."""
+    from milabench.workflow.tenders import check_tender_files
+
+    click.echo(check_tender_files(tender, offers), err=True)
+
+
+@command.command("explain", short_help="Show where every number comes from")
+@_TENDER
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.option(
+    "--of", "names", multiple=True, metavar="RUN|OFFER", help="Also the score of this run, report, bundle or offer."
+)
+@click.option("--metric", type=click.Choice(SCORE_METRICS), help="The score, instead of the tender's own.")
+@base_option
+@format_options
+@wide_option
+def explain_tender(
+    tender: Path,
+    keys: tuple[str, ...],
+    names: tuple[str, ...],
+    metric: str | None,
+    base: Path | None,
+    destination: Destination,
+    wide: bool,
+) -> None:
+    """Show of every number of a tender, and of scores by it, value, uncertainty, formula, and file, line and column or records.
+
+    KEY, such as `terms` or `benchmarks.bert.weight`, shows only what is below it.
+    """
+    from milabench.procurement.provenance import select_keys
+    from milabench.report.document_formats import write_document
+    from milabench.report.tender import provenance_document, provenance_to_json
+    from milabench.workflow.tenders import explain_numbers
+
+    if metric is not None and not names:
+        raise UsageError(f"--metric {metric} scores nothing here: name a run or an offer with --of")
+    numbers = select_keys(explain_numbers(tender, names, base, metric or ""), keys)
+    width = table_width(wide) if destination.output is None else None
+    document = provenance_document(f"where the numbers of {tender} come from", numbers)
+    destination.write(write_document(destination.format, document, provenance_to_json(numbers), width))

@@ -1,0 +1,279 @@
+"""How much has to be measured so that a good system passes its criteria: launches, hours and nodes, from the noise of a pilot.
+
+`accept` decides a bound by the launches of all instances together (docs/reference/criteria.md); the power of that test is in
+power_of_test.py. A plan for nodes is for a sample of them, whose speeds differ as those of the pilot do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypedDict
+
+from milabench.acceptance.bounds import LEAST
+from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
+from milabench.acceptance.evaluate import replicate_values, units_of
+from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
+from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.procurement.power_of_test import LaunchPlan, Noise, cheapest_plans, fewest_launches
+
+_MOST_PER_NODE, _MOST_NODES = 30, 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCriterion:
+    """What one criterion takes. `expected` is in `units`, or times the reference; `spread` that of the logarithms of launches.
+
+    `launches` are of all instances at once, one after the other; None where no number of them is enough, or it cannot be said:
+    `missing` says why. `sample` is the least sample of nodes with launches on each; None where the spread between nodes is not
+    known. `power` is what the launches have.
+    """
+
+    bench: str
+    criterion: str
+    requirement: str
+    expected: float | None = None
+    units: str = ""
+    spread: float | None = None
+    spread_nodes: float | None = None
+    launches: int | None = None
+    power: float | None = None
+    sample: LaunchPlan | None = None
+    missing: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBench:
+    """What one benchmark takes: as many launches as the criterion of it that needs most, of `seconds` each on `nodes`."""
+
+    bench: str
+    launches: int | None
+    nodes: int
+    seconds: float | None = field(
+        default=None, metadata={"json": JsonKey("seconds_each", followed_by=("hours", "node_hours"))}
+    )
+
+    @property
+    def hours(self) -> float | None:
+        """From the first launch to the end of the last."""
+        return None if self.seconds is None or self.launches is None else self.launches * self.seconds / 3600
+
+    @property
+    def node_hours(self) -> float | None:
+        """Hours of all of its nodes."""
+        return None if self.hours is None else self.hours * self.nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptancePlan:
+    """Launches, nodes and hours that give each criterion its power, where the system is what the pilot was."""
+
+    title: str
+    pilot: str
+    reference: str | None
+    file: str = field(metadata={"json": JsonKey("criteria")})
+    power: float = field(metadata={"json": JsonKey(followed_by=("is_complete", "power_of_all", "hours", "node_hours"))})
+    criteria: tuple[PlannedCriterion, ...] = field(metadata={"json": JsonKey("checks")})
+    benchmarks: tuple[PlannedBench, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every criterion has its launches."""
+        return all(criterion.launches is not None for criterion in self.criteria)
+
+    @property
+    def power_of_all(self) -> float:
+        """The least probability that all pass, where one may fail without another."""
+        return max(0.0, 1 - math.fsum(1 - (criterion.power or 0.0) for criterion in self.criteria))
+
+    @property
+    def hours(self) -> float:
+        """Of the benchmarks whose launches and durations are known, one after the other."""
+        return math.fsum(bench.hours or 0.0 for bench in self.benchmarks)
+
+    @property
+    def node_hours(self) -> float:
+        """Those on each node."""
+        return math.fsum(bench.node_hours or 0.0 for bench in self.benchmarks)
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `accept --plan --format json` prints."""
+        return {"schema": 1, **to_json_value(self)}
+
+
+def plan_acceptance(
+    criteria: Criteria,
+    pilot: Summary,
+    reference: Summary | None,
+    *,
+    power: float = 0.95,
+    seconds: Mapping[str, float] | None = None,
+) -> AcceptancePlan:
+    """Return what it takes that a system like the pilot's passes each criterion with this probability.
+
+    `reference` is what `x reference` means; where it is the pilot itself, a ratio of 1 is expected. `seconds` is what a launch of
+    each benchmark took.
+    """
+    measured = {bench.bench: bench for bench in pilot.benchmarks}
+    expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
+    planned = [
+        criterion
+        for bench in criteria.benchmarks
+        for criterion in _of_bench(bench, measured.get(bench.name), expected.get(bench.name), power)
+    ]
+    return AcceptancePlan(
+        title=criteria.title,
+        pilot=pilot.run,
+        reference=None if reference is None else reference.run,
+        file=criteria.file,
+        power=power,
+        criteria=tuple(planned),
+        benchmarks=tuple(
+            _total(bench.name, planned, measured.get(bench.name), seconds or {}) for bench in criteria.benchmarks
+        ),
+    )
+
+
+def _total(
+    name: str, planned: Sequence[PlannedCriterion], measured: BenchSummary | None, seconds: Mapping[str, float]
+) -> PlannedBench:
+    own = [criterion for criterion in planned if criterion.bench == name]
+    launches = [criterion.launches for criterion in own if criterion.launches is not None]
+    is_known = measured is not None and len(launches) == len(own)
+    nodes = max(1, 0 if measured is None else measured.nodes)
+    # A benchmark without bounds has to run, once.
+    most = max([1, *launches]) if is_known else None
+    return PlannedBench(bench=name, launches=most, nodes=nodes, seconds=seconds.get(name))
+
+
+def _of_bench(
+    criteria: BenchCriteria, pilot: BenchSummary | None, reference: BenchSummary | None, power: float
+) -> Iterator[PlannedCriterion]:
+    bounded: tuple[tuple[str, Quantity, Bound | None], ...] = (
+        ("minimum", criteria.of, criteria.minimum),
+        ("maximum", criteria.of, criteria.maximum),
+        ("energy", "energy", criteria.energy),
+    )
+    for name, quantity, bound in bounded:
+        if bound is not None:
+            yield _of_bound(criteria, name, quantity, bound, pilot, reference, power)
+    for one in criteria.serving:
+        for bound in (one.minimum, one.maximum):
+            if bound is not None:
+                yield PlannedCriterion(
+                    bench=criteria.name,
+                    criterion=f"{one.point} {one.metric}".strip(),
+                    requirement=str(bound),
+                    missing="a plan: those of points of curves are not made; the pilot's spread over launches is in its report",
+                    where=bound.where,
+                )
+
+
+def _of_bound(
+    criteria: BenchCriteria,
+    name: str,
+    quantity: Quantity,
+    bound: Bound,
+    pilot: BenchSummary | None,
+    reference: BenchSummary | None,
+    power: float,
+) -> PlannedCriterion:
+    is_minimum = name == "minimum"
+    of = "" if quantity in ("rate", "energy") else f" of {quantity}"
+    planned = PlannedCriterion(
+        bench=criteria.name,
+        criterion=name,
+        requirement=f"{'at least' if is_minimum else 'at most'} {bound}{of}",
+        where=bound.where,
+    )
+    found = _expected_value(quantity, bound, pilot, reference)
+    if isinstance(found, str) or pilot is None:
+        return replace(planned, missing=str(found))
+    values, base, units = found
+    expected = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
+    planned = replace(planned, expected=expected, units="x reference" if base else units)
+    if math.isclose(expected, bound.value, rel_tol=1e-12) or (expected > bound.value) != is_minimum:
+        hint = "; name a pilot of the system to be accepted as RUN" if pilot is reference else ""
+        return replace(planned, missing=f"a better system: it is expected at the bound or beyond{hint}")
+    if criteria.confidence is None or quantity == "memory_peak":  # the measured value decides
+        return replace(planned, launches=1, power=1.0)
+    if len(values) < LEAST:
+        missing = f"launches of the pilot: {len(values)} of at least {LEAST}, from which a spread is taken"
+        return replace(planned, missing=missing)
+    of_nodes = _node_noise(pilot) if quantity in ("rate", "system") else None
+    asked = _Asked(
+        expected=expected,
+        bound=bound.value,
+        power=power,
+        confidence=criteria.confidence,
+        reference_error=(log_stdev(base) or 0.0) / math.sqrt(len(base)) if base else 0.0,
+    )
+    return _with_launches(planned, asked, log_stdev(values) or 0.0, of_nodes)
+
+
+def _expected_value(
+    quantity: Quantity, bound: Bound, pilot: BenchSummary | None, reference: BenchSummary | None
+) -> tuple[list[float], list[float], str] | str:
+    """Return the numbers of the pilot's launches, those of the reference where the bound is relative, and the units.
+
+    What is missing for them, in words, where they cannot be had.
+    """
+    values = [] if pilot is None else replicate_values(pilot, quantity)
+    if pilot is None or not values:
+        return f"a measurement of its {quantity} in the pilot"
+    units = units_of(pilot, quantity)
+    if not bound.is_relative:
+        return (values, [], units) if units == bound.units else f"the same units: the pilot is in {units or 'none'}"
+    base = [] if reference is None else replicate_values(reference, quantity)
+    if reference is None or not base or units_of(reference, quantity) != units:
+        return f"a number of it in {units} in the reference"
+    return values, base, units
+
+
+def _with_launches(planned: PlannedCriterion, asked: _Asked, spread: float, of_nodes: Noise | None) -> PlannedCriterion:
+    """Return the criterion with its launches, and its sample of nodes where the noise of nodes is known."""
+    planned = replace(planned, spread=spread, spread_nodes=None if of_nodes is None else of_nodes.between_nodes)
+    plan = fewest_launches(Noise(between_nodes=0.0, between_launches=spread), **asked, least=LEAST)
+    if plan is None:
+        error = f" and the reference's error of {asked['reference_error']:.2%}" if asked["reference_error"] else ""
+        far = abs(math.log(asked["expected"] / asked["bound"]))
+        missing = f"a larger distance: {far:.2%} from the bound is too near for a spread of {spread:.2%}{error}"
+        return replace(planned, missing=missing)
+    samples: Sequence[LaunchPlan] = ()
+    if of_nodes is not None:
+        samples = cheapest_plans(of_nodes, **asked, most_nodes=_MOST_NODES, most_launches=_MOST_PER_NODE)
+    return replace(planned, launches=plan.launches, power=plan.power, sample=next(iter(samples), None))
+
+
+class _Asked(TypedDict):
+    """What every plan of a criterion has in common."""
+
+    expected: float
+    bound: float
+    power: float
+    confidence: float
+    reference_error: float
+
+
+def _node_noise(bench: BenchSummary) -> Noise | None:
+    """Return the spreads of the logarithms of nodes' own speeds, and of launches on one node, by analysis of variance.
+
+    None below two nodes, or without a second launch on any. The instances of a node are averaged.
+    """
+    nodes: dict[str, dict[int, list[float]]] = {}
+    for process in bench.processes:
+        if "/" in process.slot and process.throughput.value > 0:
+            node = process.slot.rpartition("/")[0]
+            nodes.setdefault(node, {}).setdefault(process.repeat, []).append(math.log(process.throughput.value))
+    launches = [[mean(instances) for instances in repeats.values()] for repeats in nodes.values()]
+    freedom = sum(len(values) - 1 for values in launches)
+    if len(launches) < 2 or not freedom:
+        return None
+    means = [mean(values) for values in launches]
+    squares = math.fsum((v - m) ** 2 for values, m in zip(launches, means, strict=True) for v in values)
+    within = squares / freedom
+    between = max(0.0, stdev(means) ** 2 - within * mean([1 / len(values) for values in launches]))
+    return Noise(between_nodes=math.sqrt(between), between_launches=math.sqrt(within))

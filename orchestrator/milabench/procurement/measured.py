@@ -1,0 +1,183 @@
+"""The figure of merit of a benchmark from what was recorded of it, with where each of its numbers comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from milabench.analysis.comparison_model import System, SystemResult
+from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.sides import sides_of
+from milabench.analysis.summary_model import BenchSummary, Validity
+from milabench.analysis.throughput import Direction
+from milabench.config.source_map import Origins
+from milabench.errors import ConfigError, Problem
+from milabench.events.values import as_mapping, finite_number
+from milabench.procurement.figures import figure_of_merit
+from milabench.procurement.tender import TenderBenchmark
+from milabench.procurement.uncertainty import Deviation, UncertainValue, product
+
+_TIMES: Final = ("s", "ms", "us", "min", "h")
+MAIN_RATE: Final = "rate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcedFigure:
+    """A figure of merit with where it comes from: `where` are places in files, or the records of a run.
+
+    `inputs` are the numbers that its formula is computed of, `launches` how many launches of a run they are means of; None: it is
+    declared or published.
+    """
+
+    value: UncertainValue
+    direction: Direction
+    formula: str = ""
+    where: tuple[str, ...] = ()
+    inputs: Mapping[str, UncertainValue] = field(default_factory=dict)
+    launches: int | None = None
+    validity: Validity | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def direction_of(wanted: TenderBenchmark, units: str, own: Direction = "higher") -> Direction:
+    """Return which figures are better: as the tender says, lower for times, else as the metric itself says."""
+    if wanted.better is not None:
+        return wanted.better
+    return "lower" if units in _TIMES else own
+
+
+def side_of(bench: str, system: System, reference: System | None = None, *, across: bool = False) -> SystemResult:
+    """Return what all instances of a benchmark reached on a system; beside a reference only if it did the same work there.
+
+    `across`: whatever the work is.
+    """
+    systems = [system] if reference is None else [reference, system]
+    return sides_of(bench, systems, "system", across=across)[-1]
+
+
+def measured_figure(
+    wanted: TenderBenchmark, system: System, side: SystemResult, origin: Origins, source: str
+) -> SourcedFigure:
+    """Return the figure of merit of a benchmark that a system ran; `side` is what it reached, and counts.
+
+    `source` names the system: what two figures of it have in common is one deviation. Raises ConfigError, at its place in the
+    tender, for an expression that has no value above zero.
+    """
+    rate = _main_rate(side, f"{source}:{wanted.name}:rate")
+    path = f"benchmarks.{wanted.name}.figure_of_merit"
+    formula = wanted.figure_of_merit or MAIN_RATE
+    metrics = {MAIN_RATE: (rate, side.direction), **dict(_other_metrics(wanted.name, system, side, rate, source))}
+    place = origin.where(path) or origin.where(f"benchmarks.{wanted.name}")
+    arguments = arguments_of(system, wanted.name)
+
+    def evaluated(values: Mapping[str, UncertainValue]) -> UncertainValue:
+        return figure_of_merit(formula, values, arguments, units=wanted.units, where=place, path=path)
+
+    plain = {name: metric for name, (metric, _) in metrics.items()}
+    value = evaluated(plain)
+    inputs: dict[str, UncertainValue] = {}
+    better: set[Direction] = set()
+    for name, (metric, own) in metrics.items():
+        raised = evaluated({**plain, name: product([(metric, 1)], 1.01, metric.units)}).value
+        if raised != value.value:
+            inputs[name] = metric
+            better.add("higher" if (own == "higher") == (raised > value.value) else "lower")
+    if len(better) > 1 and wanted.better is None and value.units not in _TIMES:
+        what = f"of {', '.join(inputs)} some are better when higher, others when lower"
+        raise ConfigError(
+            Problem(place, path, what, "say which figures are better: 'better: higher' or 'better: lower'")
+        )
+    return SourcedFigure(
+        value=value,
+        direction=wanted.better or (better.pop() if len(better) == 1 else direction_of(wanted, value.units)),
+        formula=formula,
+        where=tuple(_records(wanted.name, system)),
+        inputs=inputs,
+        launches=len(side.values),
+        validity=side.validity,
+        reasons=side.reasons,
+    )
+
+
+def _main_rate(side: SystemResult, source: str) -> UncertainValue:
+    """Return what all instances reached together: the mean of the launches, or of the sessions where there are several."""
+    assert side.value is not None  # a side that counts has one
+    spread = side.log_mean
+    if spread is None:
+        return UncertainValue(value=side.value, units=side.units, deviations=None)
+    deviation = Deviation(math.sqrt(spread.variance), spread.freedom, source)
+    return UncertainValue(value=side.value, units=side.units, deviations=(deviation,) if deviation.sd else ())
+
+
+def _other_metrics(
+    bench: str, system: System, side: SystemResult, rate: UncertainValue, source: str
+) -> Iterator[tuple[str, tuple[UncertainValue, Direction]]]:
+    """Yield the rate of one instance, the time of the first step, memory and energy, and what the program itself recorded."""
+    each = -1 if side.direction == "lower" else 1
+    if side.instances:
+        yield "instance_rate", (product([(rate, 1)], side.instances**-each, side.units), side.direction)
+    single: Sequence[tuple[str, float | None, str]] = (
+        ("first_step", side.first_step_s, "s"),
+        ("memory_peak", side.memory_peak_mib, "MiB"),
+        ("energy", side.joules_per_item, "J/item"),
+    )
+    for name, number, units in single:
+        if number is not None and number > 0:
+            yield name, (UncertainValue(value=number, units=units, deviations=None), "lower")
+    launches: dict[str, dict[tuple[str, int], list[float]]] = {}
+    known: dict[str, tuple[str, Direction]] = {}
+    for session in system.sessions:
+        for summary in session.summary.benchmarks:
+            if summary.bench == bench:
+                _collect(session.summary.run, summary, launches, known)
+    for name, by_launch in launches.items():
+        values = [geometric_mean(numbers) for numbers in by_launch.values()]
+        units, direction = known[name]
+        yield name, (UncertainValue.of_launches(values, units, f"{source}:{bench}:{name}"), direction)
+
+
+def _collect(
+    run: str,
+    summary: BenchSummary,
+    launches: dict[str, dict[tuple[str, int], list[float]]],
+    known: dict[str, tuple[str, Direction]],
+) -> None:
+    """Add the program's own metrics by launch; one that has cases has no single number."""
+    repeats = {step: process.repeat for process in summary.processes for step in process.steps}
+    for metric in summary.metrics:
+        name, value = str(metric.get("metric")), finite_number(metric.get("value"))
+        is_one_number = name not in (MAIN_RATE, "first_step") and not metric.get("case") and not metric.get("part")
+        if is_one_number and value is not None and value > 0 and metric.get("step") in repeats:
+            launches.setdefault(name, {}).setdefault((run, repeats[str(metric["step"])]), []).append(value)
+            direction: Direction = "lower" if metric.get("direction") == "lower" else "higher"
+            known[name] = (str(metric.get("units") or ""), direction)
+
+
+def arguments_of(system: System, bench: str) -> Mapping[str, float]:
+    """Return the arguments of a benchmark that are numbers, by names without dashes: `--batch-size 8` is `batch_size`."""
+    suite = as_mapping(as_mapping(system.manifest.get("suite")).get(bench))
+    return {
+        str(option).lstrip("-").replace("-", "_"): number
+        for option, value in as_mapping(suite.get("argv")).items()
+        if (number := _number(value)) is not None
+    }
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return finite_number(value)
+
+
+def _records(bench: str, system: System) -> Iterator[str]:
+    """Yield the records behind a benchmark's launches: the run, and the file of each of its steps."""
+    for session in system.sessions:
+        for summary in session.summary.benchmarks:
+            if summary.bench == bench:
+                steps = dict.fromkeys(step for process in summary.processes for step in process.steps)
+                yield f"{session.summary.run or session.name}: {', '.join(f'{step}.data' for step in steps)}"

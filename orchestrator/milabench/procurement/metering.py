@@ -1,0 +1,217 @@
+"""What a meter measured of a run, as it is kept beside the run's records, and what its owner declares of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal, cast, get_args
+
+from milabench.acceptance.criteria import ShareText
+from milabench.analysis.intervals import Interval
+from milabench.config.kinds import ValueParser, Whole, key, record_of
+from milabench.config.problems import Problems
+from milabench.config.source_map import SourceLocation
+from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.events.values import as_mapping, finite_number, mappings_in
+from milabench.procurement.energy_curves import Basis, ClockFit, EnergyCurve, total_curve
+from milabench.procurement.meter_files import MeterFile, Outlet
+from milabench.procurement.power_levels import Location, PowerLevel, PowerMeasurement, Subsystem, power_level
+
+SCHEMA = 1
+_KIND = "milabench-meter"
+_COUNT = Annotated[int, Whole(at_least=1, at_most=10**9)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterDeclaration:
+    """What no reading says of itself: where the meter sits, what is behind it, how far it errs."""
+
+    nodes: _COUNT | None = key("Nodes of the machine.", default=None)
+    measured_nodes: _COUNT | None = key("Nodes that the meter measures; all of them by default.", default=None)
+    is_random: bool = key("Whether the measured nodes were drawn at random.", default=False, name="random")
+    compute: Subsystem = key("The compute nodes: `measured`, `estimated` or `left out`.", default="measured")
+    interconnect: Subsystem = key("The interconnect.", default="left out")
+    others: Subsystem = key("All other parts that take part, such as storage and pumps.", default="left out")
+    location: Location = key("Where it measures, seen from the power conversion.", default="before conversion")
+    error: Annotated[float, ShareText()] | None = key("Most that the meter errs by, such as `1 %`.", default=None)
+    meters: _COUNT = key("Equal meters on equal shares of it.", default=1)
+
+
+def meter_declaration(content: bytes, name: str) -> MeterDeclaration:
+    """Return the declaration in a YAML file. Raises ConfigError with every problem, each at `name:line:column`."""
+    root = parse_document(decode_text(content, name), SourceLocation(name, "")).root
+    problems = Problems()
+    declared = record_of(MeterDeclaration).parse(root, "", ValueParser(problems, home=""))
+    problems.raise_any()
+    if (declared.measured_nodes or 0) > (declared.nodes or 10**9):
+        problems.note(str(root.mark), "measured_nodes", f"{declared.measured_nodes}, of {declared.nodes} nodes")
+    problems.raise_any()
+    assert isinstance(declared, MeterDeclaration)
+    return declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterRecord:
+    """The readings of a meter around a run, on the meter's own clock, and how that was found to differ from the run's.
+
+    `digest` is the SHA-256 of the file that was imported under the name `source`.
+    """
+
+    source: str
+    digest: str
+    kind: Literal["csv", "redfish"]
+    outlets: tuple[Outlet, ...]
+    clock: ClockFit
+    declared: MeterDeclaration | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def curve(self) -> EnergyCurve:
+        """The energy of all its outlets on the clock of the run."""
+        return meter_curve(self.outlets).moved(self.clock.offset_s)
+
+    @property
+    def label(self) -> str:
+        """What reports call it: its file and its clock."""
+        clock = f"clock {self.clock.offset_s:+.3g} s"
+        if self.clock.ci95 is not None:
+            clock += f" ± {self.clock.ci95[1] - self.clock.offset_s:.2g} s"
+        return f"{self.source}, {clock}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as its file has it."""
+        return {
+            "schema": SCHEMA,
+            "kind": _KIND,
+            "source": self.source,
+            "sha256": self.digest,
+            "format": self.kind,
+            "notes": list(self.notes),
+            "clock": asdict(self.clock),
+            "declared": None if self.declared is None else asdict(self.declared),
+            "outlets": [asdict(outlet) for outlet in self.outlets],
+        }
+
+
+def meter_curve(outlets: Sequence[Outlet]) -> EnergyCurve:
+    """Return the energy of outlets together: of each by its counter, else by its power."""
+    return total_curve(
+        [
+            EnergyCurve(outlet.energy) if len(outlet.energy) > 1 else EnergyCurve.of_power(outlet.power)
+            for outlet in outlets
+        ]
+    )
+
+
+def meter_from_json(value: Mapping[str, Any]) -> MeterRecord:
+    """Return a record that was read back. Raises ValueError, with what is wrong, for one that is none."""
+    if value.get("schema") != SCHEMA or value.get("kind") != _KIND:
+        raise ValueError("is no record of a meter by this version")
+    clock, declared = as_mapping(value.get("clock")), value.get("declared")
+    basis = clock.get("basis")
+    outlets = tuple(
+        Outlet(
+            str(outlet.get("name") or ""),
+            [(float(time), float(watts)) for time, watts in outlet.get("power") or ()],
+            [(float(time), float(joules)) for time, joules in outlet.get("energy") or ()],
+        )
+        for outlet in mappings_in(value.get("outlets"))
+    )
+    if not outlets or basis not in get_args(Basis) or not all(_rises(outlet) for outlet in outlets):
+        raise ValueError("has no readings in the order of time, or no clock")
+    return MeterRecord(
+        source=str(value.get("source") or ""),
+        digest=str(value.get("sha256") or ""),
+        kind="redfish" if value.get("format") == "redfish" else "csv",
+        outlets=outlets,
+        clock=ClockFit(
+            offset_s=finite_number(clock.get("offset_s")) or 0.0,
+            basis=cast("Basis", basis),
+            **{name: finite_number(clock.get(name)) for name in ("correlation", "error_s", "rival")},
+        ),
+        declared=MeterDeclaration(**declared) if isinstance(declared, dict) else None,
+        notes=tuple(map(str, value.get("notes") or ())),
+    )
+
+
+def _rises(outlet: Outlet) -> bool:
+    readings = outlet.energy if len(outlet.energy) > 1 else outlet.power
+    return len(readings) > 1 and all(a[0] < b[0] for a, b in itertools.pairwise(readings))
+
+
+def around(file: MeterFile, span: Interval) -> tuple[Outlet, ...]:
+    """Return the readings of a file within a span of the meter's clock; outlets without two of them are left out."""
+    cut = [
+        replace(
+            outlet,
+            power=[each for each in outlet.power if span[0] <= each[0] <= span[1]],
+            energy=[each for each in outlet.energy if span[0] <= each[0] <= span[1]],
+        )
+        for outlet in file.outlets
+    ]
+    return tuple(outlet for outlet in cut if max(len(outlet.power), len(outlet.energy)) > 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteredLaunch:
+    """What meters measured in the window of one launch: its mean power in W, by how much of itself the clock lets it be off."""
+
+    power_w: float
+    seconds: float
+    clock_share: float = 0.0
+
+
+def metered_launch(
+    meters: Sequence[MeterRecord], curves: Sequence[EnergyCurve], window: Interval
+) -> MeteredLaunch | None:
+    """Return what all meters of a run measured within a window; None where one of them does not cover it."""
+    if not curves or not all(curve.covers(window) for curve in curves):
+        return None
+    seconds = window[1] - window[0]
+    total = shifted = 0.0
+    for meter, curve in zip(meters, curves, strict=True):
+        share = _share(meter)
+        energy, error = curve.within(window) / share, meter.clock.error_s or 0.0
+        moved = [curve.within((window[0] + by, window[1] + by)) / share for by in (-error, error)]
+        total += energy
+        shifted += max(abs(other - energy) for other in moved)
+    return None if total <= 0 else MeteredLaunch(power_w=total / seconds, seconds=seconds, clock_share=shifted / total)
+
+
+def _share(meter: MeterRecord) -> float:
+    """Return which share of the machine a meter measures, as its owner declares it."""
+    declared = meter.declared
+    if declared is None or declared.nodes is None or declared.measured_nodes is None:
+        return 1.0
+    return declared.measured_nodes / declared.nodes
+
+
+def level_of(meter: MeterRecord, curve: EnergyCurve, window: Interval, run: Interval) -> PowerLevel:
+    """Return the level that a meter reaches in a window, the core phase, of what ran from `run[0]` to `run[1]`."""
+    declared = meter.declared or MeterDeclaration(compute="left out", location="device")
+    inside = curve.readings_in(window)
+    idle = [time for time in curve.times if not run[0] <= time <= run[1]]
+    reports = {"core"} | ({"run"} if curve.covers(run) else set()) | ({"idle"} if len(idle) >= 10 else set())
+    nodes = declared.nodes
+    return power_level(
+        PowerMeasurement(
+            is_energy=all(len(outlet.energy) > 1 for outlet in meter.outlets),
+            sample_s=curve.interval_s,
+            covers="run" if curve.covers(run) else "core" if curve.covers(window) else "part",
+            core_s=window[1] - window[0],
+            uncovered_s=(inside[0] - window[0]) + (window[1] - inside[-1]) if inside else window[1] - window[0],
+            reports=frozenset(reports),  # type: ignore[arg-type]
+            readings=len(inside),
+            readings_apart_s=max((b - a for a, b in itertools.pairwise(inside)), default=0.0),
+            node_kinds=() if nodes is None else ((declared.measured_nodes or nodes, nodes),),
+            measured_kw=curve.within(window) / (window[1] - window[0]) / 1000,
+            is_random_part=declared.is_random,
+            compute=declared.compute,
+            interconnect=declared.interconnect,
+            others=declared.others,
+            location=declared.location,
+            meter_error=float("inf") if declared.error is None else declared.error,
+            meters=declared.meters,
+        )
+    )

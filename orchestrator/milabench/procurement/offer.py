@@ -1,0 +1,215 @@
+"""An offer, offer.yaml -> values: what a vendor declares of a system, and which records stand behind it.
+
+All mistakes in it are reported together, each with its location; whether it fits a tender is `offer_problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from milabench.config.kinds import FilePath, ListOf, MapOf, Text, ValueParser, Whole, key, keys_of, record_of
+from milabench.config.problems import Problems, did_you_mean
+from milabench.config.source_map import Origins, SourceLocation
+from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.errors import Problem
+from milabench.procurement.amounts import Figure, Money, PowerInKw
+from milabench.procurement.tender import OptionalKeys, Positive, Tender, Tier, currency_problems, tender_currency
+from milabench.procurement.uncertainty import UncertainValue
+
+PowerSource = Literal["board", "node", "meter", "provisioned", "L1", "L2", "L3"]
+"""How a power is known: a device's own reading, a node's, a meter without a level, by design, or a level of the EE HPC WG."""
+Standing = Literal["measured", "projected", "declared"]
+"""What stands behind a figure: records at its count of nodes, records at others, or nothing but the vendor's word."""
+_Count: TypeAlias = Annotated[int, Whole(at_least=1, at_most=10**9)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferPrice:
+    """What a node costs, and what the rest does whatever the number of nodes."""
+
+    node: Money | None = key("Price of a node.", default=None)
+    fixed: Money | None = key("Price of the rest, whatever the number of nodes.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferPower:
+    """The power of a node at work, in kW, and how it is known."""
+
+    node: PowerInKw | None = key("Power of a node at work.", default=None)
+    level: PowerSource = key(
+        "How it is known: `board`, `node`, `meter`, `provisioned`, or the level `L1`, `L2`, `L3`.",
+        default="provisioned",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferPhase:
+    """A phase of the delivery: so many nodes for so many months."""
+
+    nodes: _Count = key("Nodes that are there.")
+    months: Positive = key("Months until the next phase.")
+    name: str = key("What it is called.", default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferBenchmark:
+    """One benchmark of an offer: the records behind it, or a declared figure; `nodes` are n, those that it uses.
+
+    With `is_measured` false the figure at `nodes` is projected from runs at other counts.
+    """
+
+    name: str = ""
+    runs: Annotated[tuple[Path, ...], ListOf(item=FilePath(), lone=True, distinct=True)] = key(
+        "Run, bundle or JSON report of it, relative to this file; several of one system, or of several counts of nodes.",
+        default=(),
+        name="run",
+    )
+    value: Figure | None = key("Its figure, where no run shows it: `350 s +- 5 %`.", default=None)
+    nodes: _Count | None = key("Nodes that it uses, n; by default those of the run.", default=None)
+    copies: Positive = key("Copies that run at once; 1 by default.", default=1.0)
+    tier: Tier = key("What was changed: `as-is`, `ported` or `optimized`.", default="as-is")
+    changes: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True)] = key(
+        "Files and flags that were changed.", default=()
+    )
+    is_measured: bool = key(
+        "Whether it was measured on so many nodes; else it is projected from runs on others.",
+        default=True,
+        name="measured",
+    )
+    bound: str = key("What lets a projection reach beyond eight times the largest measured count.", default="")
+
+    @property
+    def standing(self) -> Standing:
+        """What stands behind its figure."""
+        if not self.is_measured:
+            return "projected"
+        return "measured" if self.runs else "declared"
+
+
+class OfferKeys:
+    """The keys of an offer."""
+
+    vendor: str = key("Who offers.")
+    system: str = key("What is offered.", default="")
+    tender: str = key("Title of the tender that it answers.", default="")
+    nodes: _Count = key("Nodes of the whole system, N.")
+    price: OfferPrice = key("What it costs.", default=OfferPrice())
+    power: OfferPower = key("What a node draws.", default=OfferPower())
+    phases: tuple[OfferPhase, ...] = key("Phases of the delivery, in order.", default=())
+    stack: Mapping[str, Any] = key("Software and hardware, in free text by part.", default={})
+    benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(OfferBenchmark).keys, None))] = key(
+        "What stands behind it, by benchmark.", default={}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An offer; `origin` knows the place and the text of every key: `origin.where("price.node")`."""
+
+    file: str
+    vendor: str
+    system: str = ""
+    tender: str = ""
+    nodes: int
+    price: OfferPrice = OfferPrice()
+    power: OfferPower = OfferPower()
+    phases: tuple[OfferPhase, ...] = ()
+    stack: Mapping[str, Any] = field(default_factory=dict)
+    benchmarks: Mapping[str, OfferBenchmark]
+    origin: Origins = field(compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return f"{self.vendor} {self.system}".strip()
+
+
+def offer_schema() -> dict[str, Any]:
+    """Return the JSON Schema of an offer, without its head."""
+    return keys_of(OfferKeys).json_schema()
+
+
+def parse_offer(content: bytes, name: str, folder: str = "") -> Offer:
+    """Return the offer in a file's bytes, its paths relative to `folder`.
+
+    Raises ConfigError with every problem, each at `name:line:column`.
+    """
+    root = parse_document(decode_text(content, name), SourceLocation(name, folder)).root
+    problems = Problems()
+    given = keys_of(OfferKeys).parse(root, "", ValueParser(problems, home=""))
+    problems.raise_any()
+    benchmarks = {
+        bench: record_of(OfferBenchmark).build(keys, name=bench) for bench, keys in given.pop("benchmarks", {}).items()
+    }
+    offer = Offer(file=name, benchmarks=benchmarks, origin=Origins(root), **given)
+    problems.extend(_own_problems(offer))
+    problems.raise_any()
+    return offer
+
+
+def _own_problems(offer: Offer) -> Iterator[Problem]:
+    """Yield what is wrong with an offer whatever the tender says."""
+    where = offer.origin.where
+    yield from currency_problems(_prices(offer), offer.origin, "", "", "")
+    for index, phase in enumerate(offer.phases):
+        if phase.nodes > offer.nodes:
+            path = f"phases.{index}.nodes"
+            yield Problem(where(path), path, f"{phase.nodes} nodes, more than the {offer.nodes} that are offered")
+    for name, bench in offer.benchmarks.items():
+        path = f"benchmarks.{name}"
+        if not bench.runs and bench.value is None:
+            yield Problem(where(path), path, "has neither a run nor a value", "name the run that shows it")
+        elif bench.runs and bench.value is not None:
+            place = f"{path}.value"
+            yield Problem(where(place), place, "has a run and a value", "leave one of them out")
+        if not bench.is_measured and len(bench.runs) < 2:
+            place = f"{path}.run" if bench.runs else path
+            what = f"is projected, from {len(bench.runs)} measured count{'s' if not bench.runs else ''}"
+            yield Problem(where(place), place, what, "name runs on two counts of nodes at least")
+        if not bench.is_measured and bench.nodes is None:
+            yield Problem(where(path), path, "is projected, and does not say to how many nodes", "give it 'nodes'")
+        if bench.nodes is not None and bench.nodes > offer.nodes:
+            place = f"{path}.nodes"
+            yield Problem(where(place), place, f"{bench.nodes}, more than the {offer.nodes} nodes that are offered")
+
+
+def _prices(offer: Offer) -> Mapping[str, UncertainValue | None]:
+    return {"price.node": offer.price.node, "price.fixed": offer.price.fixed}
+
+
+def offer_problems(offer: Offer, tender: Tender) -> tuple[Problem, ...]:
+    """Return why an offer does not fit a tender: other benchmarks or tiers, another currency, something required is missing."""
+    return tuple(_unfit_keys(offer, tender))
+
+
+def _unfit_keys(offer: Offer, tender: Tender) -> Iterator[Problem]:
+    where = offer.origin.where
+    if offer.tender and tender.title and offer.tender != tender.title:
+        what = f"answers the tender {offer.tender!r}, and {tender.file} is {tender.title!r}"
+        yield Problem(where("tender"), "tender", what)
+    if offer.benchmarks and not offer.benchmarks.keys() & tender.benchmarks.keys():
+        what = f"is an offer for another suite: none of its benchmarks is in {tender.file}"
+        yield Problem(where("benchmarks"), "benchmarks", what, f"asked for: {', '.join(tender.benchmarks)}")
+        return
+    for name, bench in offer.benchmarks.items():
+        path = f"benchmarks.{name}"
+        wanted = tender.benchmarks.get(name)
+        if wanted is None:
+            hint = did_you_mean(name, tender.benchmarks) or f"asked for: {', '.join(tender.benchmarks)}"
+            yield Problem(where(path), path, f"is not in {tender.file}", hint)
+        elif bench.tier not in wanted.tiers:
+            place = f"{path}.tier"
+            allowed = (
+                f"{tender.origin.where(f'benchmarks.{name}.tiers') or tender.file} allows {', '.join(wanted.tiers)}"
+            )
+            yield Problem(where(place) or where(path), place, f"is {bench.tier}", allowed)
+    for name, wanted in tender.benchmarks.items():
+        if wanted.is_required and name not in offer.benchmarks:
+            what = f"the benchmark {name!r} is missing, {tender.origin.where(f'benchmarks.{name}')} requires it"
+            yield Problem(where("benchmarks") or offer.file, "benchmarks", what)
+    currency = tender_currency(tender)
+    if currency:
+        yield from currency_problems(_prices(offer), offer.origin, currency, "the tender", tender.file)

@@ -1,0 +1,224 @@
+"""Whether an offer is what it declares: its changes against its tiers, its power against what was measured, its evidence.
+
+What the records themselves say is recomputed before (bundle/verify.py); this compares it with the declaration and the tender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from milabench.analysis.comparison_model import System, SystemResult
+from milabench.analysis.sides import sides_of
+from milabench.procurement.offer import Offer, PowerSource, Standing, offer_problems
+from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level
+from milabench.procurement.tender import Tender, Tier
+from milabench.procurement.tiers import TierChange
+from milabench.procurement.uncertainty import UncertainValue, constant
+
+Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+_LEVELS: Final = {"L1": 1, "L2": 2, "L3": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkEvidence:
+    """What an offer's records show of one benchmark: `counts` are the nodes of its runs, `why_not` why none of them counts."""
+
+    bench: str
+    tier: Tier
+    standing: Standing
+    runs: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    value: float | None = None
+    units: str = ""
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerFinding:
+    """What is declared of a node's power, and what the records show: the level, and the power of its devices in kW.
+
+    `missing` is what the declared level needs and the records do not show.
+    """
+
+    declared: UncertainValue | None
+    level: str
+    shown: PowerLevel | None
+    devices: UncertainValue | None
+    missing: tuple[str, ...]
+    verdict: Verdict
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferFinding:
+    """One thing that was looked at: what, what came of it, and why, with the place in a file where there is one."""
+
+    what: str
+    verdict: Verdict
+    why: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferCheck:
+    """An offer compared with its tender and its own records; `compared_with` is whose suite it was, empty where there is none."""
+
+    offer: Offer
+    evidence: tuple[BenchmarkEvidence, ...]
+    changes: tuple[TierChange, ...]
+    power: PowerFinding
+    findings: tuple[OfferFinding, ...]
+    compared_with: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """FAIL where anything fails, else INCONCLUSIVE where anything is not shown."""
+        found = {finding.verdict for finding in self.findings}
+        return "FAIL" if "FAIL" in found else "INCONCLUSIVE" if "INCONCLUSIVE" in found else "PASS"
+
+
+def check_offer(
+    offer: Offer,
+    tender: Tender,
+    runs: Mapping[str, Sequence[System]],
+    changes: Sequence[TierChange],
+    compared_with: str,
+    levels: Sequence[PowerLevel] = (),
+) -> OfferCheck:
+    """Return what an offer's records show; `runs` are those of each benchmark, `levels` those that meters reached in them."""
+    evidence = tuple(_evidence(offer, name, runs.get(name, ())) for name in offer.benchmarks)
+    power = power_finding(offer, runs, levels)
+    return OfferCheck(
+        offer=offer,
+        evidence=evidence,
+        changes=tuple(changes),
+        power=power,
+        findings=tuple(_findings(offer, tender, evidence, changes, compared_with, power)),
+        compared_with=compared_with,
+    )
+
+
+def _evidence(offer: Offer, name: str, systems: Sequence[System]) -> BenchmarkEvidence:
+    declared = offer.benchmarks[name]
+    sides = [_side(name, system) for system in systems]
+    reasons = [side.why_not or "was not measured" for side in sides if not side.counts]
+    value, units = (declared.value.value, declared.value.units) if declared.value is not None else (None, "")
+    if declared.standing == "measured" and sides and not reasons:
+        value, units = sides[0].value, sides[0].units
+    return BenchmarkEvidence(
+        bench=name,
+        tier=declared.tier,
+        standing=declared.standing,
+        runs=tuple(system.summary.run for system in systems),
+        counts=tuple(max(1, side.nodes) for side in sides if side.counts),
+        value=value,
+        units=units,
+        why_not="; ".join(dict.fromkeys(reasons)),
+    )
+
+
+def _side(name: str, system: System) -> SystemResult:
+    (side,) = sides_of(name, [system], "system", across=False)
+    return side
+
+
+def power_finding(
+    offer: Offer, runs: Mapping[str, Sequence[System]], levels: Sequence[PowerLevel] = ()
+) -> PowerFinding:
+    """Return whether the declared power of a node is shown: it is not, where its devices alone draw more, or no meter says so."""
+    declared, level = offer.power.node, offer.power.level
+    devices = max(
+        (watts for name, systems in runs.items() for system in systems for watts in _device_power(name, system)),
+        default=None,
+    )
+    shown = max(levels, key=lambda one: one.level, default=None)
+    if shown is None and devices is not None:
+        # What devices say of themselves: one component, behind all conversion.
+        shown = power_level(
+            PowerMeasurement(compute="measured", location="device", sample_s=1.0, reports=frozenset({"core"}))
+        )
+    missing = tuple(what for at, what in shown.missing if at <= _LEVELS.get(level, 0)) if shown is not None else ()
+    limit = None if declared is None else (declared.interval() or (declared.value, declared.value))[1]
+    verdict: Verdict
+    if limit is None:
+        verdict, why = "PASS", "no power is declared"
+    elif devices is not None and devices / 1000 > limit:
+        verdict, why = "FAIL", f"the devices of a node alone drew {devices / 1000:.4g} kW, more than is declared"
+    else:
+        verdict, why = _shown_by(level, shown, is_metered=any(one.location != "device" for one in levels))
+    measured = None if devices is None else constant(devices / 1000, "kW")
+    return PowerFinding(
+        declared=declared, level=level, shown=shown, devices=measured, missing=missing, verdict=verdict, why=why
+    )
+
+
+def _shown_by(level: PowerSource, shown: PowerLevel | None, *, is_metered: bool) -> tuple[Verdict, str]:
+    """Return whether the records show what is declared of how a power is known, and why."""
+    if level in _LEVELS:
+        label = "no power" if shown is None else shown.label
+        if shown is not None and shown.level >= _LEVELS[level]:
+            return "PASS", f"shown: {label}"
+        return "INCONCLUSIVE", f"{level} is declared, the records show {label}"
+    if level == "provisioned":
+        return "PASS", "by design, not measured"
+    if level == "board":
+        return ("INCONCLUSIVE", "no device recorded its power") if shown is None else ("PASS", "shown by the devices")
+    return ("PASS", "shown by a meter") if is_metered else ("INCONCLUSIVE", "no meter's readings are in the records")
+
+
+def _device_power(name: str, system: System) -> Iterator[float]:
+    """Yield the power in W that the devices of one node drew while a benchmark measured."""
+    side = _side(name, system)
+    if side.counts and side.joules_per_item and side.value and side.direction == "higher":
+        yield side.joules_per_item * side.value / max(1, side.nodes)
+
+
+def _findings(
+    offer: Offer,
+    tender: Tender,
+    evidence: Sequence[BenchmarkEvidence],
+    changes: Sequence[TierChange],
+    compared_with: str,
+    power: PowerFinding,
+) -> Iterator[OfferFinding]:
+    where = offer.origin.where
+    for problem in offer_problems(offer, tender):
+        yield OfferFinding(what=problem.path, verdict="FAIL", why=problem.what, where=problem.where)
+    for row in evidence:
+        path = f"benchmarks.{row.bench}"
+        yield OfferFinding(what=path, where=where(path), verdict=_stands(row), why=_stands_by(row, offer))
+    for change in changes:
+        if change.verdict == "allowed":
+            continue
+        path = f"benchmarks.{change.bench}"
+        needs = "no tier allows it" if change.needs is None else f"is {change.needs}"
+        why = f"{change.name}: {change.why}, {needs}; declared {change.declared}"
+        if change.verdict == "not declared":
+            why += ", and no change is described"
+        yield OfferFinding(what=path, where=where(path), verdict="FAIL", why=why)
+    if not compared_with:
+        why = "names neither a suite nor a reference run with its records: changes cannot be found"
+        yield OfferFinding(what="suite", verdict="INCONCLUSIVE", why=f"{tender.file} {why}")
+    yield OfferFinding(what="power", where=where("power"), verdict=power.verdict, why=power.why)
+
+
+def _stands(row: BenchmarkEvidence) -> Verdict:
+    if row.why_not:
+        return "FAIL"
+    return "INCONCLUSIVE" if row.standing == "declared" else "PASS"
+
+
+def _stands_by(row: BenchmarkEvidence, offer: Offer) -> str:
+    if row.why_not:
+        return row.why_not
+    counts = sorted(set(row.counts))
+    nodes = "1 node" if counts == [1] else f"{', '.join(map(str, counts))} nodes"
+    match row.standing:
+        case "measured":
+            return f"measured on {nodes}"
+        case "projected":
+            return f"projected to {offer.benchmarks[row.bench].nodes} nodes, measured on {nodes}"
+        case "declared":
+            return "declared: no record shows it"

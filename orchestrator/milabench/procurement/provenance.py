@@ -1,0 +1,146 @@
+"""Where every number of a tender and of the scores by it comes from: its value, its uncertainty, its formula, its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from milabench.config.problems import did_you_mean
+from milabench.errors import UsageError
+from milabench.procurement.measured import SourcedFigure
+from milabench.procurement.scores import METRICS
+from milabench.procurement.tender import Tender
+from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores
+from milabench.procurement.uncertainty import UncertainValue, constant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """A number by its dotted key; `where` are places in files, or the records of a run; `formula` what it is computed by."""
+
+    key: str
+    value: UncertainValue | str
+    formula: str = ""
+    where: tuple[str, ...] = ()
+
+
+def tender_provenance(tender: Tender) -> Iterator[Provenance]:
+    """Yield every number of a tender, with its place; one that is not in the file is the built-in default."""
+    yield Provenance(
+        key="metric",
+        value=tender.metric,
+        formula=f"{METRICS[tender.metric].formula}; {METRICS[tender.metric].source}",
+        where=(_place(tender, "metric"),),
+    )
+    yield from _numbers(tender, "reference", tender.reference)
+    for name, bench in tender.benchmarks.items():
+        yield from _numbers(tender, f"benchmarks.{name}", bench)
+    yield from _numbers(tender, "terms", tender.terms)
+    for limit, value in {"budget": tender.limits.budget, "power": tender.limits.power, **tender.limits.scores}.items():
+        if value is not None:
+            number = value if isinstance(value, UncertainValue) else constant(value)
+            yield Provenance(key=f"limits.{limit}", value=number, where=(_place(tender, f"limits.{limit}"),))
+
+
+def _numbers(tender: Tender, path: str, value: Any) -> Iterator[Provenance]:
+    """Yield the numbers and expressions of a part of the tender."""
+    for declared in fields(value):
+        part, key = getattr(value, declared.name), f"{path}.{declared.name}"
+        if is_dataclass(part) and not isinstance(part, UncertainValue):
+            yield from _numbers(tender, key, part)
+        elif isinstance(part, UncertainValue):
+            written = str(tender.origin.data(key) or "")
+            yield Provenance(key=key, value=part, formula=written, where=(_place(tender, key),))
+        elif isinstance(part, int | float) and not isinstance(part, bool):
+            # Zero is a number that no UncertainValue can be.
+            number = constant(part) if part > 0 else f"{part:g}"
+            yield Provenance(key=key, value=number, where=(_place(tender, key),))
+        elif declared.name == "figure_of_merit":
+            yield Provenance(key=key, value=part or "rate", where=(_place(tender, key),))
+
+
+def _place(tender: Tender, key: str) -> str:
+    return tender.origin.where(key) if key in tender.origin else "built-in default"
+
+
+def scores_provenance(scores: TenderScores) -> Iterator[Provenance]:
+    """Yield every number of every score, from the figures to the score itself."""
+    for entry in scores.bids:
+        yield from _of_bid(scores, entry)
+
+
+def _of_bid(scores: TenderScores, entry: ScoredBid) -> Iterator[Provenance]:
+    name, tender = entry.bid.name, scores.tender
+    offer = entry.bid.offer
+    if entry.machine.nodes is not None:
+        place = "the run" if offer is None else offer.origin.where("nodes")
+        yield Provenance(key=f"{name}.N", value=constant(entry.machine.nodes), where=(place,))
+    if entry.machine.reference_nodes is not None:
+        given = tender.reference.nodes is not None
+        place = tender.origin.where("reference.nodes") if given else "the reference run"
+        yield Provenance(key=f"{name}.N_ref", value=constant(entry.machine.reference_nodes), where=(place,))
+    for row in entry.benchmarks:
+        yield from _of_benchmark(scores, entry, row)
+    if entry.score is not None:
+        metric = METRICS[scores.metric]
+        formula = f"{metric.formula}; {metric.source}"
+        yield Provenance(key=f"{name}.{scores.metric}", value=entry.score.value, formula=formula)
+
+
+def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) -> Iterator[Provenance]:
+    path = f"{entry.bid.name}.{row.bench}"
+    if row.why_not:
+        yield Provenance(key=path, value=f"not in the score: {row.why_not}")
+    for what, figure in (("figure", row.figure), ("reference", row.reference)):
+        if figure is not None:
+            yield from _of_figure(f"{path}.{what}", figure)
+    term = row.term
+    if term is None:
+        return
+    wanted, origin = scores.tender.benchmarks[row.bench], scores.tender.origin
+    is_ssi = term.utilization is not None
+    if is_ssi:
+        place = _place(scores.tender, f"benchmarks.{row.bench}.capability")
+        yield Provenance(key=f"{path}.c", value=constant(wanted.capability), where=(place,))
+    offer = entry.bid.offer
+    declares_nodes = offer is not None and f"benchmarks.{row.bench}.nodes" in offer.origin
+    if row.nodes is not None:
+        place = offer.origin.where(f"benchmarks.{row.bench}.nodes") if offer and declares_nodes else "the run"
+        yield Provenance(key=f"{path}.n", value=constant(row.nodes), where=(place,))
+    if row.reference_nodes is not None:
+        key = f"benchmarks.{row.bench}.reference.nodes"
+        place = origin.where(key) if key in origin else "the reference run"
+        yield Provenance(key=f"{path}.n_ref", value=constant(row.reference_nodes), where=(place,))
+    if term.utilization is not None:
+        yield Provenance(key=f"{path}.U", value=constant(term.utilization), formula="(n_ref / n) (N / N_ref)")
+    if term.speedup is not None and row.figure is not None:
+        formula = "reference / figure" if row.figure.direction == "lower" else "figure / reference"
+        yield Provenance(key=f"{path}.S", value=term.speedup, formula=formula)
+    place = _place(scores.tender, f"benchmarks.{row.bench}.weight")
+    share = constant(term.share) if term.share > 0 else "0"
+    yield Provenance(key=f"{path}.w", value=share, formula="weight / sum of weights", where=(place,))
+    yield Provenance(key=f"{path}.term", value=term.term, formula="c U S" if is_ssi else "")
+
+
+def _of_figure(path: str, figure: SourcedFigure) -> Iterator[Provenance]:
+    launches = "" if figure.launches is None else f", {figure.launches} launches"
+    yield Provenance(key=path, value=figure.value, formula=f"{figure.formula}{launches}", where=figure.where)
+    for name, value in figure.inputs.items():
+        if name != figure.formula:
+            yield Provenance(key=f"{path}.{name}", value=value, where=figure.where)
+
+
+def select_keys(entries: Sequence[Provenance], keys: Sequence[str]) -> list[Provenance]:
+    """Return the numbers below these dotted keys, all without a key. Raises UsageError for a key that no number has."""
+    selected = []
+    for key in keys:
+        below = [entry for entry in entries if entry.key == key or entry.key.startswith(f"{key}.")]
+        if not below:
+            known = [entry.key for entry in entries]
+            hint = (
+                did_you_mean(key, known) or f"known: {', '.join(dict.fromkeys(name.split('.')[0] for name in known))}"
+            )
+            raise UsageError(f"no number {key!r} here; {hint}")
+        selected += below
+    return selected if keys else list(entries)

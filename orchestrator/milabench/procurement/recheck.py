@@ -1,0 +1,177 @@
+"""The recheck of an installed system: what every benchmark reaches today of what it reached at acceptance.
+
+EuroHPC hosting agreement, clause "Performance Testing": the same benchmarks at least every two years, each with at least 90 % of
+what was measured after installation. The value of then is a constant of the contract, and the point ratio decides: the clause
+names no statistics. The one-sided bounds at 95 % say how sure it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from milabench.acceptance.criteria import BenchCriteria
+from milabench.acceptance.evaluate import (
+    Acceptance,
+    BenchEvaluation,
+    CriterionResult,
+    replicate_values,
+    unended,
+    units_of,
+)
+from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.comparison_model import System
+from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.summary_model import BenchSummary, some_names
+from milabench.analysis.system_diff import difference_line, differing_suite, work_of
+from milabench.errors import NothingSelected
+from milabench.procurement.repeated_runs import RecheckRatio, recheck_ratio
+
+_DAYS_A_YEAR = 365.25
+_DIGEST = 16  # hexadecimal digits that are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecheckTerms:
+    """What a contract says: the least share of the value of then, and by benchmark the reasons for doubt that it accepts."""
+
+    limit: float = 0.9
+    allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
+    """Return the verdict on the run of today: of each benchmark that has a number in the run of then.
+
+    A benchmark is judged by all of its instances together: a device that is gone counts. Raises NothingSelected where the run of
+    then has no number.
+    """
+    numbers = {bench.bench: bench for bench in then.summary.benchmarks if replicate_values(bench, "system")}
+    if not numbers:
+        raise NothingSelected(f"{then.name}: has no number of any benchmark; give the run that was accepted")
+    today = {bench.bench: bench for bench in now.summary.benchmarks}
+    changed = {name: line for name in numbers if name in today and (line := differing_suite([then, now], name))}
+    results = [_Bench(name, bench, today.get(name), terms, changed.get(name, "")) for name, bench in numbers.items()]
+    ratios = [ratio for result in results if (ratio := result.ratio) is not None and not result.changed]
+    return Acceptance(
+        title=f"recheck: at least {terms.limit:g} x {then.name}, benchmark by benchmark",
+        run=now.name,
+        reference=then.name,
+        file="",
+        accepted_on=then.summary.created,
+        checks=(
+            *unended(now.summary, "run"),
+            *unended(then.summary, "reference"),
+            _suite_check(now, then, [name for name in numbers if name in today], changed),
+            *(check for result in results for check in result.checks()),
+        ),
+        notes=(*_drift(now, then, ratios), f"since then: {difference_line([then, now], [r.name for r in ratios])}"),
+    )
+
+
+def _suite_check(now: System, then: System, benches: Sequence[str], changed: Mapping[str, str]) -> CriterionResult:
+    """Judge whether what both runs say of their suites has one digest."""
+    unknown = [system.name for system in (then, now) if not all(work_of(system, bench) for bench in benches)]
+    result = CriterionResult(criterion="suite", verdict="PASS", requirement="the suite of then", measured="")
+    if unknown:
+        missing = f"the suite of {unknown[0]}: give the run itself or a bundle of it, which have it"
+        return replace(result, verdict="INCONCLUSIVE", measured="not recorded", missing=missing)
+    if changed:
+        bench, line = next(iter(changed.items()))
+        more = f" (and {some_names(list(changed)[1:])})" if len(changed) > 1 else ""
+        missing = "a run of the same suite, with its locks: the capsule that it was installed from has both"
+        return replace(result, verdict="INCONCLUSIVE", measured=f"differs: {bench}: {line}{more}", missing=missing)
+    works = {bench: dict(work_of(now, bench)) for bench in benches}
+    digest = hashlib.sha256(json.dumps(works, sort_keys=True).encode()).hexdigest()
+    return replace(result, measured=f"the same: sha256 {digest[:_DIGEST]}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """One benchmark, then and today; `changed` is what its suite says otherwise now, empty where nothing."""
+
+    name: str
+    then: BenchSummary
+    now: BenchSummary | None
+    terms: RecheckTerms
+    changed: str
+
+    @property
+    def ratio(self) -> RecheckRatio | None:
+        """What it reaches today; None where there is no number, or none that can be compared."""
+        if self.now is None or self.now.units != self.then.units or self.then.direction == "none":
+            return None
+        values = replicate_values(self.now, "system")
+        if not values or differing(cases_of(self.then.metrics), cases_of(self.now.metrics)):
+            return None
+        installed = geometric_mean(replicate_values(self.then, "system"))
+        return recheck_ratio(self.name, installed, values, limit=self.terms.limit, direction=self.then.direction)
+
+    def checks(self) -> Sequence[CriterionResult]:
+        criteria = BenchCriteria(name=self.name, allow=tuple(self.terms.allow.get(self.name, ())))
+        evaluation = BenchEvaluation(criteria, self.now, self.then, 1)
+        runs = tuple(evaluation.checks())
+        if self.now is None or any(check.verdict == "FAIL" for check in runs):
+            return runs
+        ratio, asked = self.ratio, f"at least {self.terms.limit:g} x then"
+        undecided = CriterionResult(
+            bench=self.name, criterion="recheck", verdict="INCONCLUSIVE", requirement=asked, measured="no number"
+        )
+        if ratio is None:
+            return (*runs, replace(undecided, measured=self._found(), missing=self._missing()))
+        result = replace(
+            undecided, value=ratio.ratio, measured=_measured(ratio, len(replicate_values(self.now, "system")))
+        )
+        if ratio.lower is not None:
+            result = replace(result, bounds=(ratio.lower, 2 * ratio.ratio - ratio.lower))
+        if self.changed:
+            return (*runs, replace(result, missing=f"the same work as then: {self.changed}"))
+        judged = replace(result, verdict="PASS" if ratio.is_kept else "FAIL")
+        return (*runs, evaluation.trusted_on_both(self.now, judged, is_relative=True))
+
+    def _found(self) -> str:
+        has_number = self.now is not None and replicate_values(self.now, "system")
+        return f"in {units_of(self.now, 'system')}" if has_number and self.now is not None else "no number"
+
+    def _missing(self) -> str:
+        if self.now is not None and replicate_values(self.now, "system"):
+            if self.now.units != self.then.units:
+                return f"the same units: it was in {self.then.units} then"
+            if self.then.direction == "none":
+                return "a number of which it is known whether more is better"
+            return f"the same cases as then: {differing(cases_of(self.then.metrics), cases_of(self.now.metrics))}"
+        return "a measurement of all of its instances"
+
+
+def _measured(ratio: RecheckRatio, launches: int) -> str:
+    sure = "a single launch says nothing of how sure" if ratio.lower is None else f"at least {ratio.lower:.4g} at 0.95"
+    return f"{ratio.ratio:.4g} x then, {sure}" + ("" if ratio.lower is None else f" confidence, n={launches}")
+
+
+def _drift(now: System, then: System, ratios: Sequence[RecheckRatio]) -> Sequence[str]:
+    """Return the sentences on the drift of the system since then; they decide nothing."""
+    if not ratios:
+        return ()
+    index = geometric_mean([ratio.ratio for ratio in ratios])
+    least = min(ratios, key=lambda ratio: ratio.ratio)
+    slower = [ratio.name for ratio in ratios if ratio.lower is not None and 2 * ratio.ratio - ratio.lower < 1]
+    days = _days(then.summary.created, now.summary.created)
+    during = f" in {days} days" if days else ""
+    a_year = f", which is {index ** (_DAYS_A_YEAR / days) - 1:+.2%} a year" if days and days >= _DAYS_A_YEAR / 4 else ""
+    return (
+        f"drift{during}: {index - 1:+.2%} in the geometric mean of {len(ratios)} benchmarks{a_year}; "
+        f"the least is {least.name} with {least.ratio:.4g} x then; slower than then at 0.95 confidence: "
+        f"{some_names(slower) or 'none'}",
+        "each benchmark has to reach the limit: the mean decides nothing; the value of then counts without its own spread",
+    )
+
+
+def _days(then: str, now: str) -> int | None:
+    """Return the days from one ISO time to another; None where one is no time, or they are not in this order."""
+    try:
+        days = (date.fromisoformat(now[:10]) - date.fromisoformat(then[:10])).days
+    except ValueError:
+        return None
+    return days if days > 0 else None

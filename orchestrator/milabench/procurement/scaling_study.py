@@ -1,0 +1,328 @@
+"""What runs measured at several counts of nodes or devices -> for each benchmark the laws through it, and what they project.
+
+Measured and projected values are of two types and in two fields: no mean, score or table has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from milabench.analysis.comparison_model import System, SystemResult
+from milabench.analysis.intervals import Interval
+from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.sides import sides_of
+from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.system_diff import difference_line
+from milabench.errors import NothingSelected, UsageError
+from milabench.events.values import as_mapping, whole
+from milabench.procurement.projection import (
+    FURTHEST,
+    LAWS,
+    ChosenFit,
+    CountPoint,
+    HeldOut,
+    Projected,
+    back_test,
+    choose_law,
+    project,
+)
+
+Counted = Literal["nodes", "devices"]
+_BY_DEFAULT = (2, 4, FURTHEST)  # times the largest measured count
+_MOST_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredBound:
+    """The count up to which somebody answers for the law beyond what is projected otherwise, and who or why."""
+
+    count: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCount:
+    """What a benchmark reached at one count: `side` over all of the `runs` with this count, each a session of it.
+
+    What scales is the value, or where `is_inverse` one over it.
+    """
+
+    count: int
+    runs: tuple[str, ...]
+    side: SystemResult
+    is_inverse: bool = False
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """What the laws are fitted to: the launches of one run, or one value for each of several."""
+        return tuple(1 / value if self.is_inverse else value for value in self.side.replicates)
+
+    @property
+    def value(self) -> float:
+        """The geometric mean of the values."""
+        return geometric_mean(self.values)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the value; None below three launches."""
+        if self.side.ci95 is None or not self.is_inverse:
+            return self.side.ci95
+        return 1 / self.side.ci95[1], 1 / self.side.ci95[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchScaling:
+    """One benchmark at its measured counts of nodes or devices (`of`), in their order, and what they project.
+
+    `direction` is that of the recorded metric, `units` are those of what scales: of a time that falls, of one over it.
+    `left_out` are counts that do not take part, with why. `held_out` is how the law chosen without the largest count does on it;
+    None where `why_no_back_test` says why.
+    """
+
+    bench: str
+    of: Counted
+    units: str
+    direction: str
+    measured: tuple[MeasuredCount, ...]
+    left_out: tuple[tuple[int, str], ...]
+    chosen: ChosenFit
+    projected: tuple[Projected, ...]
+    held_out: HeldOut | None
+    why_no_back_test: str = ""
+
+    @property
+    def largest(self) -> int:
+        """The largest measured count."""
+        return self.measured[-1].count
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """The laws that so few counts can neither choose nor rule out; no interval is over them."""
+        return tuple(each.law for each in self.chosen.candidates if each.fit is None or each.fit.freedom < 1)
+
+    def efficiency(self, measured: MeasuredCount) -> float | None:
+        """Return the value over that of the smallest count, for each node or device; None of a time that grows."""
+        first = self.measured[0]
+        is_throughput = self.direction == "higher" or first.is_inverse
+        return measured.value / first.value * first.count / measured.count if is_throughput else None
+
+    def band(self, counts: Sequence[float], level: float = 0.95) -> list[Projected]:
+        """Return what the chosen law has at these counts, none of which is beyond what was projected to."""
+        furthest = max([float(self.largest), *(each.count for each in self.projected)])
+        return [project(self.chosen, count, level=level, declared_bound=furthest) for count in counts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingStudy:
+    """All benchmarks that were measured at two counts or more; `not_projected` are the others, with why.
+
+    `differs` names in one line what is not the same in the runs.
+    """
+
+    benchmarks: tuple[BenchScaling, ...]
+    not_projected: tuple[tuple[str, str], ...]
+    bound: DeclaredBound | None
+    differs: str = ""
+    level: float = 0.95
+
+
+def scaling_study(
+    runs: Sequence[System],
+    *,
+    of: Counted | None = None,
+    to: Sequence[int] = (),
+    bound: DeclaredBound | None = None,
+    benchmarks: Sequence[str] = (),
+    across: bool = False,
+) -> ScalingStudy:
+    """Return what these runs of one kind of machine project to the counts `to`, by default 2, 4 and 8 times the largest measured.
+
+    `of` is by default nodes where a benchmark was measured on several numbers of them, else devices. `across`: also where
+    arguments differ between the counts. Raises NothingSelected where nothing can be projected, UsageError for an unknown
+    benchmark, runs of unlike machines, and what is beyond the bound.
+    """
+    known = list(dict.fromkeys(bench.bench for run in runs for bench in run.summary.benchmarks))
+    for name in benchmarks:
+        if name not in known:
+            raise UsageError(f"no benchmark '{name}' in these runs; they have {', '.join(sorted(known)) or 'none'}")
+    _require_one_kind(runs)
+    studied: list[BenchScaling] = []
+    reasons: list[tuple[str, str]] = []
+    for name in dict.fromkeys(benchmarks) or sorted(known):
+        outcome = _bench_scaling(name, runs, of, to, bound, across=across)
+        if isinstance(outcome, str):
+            reasons.append((name, outcome))
+        else:
+            studied.append(outcome)
+    if not studied:
+        named = "; ".join(f"{name}: {why}" for name, why in reasons[:_MOST_REASONS])
+        more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
+        raise NothingSelected(f"nothing can be projected: {named}{more}" if reasons else "the runs have no benchmark")
+    differs = difference_line(runs, [each.bench for each in studied]) if len(runs) > 1 else ""
+    return ScalingStudy(benchmarks=tuple(studied), not_projected=tuple(reasons), bound=bound, differs=differs)
+
+
+def _bench_scaling(
+    name: str,
+    runs: Sequence[System],
+    of: Counted | None,
+    to: Sequence[int],
+    bound: DeclaredBound | None,
+    *,
+    across: bool,
+) -> BenchScaling | str:
+    """Return the study of one benchmark, or why there is none."""
+    with_it = [run for run in runs if any(bench.bench == name for bench in run.summary.benchmarks)]
+    counted: Counted = of or ("nodes" if len({_count(run, name, "nodes") for run in with_it} - {0}) > 1 else "devices")
+    by_count: dict[int, list[System]] = {}
+    for run in with_it:
+        by_count.setdefault(_count(run, name, counted), []).append(run)
+    measured, left_out = _measured(name, by_count, counted, across=across)
+    if len(measured) < 2:
+        also = "".join(f"; not at {_counted(count, counted)}: {why}" for count, why in left_out)
+        if not measured:
+            return f"it has no number{also}"
+        one = _counted(measured[0].count, counted)
+        return f"one measured count ({one}) says nothing about scaling; measure at another one{also}"
+    if counted == "nodes" and (unlike := _unlike_nodes(name, [run for m in measured for run in by_count[m.count]])):
+        return unlike
+    first = measured[0].side
+    measured, laws = _what_scales(measured)
+    points = [CountPoint(count=each.count, values=each.values) for each in measured]
+    try:
+        chosen = choose_law(points, laws)
+    except UsageError as error:
+        return str(error)
+    projected = _projected(name, chosen, to or _default_targets(measured[-1].count, bound), bound)
+    held_out, why_not = _back_tested(points, laws)
+    return BenchScaling(
+        bench=name,
+        of=counted,
+        units=f"1/({first.units})" if measured[0].is_inverse else first.units,
+        direction=first.direction,
+        measured=measured,
+        left_out=left_out,
+        chosen=chosen,
+        projected=projected,
+        held_out=held_out,
+        why_no_back_test=why_not,
+    )
+
+
+def _what_scales(measured: tuple[MeasuredCount, ...]) -> tuple[tuple[MeasuredCount, ...], tuple[str, ...]]:
+    """Return the counts with the value that scales, and the laws that it may have.
+
+    The laws are of throughput, which a time that falls has one over it; a time that grows has that of messages along a tree.
+    """
+    if measured[0].side.direction != "lower":
+        return measured, tuple(LAWS)
+    if measured[-1].value < measured[0].value:
+        return tuple(replace(each, is_inverse=True) for each in measured), tuple(LAWS)
+    return measured, ("logarithmic",)
+
+
+def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
+    """Return why nodes are no count of these runs, whose nodes have unlike numbers of devices; empty where they are one."""
+    shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
+    if len(shares) < 2 or not all(_bench(run, name).ngpu for run in runs):
+        return ""
+    return f"devices per node differ ({', '.join(f'{share:g}' for share in sorted(shares))}); project it --of devices"
+
+
+def _projected(
+    name: str, chosen: ChosenFit, counts: Sequence[float], bound: DeclaredBound | None
+) -> tuple[Projected, ...]:
+    furthest, largest = None if bound is None else bound.count, chosen.fit.largest
+    if furthest is not None and furthest <= largest:
+        raise UsageError(
+            f"{name}: the declared bound of {furthest:g} is not beyond the largest measured count ({largest:g})"
+        )
+    try:
+        return tuple(project(chosen, count, declared_bound=furthest) for count in counts)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}{'' if bound else ' (--bound)'}") from None
+
+
+def _default_targets(largest: int, bound: DeclaredBound | None) -> list[float]:
+    if bound is None:
+        return [times * largest for times in _BY_DEFAULT]
+    return [*(times * largest for times in _BY_DEFAULT if times * largest < bound.count), bound.count]
+
+
+def _measured(
+    name: str, by_count: Mapping[int, Sequence[System]], of: Counted, *, across: bool
+) -> tuple[tuple[MeasuredCount, ...], tuple[tuple[int, str], ...]]:
+    """Return the counts with a number that counts and the same work, and the others with why."""
+    left_out: list[tuple[int, str]] = []
+    systems: list[tuple[int, System]] = []
+    for count, runs in sorted(by_count.items()):
+        label = _counted(count, of)
+        system = replace(runs[0], name=label, later=tuple(replace(run, name=label, later=()) for run in runs[1:]))
+        (alone,) = sides_of(name, [system], "system", across=across)
+        why_not = alone.why_not if not alone.counts else "" if alone.value else "it has no number"
+        if why_not or not count:
+            left_out.append((count, why_not or f"no {of} were recorded"))
+        else:
+            systems.append((count, system))
+    # Only now, with a first one that counts, is the work of all the others compared with it.
+    sides = sides_of(name, [system for _, system in systems], "system", across=across) if systems else []
+    measured = []
+    for (count, system), side in zip(systems, sides, strict=True):
+        if not side.counts or (side.units, side.direction) != (sides[0].units, sides[0].direction):
+            left_out.append((count, side.why_not or f"is in {side.units}, and the smallest count in {sides[0].units}"))
+            continue
+        names = tuple(session.summary.run for session in system.sessions)
+        measured.append(MeasuredCount(count=count, runs=names, side=side))
+    return tuple(measured), tuple(sorted(left_out))
+
+
+def _counted(count: int, of: Counted) -> str:
+    return f"{count} {of if count != 1 else of.removesuffix('s')}"
+
+
+def _count(run: System, name: str, of: Counted) -> int:
+    """Return on how many nodes or devices a benchmark ran; of a processor, devices are its instances."""
+    bench = _bench(run, name)
+    # Runs of milabench 1.3 have the records of the first machine alone, and say of how many it was one.
+    configs = [as_mapping(step.get("config")) for step in run.steps.get(name, [])]
+    nodes = max([bench.nodes, *(whole(config.get("num_machines"), 0) for config in configs)])
+    if of == "nodes":
+        return nodes
+    devices = bench.ngpu or bench.instances
+    return devices * nodes // bench.nodes if bench.nodes else devices
+
+
+def _bench(run: System, name: str) -> BenchSummary:
+    return next(bench for bench in run.summary.benchmarks if bench.bench == name)
+
+
+def _require_one_kind(runs: Sequence[System]) -> None:
+    """Raise UsageError where the devices, or the processors of machines without any, differ between runs."""
+    kinds: dict[str, str] = {}
+    for run in runs:
+        if kind := _kind(run.summary):
+            kinds.setdefault(kind, run.name)
+    if len(kinds) > 1:
+        named = " and ".join(f"{kind} ({name})" for kind, name in kinds.items())
+        raise UsageError(f"the runs are of different machines, {named}: a law of scaling is of one kind")
+
+
+def _kind(summary: Summary) -> str:
+    devices = {
+        str(device.get("name")) for device in summary.devices if device.get("arch") != "cpu" and device.get("name")
+    }
+    processors = {str(model) for node in summary.nodes if (model := as_mapping(node.get("cpu")).get("model"))}
+    return ", ".join(sorted(devices or processors))
+
+
+def _back_tested(points: Sequence[CountPoint], laws: Sequence[str]) -> tuple[HeldOut | None, str]:
+    """Return what the counts below the largest project to it, or why that cannot be tried."""
+    if len(points) < 3:
+        return None, "two measured counts: without the larger one, nothing says how it scales"
+    try:
+        (held_out,) = back_test(points, 1, laws)
+    except UsageError as error:
+        return None, str(error)
+    return held_out, ""

@@ -1,0 +1,244 @@
+"""Acceptance while a run grows: after each launch a bound is accepted, rejected or goes on, up to a cap, with stated error rates.
+
+Bounds are judged by group-sequential tests (group_sequential.py) on Student's t of the logarithms: a look after each launch from
+the third to the cap, alpha and beta spent as Lan and DeMets do after O'Brien and Fleming. Failures are judged by Wald's
+sequential probability ratio (sequential.py). `alpha` is of rejecting a good system, `beta` of accepting a bad one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Literal
+
+from milabench.acceptance.bounds import LEAST, BoundDecision, BoundTarget, Verdict, decide_bound
+from milabench.acceptance.criteria import BenchCriteria, Criteria
+from milabench.acceptance.evaluate import Acceptance, BenchEvaluation, CriterionResult, unended
+from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
+from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.two_samples import tail
+from milabench.errors import UsageError
+from milabench.procurement.gauss_legendre import normal_tail
+from milabench.procurement.group_sequential import spending_bounds
+from milabench.procurement.sequential import FailureTest, Risks
+
+SPENDING = "obrien-fleming"
+SHARE_SPENT = 0.8
+"""Of an error rate, what the bounds spend. They are exact for a known spread; with one that is estimated from the launches, as
+here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
+BAD_FAILURES = 2.0  # times the failure rate that is promised: a bad system, where none is given
+MOST_LAUNCHES = 100
+"""The largest cap: whoever plans so many looks has no sequential test in mind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialPlan:
+    """What was decided before the first launch: error rates, and the most launches.
+
+    `launches` are those planned for each benchmark, `cap` what is used instead. A failure rate of `bad_failure_rate` is a bad
+    system; None: BAD_FAILURES times the one that is promised.
+    """
+
+    alpha: float = 0.05
+    beta: float = 0.10
+    cap: int | None = None
+    bad_failure_rate: float | None = None
+    launches: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for rates that are none, and a cap below three launches or above MOST_LAUNCHES."""
+        Risks(alpha=self.alpha, beta=self.beta)
+        if self.cap is not None and not LEAST <= self.cap <= MOST_LAUNCHES:
+            raise UsageError(f"--cap {self.cap}: give {LEAST} to {MOST_LAUNCHES} launches")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """The steps that have ended, in this order, whether each failed; and how many were planned."""
+
+    failed: Sequence[bool] = ()
+    planned: int = 0
+
+
+def accept_so_far(
+    criteria: Criteria, run: Summary, reference: Summary | None, plan: SequentialPlan, trials: Mapping[str, Trials]
+) -> Acceptance:
+    """Return where each criterion has come to; `trials` are those of each benchmark, and of the run under an empty name.
+
+    What a reference measured counts as agreed, without its own spread. Numbers that are decided by what was measured (a spread
+    between devices, a bound without a confidence) are those so far.
+    """
+    claims = max(1, sum(len(bench.bounds) for bench in criteria.benchmarks))
+    measured = {bench.bench: bench for bench in run.benchmarks}
+    expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
+    checks: list[CriterionResult] = [*unended(reference, "reference")]
+    notes = [_error_rates(plan, claims)]
+    if criteria.failure_rate is not None:
+        check, note = _failures(criteria.failure_rate, trials.get("", Trials()), plan)
+        checks, notes = [*checks, check], [*notes, *note]
+    for bench in criteria.benchmarks:
+        cap = plan.cap or min(plan.launches.get(bench.name, 0), MOST_LAUNCHES)
+        decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta)
+        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide)
+        checks += (
+            replace(check, where=check.where or bench.where)
+            for check in _so_far(evaluation, bench, measured.get(bench.name), is_ended=run.is_ended)
+        )
+        if bench.failure_rate is not None:
+            check, note = _failures(bench.failure_rate, trials.get(bench.name, Trials()), plan)
+            checks.append(replace(check, bench=bench.name, where=bench.where))
+            notes += [line for line in note if line not in notes]
+    return Acceptance(
+        title=criteria.title,
+        run=run.run,
+        reference=None if reference is None else reference.run,
+        file=criteria.file,
+        checks=tuple(checks),
+        accepted_on=run.created,
+        notes=tuple(notes),
+    )
+
+
+def _so_far(
+    evaluation: BenchEvaluation, criteria: BenchCriteria, bench: BenchSummary | None, *, is_ended: bool
+) -> Iterator[CriterionResult]:
+    """Yield the checks of a benchmark; steps that a growing run has still to begin are no reason against it."""
+    for check in evaluation.checks():
+        if check.criterion == "failure_rate":
+            continue
+        if check.criterion == "runs" and not is_ended and bench is not None:
+            passed, failed = bench.counts["passed"], bench.counts["failed"]
+            if failed and criteria.failure_rate is None:
+                yield replace(check, verdict="FAIL", missing="")
+            elif not passed and criteria.is_required:
+                yield replace(check, verdict="INCONCLUSIVE", missing="its first launch, which has not ended")
+            else:
+                yield replace(check, verdict="PASS", missing="")
+        else:
+            yield check
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """The looks at the launches of one bound, in their order, up to the cap; the first that decides ends it."""
+
+    cap: int
+    alpha: float
+    beta: float
+
+    def __call__(self, values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
+        if wanted.confidence is None:
+            return decide_bound(values, base, wanted)
+        if self.cap < LEAST:
+            why = f"launches: at most {self.cap} were planned, and fewer than {LEAST} show no spread; give more with --cap"
+            return self._open(values, base, why)
+        sign, agreed = (1 if wanted.is_minimum else -1), (geometric_mean(base) if base else 1.0)
+        logs = [sign * math.log(value / agreed / wanted.value) for value in values[: self.cap]]
+        for used in range(LEAST, len(logs) + 1):
+            if (verdict := self._look(logs[:used], used)) is not None:
+                decision = self._open(values[:used], base, "")
+                done = "accepted" if verdict == "PASS" else "rejected"
+                return replace(decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} launches")
+        return self._open(values[: self.cap], base, self._missing(logs))
+
+    def _open(self, values: Sequence[float], base: Sequence[float], missing: str) -> BoundDecision:
+        centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
+        sure = f"after {len(values)} of at most {self.cap} launches"
+        return BoundDecision(verdict="INCONCLUSIVE", value=centre, sure=sure, missing=missing)
+
+    def _look(self, logs: Sequence[float], used: int) -> Literal["PASS", "FAIL"] | None:
+        """Return what the launches so far decide: distances to the bound, above zero on its good side."""
+        d, error = mean(logs), stdev(logs) / math.sqrt(used)
+        if tail(d, error, used - 1) <= _chances(self.cap, self.beta)[used - LEAST]:
+            return "PASS"
+        return "FAIL" if tail(-d, error, used - 1) <= _chances(self.cap, self.alpha)[used - LEAST] else None
+
+    def _missing(self, logs: Sequence[float]) -> str:
+        """Return how many more launches would decide if they went on as these did."""
+        used = len(logs)
+        if used < LEAST:
+            return f"launches: {used} of at least {LEAST}"
+        if used >= self.cap:
+            return f"nothing that this run could give: {self.cap} launches were agreed, and they do not show that it is kept"
+        d, spread = mean(logs), stdev(logs)
+        for more in range(used + 1, self.cap + 1):
+            chances = [_chances(self.cap, rate)[more - LEAST] for rate in (self.beta, self.alpha)]
+            error = spread / math.sqrt(more)
+            if any(tail(way, error, more - 1) <= chance for way, chance in zip((d, -d), chances, strict=True)):
+                return (
+                    f"launches: about {more - used} more would decide if they are like these, of {self.cap - used} left"
+                )
+        return f"launches: the {self.cap - used} that are left would not decide if they are like these"
+
+
+def judge_launches(
+    values: Sequence[float], base: Sequence[float], wanted: BoundTarget, *, cap: int, alpha: float, beta: float
+) -> BoundDecision:
+    """Return what the launches of one bound decide, in their order; the value of a reference (`base`, else empty) is agreed.
+
+    A bound without a confidence is decided by what was measured, as `decide_bound` does.
+    """
+    return _Looks(cap, alpha, beta)(values, base, wanted)
+
+
+@lru_cache(maxsize=64)
+def _chances(cap: int, rate: float) -> tuple[float, ...]:
+    """Return for each look, from the third launch to the cap, the one-sided p at or below which it decides."""
+    fractions = [used / cap for used in range(LEAST, cap + 1)]
+    plan = spending_bounds(SPENDING, fractions, SHARE_SPENT * rate, 1)
+    return tuple(normal_tail(bound) for bound in plan.bounds)
+
+
+def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[CriterionResult, list[str]]:
+    """Judge the steps that failed, and say what the test would really do, by its exact rates."""
+    used, failed = len(trials.failed), sum(trials.failed)
+    found = CriterionResult(
+        criterion="failure_rate",
+        verdict="PASS" if not failed else "FAIL",
+        requirement="no failed step",
+        measured=f"{failed} of {used} so far",
+        value=failed / used if used else None,
+    )
+    if not limit:
+        missing = "the first step"
+        return (found if used else replace(found, verdict="INCONCLUSIVE", missing=missing)), []
+    bad = BAD_FAILURES * limit if plan.bad_failure_rate is None else plan.bad_failure_rate
+    most = max(1, trials.planned, used)
+    test = FailureTest(good=limit, bad=bad, risks=Risks(alpha=plan.alpha, beta=plan.beta, cap=most))
+    decision = test.decide(trials.failed)
+    found = replace(
+        found, verdict="INCONCLUSIVE", requirement=f"at most {limit:.2%} of the steps failed, against {bad:.2%}"
+    )
+    note = _failure_rates(test, most)
+    if decision.is_by_cap:
+        missing = f"nothing that this run could give: {most} steps are too few to tell {limit:.2%} from {bad:.2%}"
+        return replace(found, missing=missing), [note]
+    if decision.ending is None:
+        ways = ((decision.until_accepted, "pass would accept it"), (decision.until_rejected, "fail would reject it"))
+        named = [f"{count} more that {word}" for count, word in ways if count is not None]
+        missing = f"steps: {' or '.join(named) or f'the {most - used} that are left cannot decide it'}"
+        return replace(found, missing=missing), [note]
+    verdict: Verdict = "PASS" if decision.ending == "accept" else "FAIL"
+    how = f"{'accepted' if verdict == 'PASS' else 'rejected'} after {decision.used:g}"
+    return replace(found, verdict=verdict, measured=f"{found.measured}, {how}"), [note]
+
+
+def _failure_rates(test: FailureTest, most: int) -> str:
+    """Return what a test of so many steps really does, where what is undecided at the last one stays so."""
+    rejecting, accepting = (replace(test, risks=replace(test.risks, at_cap=at_cap)) for at_cap in ("accept", "reject"))
+    rejected, accepted = rejecting.exact(test.good).reject, accepting.exact(test.bad).accept
+    undecided = 1 - rejected - accepting.exact(test.good).accept
+    return (
+        f"failures: a system of which {test.good:.2%} of the steps fail is rejected in {rejected:.1%} of all runs, one of which "
+        f"{test.bad:.2%} fail is accepted in {accepted:.1%}; {most} steps do not decide on the former in {undecided:.1%}"
+    )
+
+
+def _error_rates(plan: SequentialPlan, claims: int) -> str:
+    each = "" if claims == 1 else f" ({plan.alpha / claims:.2%} by each of {claims} bounds)"
+    return (
+        f"error rates: a system exactly at its bounds is rejected in at most {plan.alpha:.4g} of all runs{each}, and accepted "
+        f"in at most {plan.beta:.4g}; a look after each launch from the third to the cap, where what is undecided stays so"
+    )

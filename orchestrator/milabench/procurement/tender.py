@@ -1,0 +1,306 @@
+"""A tender, procurement.yaml -> values: what is scored and how, of which reference, and on which terms.
+
+All mistakes in it are reported together, each with its location. Its keys are declared as those of a suite are (config/kinds.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from milabench.acceptance.criteria import ShareText
+from milabench.config.kinds import (
+    Choice,
+    Expression,
+    Key,
+    ListOf,
+    MapOf,
+    Matching,
+    Number,
+    Record,
+    ValueParser,
+    key,
+    keys_of,
+    record_of,
+)
+from milabench.config.problems import Problems
+from milabench.config.sizes import SIZES
+from milabench.config.source_map import Located, Origins, SourceLocation
+from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.errors import ConfigError, Problem
+from milabench.procurement.amounts import (
+    CarbonMass,
+    CarbonOfEnergy,
+    Figure,
+    Money,
+    MoneyPerKwh,
+    PartOfOne,
+    PowerFactor,
+    PowerInKw,
+)
+from milabench.procurement.scores import METRICS
+from milabench.procurement.uncertainty import UncertainValue
+
+Tier = Literal["as-is", "ported", "optimized"]
+"""What a vendor may change: options and libraries; a little of the source, to port it; as much as keeps the algorithm."""
+
+Positive: TypeAlias = Annotated[float, Number(above=0)]
+_Tiers: TypeAlias = Annotated[
+    tuple[Tier, ...], ListOf(item=Choice(words=("as-is", "ported", "optimized")), lone=True, unique=True)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRun:
+    """The reference system: the run, bundle or JSON report of it, and how many nodes it has, N_ref."""
+
+    run: Path | None = key(
+        "Run, bundle or JSON report with the reference's results, relative to this file.", default=None
+    )
+    nodes: Positive | None = key("Nodes that the reference system has, N_ref.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceFigure:
+    """The published figure of merit of one benchmark, and the nodes that it used, n_ref."""
+
+    value: Figure | None = key("Published figure, with its units: `699.78 s`.", default=None)
+    units: str = key("Its units, where they are not beside the value.", default="")
+    nodes: Positive | None = key("Nodes that the benchmark used on the reference, n_ref.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenderBenchmark:
+    """One benchmark of a tender; `figure_of_merit` empty stands for its main rate."""
+
+    name: str = ""
+    weight: Annotated[float, Number(at_least=0)] = key("Weight w in the score; 1 by default.", default=1.0)
+    capability: Positive = key(
+        "c: how many times larger the problem is than on the reference; 1 by default.", default=1.0
+    )
+    reference: ReferenceFigure = key(
+        "Published figure instead of that of the reference run.", default=ReferenceFigure()
+    )
+    figure_of_merit: Annotated[str, Expression()] = key(
+        "A metric, or an expression over metrics and arguments such as `rate * 1.5`; the main rate by default.",
+        default="",
+    )
+    units: str = key("Units of the figure of merit, where it is an expression.", default="")
+    better: Literal["higher", "lower"] | None = key(
+        "Which figures are better; `lower` for times, else what the metric says.", default=None
+    )
+    tiers: _Tiers = key("What an offer may change: `as-is`, `ported`, `optimized`.", default=("as-is", "ported"))
+    is_required: bool = key("Whether an offer must have it; true by default.", default=True, name="required")
+    size: Annotated[str, Choice(words=SIZES)] = key("Size that must be run.", default="")
+    work: Figure | None = key("Work of one run that the buyer fixes, for ssp: `1065 TFLOP`.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What money, energy and carbon are computed of; None where it is not given. Power in kW, carbon in g/kWh and kg."""
+
+    currency: Annotated[str, Matching(pattern="[A-Z]{3}", expected="a currency of three letters such as EUR")] = key(
+        "The only currency of tender and offers.", default=""
+    )
+    years: Positive | None = key("Years of use over which the price is written off.", default=None)
+    interest: Annotated[float, ShareText()] = key("Interest a year.", default=0.0)
+    upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price.", default=0.0)
+    electricity: MoneyPerKwh | None = key("Price of energy.", default=None)
+    pue: PowerFactor | None = key("What the building draws for each watt of the system.", default=None)
+    grid_carbon: CarbonOfEnergy | None = key("Carbon of energy at the place.", default=None)
+    embodied_carbon: CarbonMass | None = key("Carbon of making one node.", default=None)
+    utilization: PartOfOne | None = key(
+        "Share of the year in which the system is busy.", default=None, alias="utilisation"
+    )
+
+
+class LimitKeys:
+    """Limits on all offers, besides a least score by metric."""
+
+    budget: Money = key("Most money.", default=None)
+    power: PowerInKw = key("Most power of the whole system.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits on all offers: money, power in kW, and the least score of each metric."""
+
+    budget: UncertainValue | None = None
+    power: UncertainValue | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+_LIMITS: Final = Record(
+    {
+        **keys_of(LimitKeys).keys,
+        **{name: Key(name, name, Number(above=0), f"Least {metric.title}.", None) for name, metric in METRICS.items()},
+    },
+    None,
+)
+
+
+class OptionalKeys(Record):
+    """The keys of one benchmark; null gives none of them."""
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        """Return the keys as a mapping."""
+        return {} if node.value is None else super().parse(node, path, parser)
+
+
+class TenderKeys:
+    """The keys of a tender."""
+
+    title: str = key("What reports are headed with.", default="")
+    suite: Path = key("The tender's own suite, relative to this file.", default=None)
+    metric: Annotated[str, Choice(words=tuple(METRICS))] = key("What offers are scored by.", default="ssi")
+    mean: Literal["geometric", "arithmetic", "harmonic"] = key(
+        "The mean, where the metric allows several.", default=None
+    )
+    reference: ReferenceRun = key("The system that offers are compared with.", default=ReferenceRun())
+    benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(TenderBenchmark).keys, None))] = key(
+        "What is measured."
+    )
+    terms: Terms = key("What money, energy and carbon are computed of.", default=Terms())
+    limits: Annotated[Mapping[str, Any], _LIMITS] = key("Limits on all offers.", default={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tender:
+    """A tender; `origin` knows the place and the text of every key: `origin.where("benchmarks.bert.weight")`."""
+
+    file: str
+    title: str = ""
+    suite: Path | None = None
+    metric: str = "ssi"
+    mean: Literal["geometric", "arithmetic", "harmonic"] | None = None
+    reference: ReferenceRun = ReferenceRun()
+    benchmarks: Mapping[str, TenderBenchmark]
+    terms: Terms = Terms()
+    limits: Limits = Limits()
+    origin: Origins = field(compare=False, repr=False)
+
+
+def tender_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a tender, without its head."""
+    return keys_of(TenderKeys).json_schema()
+
+
+def parse_tender(content: bytes, name: str, folder: str = "") -> Tender:
+    """Return the tender in a file's bytes, its paths relative to `folder`.
+
+    Raises ConfigError with every problem, each at `name:line:column`.
+    """
+    root = parse_document(decode_text(content, name), SourceLocation(name, folder)).root
+    problems = Problems()
+    given = keys_of(TenderKeys).parse(root, "", ValueParser(problems, home=""))
+    problems.raise_any()
+    origin = Origins(root)
+    limits = dict(given.pop("limits", {}))
+    bounds = {limit: limits.pop(limit, None) for limit in ("budget", "power")}
+    benchmarks = {
+        bench: record_of(TenderBenchmark).build(keys, name=bench) for bench, keys in given.pop("benchmarks").items()
+    }
+    tender = Tender(
+        file=name,
+        benchmarks={bench: _with_units(wanted, origin, problems) for bench, wanted in benchmarks.items()},
+        limits=Limits(**bounds, scores=limits),
+        origin=origin,
+        **given,
+    )
+    _check(tender, problems)
+    problems.raise_any()
+    return tender
+
+
+def _with_units(bench: TenderBenchmark, origin: Origins, problems: Problems) -> TenderBenchmark:
+    """Return the benchmark with the units of its reference beside its value, which may be written as a key of its own."""
+    value, units = bench.reference.value, bench.reference.units
+    if value is None or not units:
+        return bench
+    if value.units not in ("", units):
+        path = f"benchmarks.{bench.name}.reference.units"
+        problems.note(origin.where(path), path, f"units differ: {units!r}, and {value.units!r} beside the value")
+    return replace(bench, reference=replace(bench.reference, value=replace(value, units=units)))
+
+
+def _check(tender: Tender, problems: Problems) -> None:
+    """Note what no key shows by itself."""
+    where = tender.origin.where
+    if not tender.benchmarks:
+        problems.note(where("benchmarks"), "benchmarks", "names no benchmark", "name one at least")
+    elif not any(bench.weight for bench in tender.benchmarks.values()):
+        first = next(iter(tender.benchmarks))
+        problems.note(
+            where(f"benchmarks.{first}.weight"), "benchmarks", "all weights are 0", "give one at least a weight"
+        )
+    if tender.origin.data("metric") is not None:  # else it is that of a command
+        problems.extend(metric_problems(tender, tender.metric))
+    terms, limits = tender.terms, tender.limits
+    amounts = {"terms.electricity": terms.electricity, "limits.budget": limits.budget}
+    problems.extend(
+        currency_problems(amounts, tender.origin, terms.currency, "terms.currency", where("terms.currency"))
+    )
+
+
+def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
+    """Yield what a tender lacks for a metric of METRICS, its own or another."""
+    where, metric = tender.origin.where, METRICS[metric_name]
+    if tender.mean is not None and tender.mean not in metric.means:
+        hint = f"allowed: {', '.join(metric.means)}"
+        yield Problem(where("mean"), "mean", f"{metric_name} has no {tender.mean} mean", hint)
+    if "machine.reference_nodes" in metric.needs and tender.reference.run is None and tender.reference.nodes is None:
+        what = f"the nodes of the reference system are missing, {metric_name} needs them"
+        yield Problem(where("reference") or tender.file, "reference", what, "write 'reference: {nodes: 1024}'")
+    weights = [bench.weight for bench in tender.benchmarks.values()]
+    for name, bench in tender.benchmarks.items():
+        path = f"benchmarks.{name}"
+        if "reference" in metric.needs and tender.reference.run is None and bench.reference.value is None:
+            hint = "give its reference a value, or the tender a reference run"
+            yield Problem(where(path), path, f"{metric_name} needs a reference, and it has none", hint)
+        elif "reference_nodes" in metric.needs and tender.reference.run is None and bench.reference.nodes is None:
+            what = f"the nodes that it used on the reference are missing, {metric_name} needs them"
+            yield Problem(where(path), path, what, "write 'reference: {nodes: 64}'")
+        if "work" in metric.needs and bench.work is None:
+            yield Problem(where(path), path, f"its work is missing, {metric_name} needs it", "write 'work: 1065 TFLOP'")
+        if not metric.is_weighted and bench.weight != weights[0]:
+            yield Problem(where(f"{path}.weight"), f"{path}.weight", f"{metric_name} has no weights", "leave them out")
+
+
+def currency_problems(
+    amounts: Mapping[str, UncertainValue | None], origin: Origins, currency: str, named: str, named_at: str
+) -> Iterable[Problem]:
+    """Yield a problem for each amount of money, by its key, in another currency than that which `named` says.
+
+    Without a currency it is that of the first amount.
+    """
+    for path, amount in amounts.items():
+        if amount is None:
+            continue
+        own = amount.units.split("/")[0]
+        if not currency:
+            currency, named, named_at = own, path, origin.where(path)
+        elif own != currency:
+            what = f"is in {own}, and {named} at {named_at} in {currency}"
+            yield Problem(origin.where(path), path, what, "convert one of them")
+
+
+def tender_currency(tender: Tender) -> str:
+    """Return the currency of a tender; empty where it names none."""
+    amounts = (tender.terms.electricity, tender.limits.budget)
+    return tender.terms.currency or next((amount.units.split("/")[0] for amount in amounts if amount is not None), "")
+
+
+def with_places(error: ConfigError, origin: Origins, prefix: str = "benchmarks.") -> ConfigError:
+    """Return an error of a pure function, whose problems name keys such as `bert.weight`, with the places of these keys."""
+
+    def at(problem: Problem) -> Problem:
+        if problem.where:
+            return problem
+        for path in (problem.path, f"{prefix}{problem.path}"):
+            if where := origin.where(path):
+                return replace(problem, where=where, path=path)
+        return problem
+
+    return ConfigError(tuple(at(problem) for problem in error.problems)) if error.problems else error

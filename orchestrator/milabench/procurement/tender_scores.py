@@ -1,0 +1,418 @@
+"""Systems and offers scored by a tender: every term with where it comes from, what breaks a rule, how they compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from milabench.analysis.comparison_model import System
+from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
+from milabench.config.problems import Problems
+from milabench.errors import ConfigError, NothingSelected, Problem
+from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
+from milabench.procurement.offer import Offer, Standing
+from milabench.procurement.scores import (
+    METRICS,
+    BenchmarkFigures,
+    DeliveryPhase,
+    MachineSize,
+    OfferScore,
+    ScoreTerm,
+    offer_score,
+    potency,
+)
+from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_problems, with_places
+from milabench.procurement.uncertainty import Mean, UncertainValue, product
+
+Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bid:
+    """What is scored: a run, or an offer with the runs that it names by benchmark."""
+
+    name: str
+    system: System | None = None
+    offer: Offer | None = None
+    runs: Mapping[str, System] = field(default_factory=dict)
+
+    def measured(self, bench: str) -> System | None:
+        """Return what ran a benchmark; None where nothing did."""
+        return self.runs.get(bench) if self.offer is not None else self.system
+
+    @property
+    def nodes(self) -> float | None:
+        """N: what the offer has, else what was measured."""
+        if self.offer is not None:
+            return self.offer.nodes
+        return None if self.system is None else run_nodes(self.system)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredBenchmark:
+    """One benchmark of one bid; `term` is what it brings to the score, None where it is not in it, and `why_not` why.
+
+    `nodes` is n, `reference_nodes` n_ref.
+    """
+
+    bench: str
+    tier: Tier | None = None
+    standing: Standing = "measured"
+    figure: SourcedFigure | None = None
+    reference: SourcedFigure | None = None
+    nodes: float | None = None
+    reference_nodes: float | None = None
+    term: ScoreTerm | None = None
+    why_not: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether its figure may stand in a score."""
+        return self.figure is not None and not self.why_not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredBid:
+    """A bid with its score; `why_not` says why it has none.
+
+    `least` is the score that the tender asks for and `meets` whether it is reached, one-sided at 95 %. `ratio` is the score over
+    that of the first bid, with the verdict on it; all ratios are one family of claims (Holm). `potency` is the sum over the
+    phases of the delivery.
+    """
+
+    bid: Bid
+    machine: MachineSize
+    benchmarks: tuple[ScoredBenchmark, ...]
+    score: OfferScore | None = None
+    why_not: str = ""
+    least: float | None = None
+    meets: Decision | None = None
+    ratio: UncertainValue | None = None
+    verdict: Verdict | None = None
+    potency: UncertainValue | None = None
+
+    @property
+    def is_admissible(self) -> bool:
+        """Whether it has a score and breaks no rule of the metric."""
+        return self.score is not None and self.score.is_admissible
+
+    @property
+    def tiers(self) -> Mapping[Tier, tuple[str, ...]]:
+        """The benchmarks in the score by tier."""
+        tiers: dict[Tier, tuple[str, ...]] = {}
+        for row in self.benchmarks:
+            if row.term is not None and row.tier is not None:
+                tiers[row.tier] = (*tiers.get(row.tier, ()), row.bench)
+        return tiers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenderScores:
+    """What a comparison by a tender says; `scored` are the benchmarks in every score, `excluded` the others and why."""
+
+    tender: Tender
+    metric: str
+    mean: Mean
+    margin: float
+    bids: tuple[ScoredBid, ...]
+    scored: tuple[str, ...]
+    excluded: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a bid is not admissible, misses the least score, or is worse than the first."""
+        return any(not entry.is_admissible or entry.meets == "FAIL" or entry.verdict == "SLOWER" for entry in self.bids)
+
+
+def run_nodes(system: System) -> int:
+    """Return how many nodes a run had."""
+    used = max((bench.nodes for bench in system.summary.benchmarks), default=0)
+    return max(len(system.summary.nodes), used, 1)
+
+
+def score_tender(
+    tender: Tender,
+    bids: Sequence[Bid],
+    reference: System | None = None,
+    *,
+    metric: str = "",
+    margin: float = MARGIN,
+    across: bool = False,
+) -> TenderScores:
+    """Return the scores of bids by a tender, over the benchmarks that it requires and the others that all of them have.
+
+    `reference` is the run that the tender names. `metric` is the tender's by default; `across` scores also what did other work
+    than the reference. Raises ConfigError, with file, line and column, for what cannot be scored: units that differ, a reference
+    without a benchmark, numbers that the metric needs and nobody gives; NothingSelected for a run of another suite.
+    """
+    metric = metric or tender.metric
+    mean = tender.mean if tender.mean in METRICS[metric].means else None
+    problems = Problems()
+    problems.extend(metric_problems(tender, metric))
+    problems.raise_any()
+    references = _references(tender, metric, reference, problems)
+    rows = [
+        tuple(
+            _row(tender, wanted, bid, references.get(name), reference, problems, across=across)
+            for name, wanted in tender.benchmarks.items()
+        )
+        for bid in bids
+    ]
+    problems.raise_any()
+    for bid in bids:
+        ran = bid.system.benches if bid.system is not None else ()
+        if bid.offer is None and not {bench.bench for _, bench in ran} & tender.benchmarks.keys():
+            what = f"is a run of another suite: none of the benchmarks of {tender.file} is in it"
+            raise NothingSelected(f"{bid.name}: {what}; they are {', '.join(tender.benchmarks)}")
+    lacking = [_lacking(tender, bid_rows) for bid_rows in rows]
+    complete = [{row.bench: row for row in bid_rows} for bid_rows, why in zip(rows, lacking, strict=True) if not why]
+    scored = [name for name in tender.benchmarks if all(by_name[name].counts for by_name in complete)]
+    machines = [MachineSize(nodes=bid.nodes, reference_nodes=_reference_nodes(tender, reference)) for bid in bids]
+    entries = [
+        _scored(tender, metric, mean, bid, machine, bid_rows, scored, why, problems)
+        for bid, machine, bid_rows, why in zip(bids, machines, rows, lacking, strict=True)
+    ]
+    problems.raise_any()
+    return TenderScores(
+        tender=tender,
+        metric=metric,
+        mean=mean or METRICS[metric].means[0],
+        margin=margin,
+        bids=tuple(_compared(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
+        scored=tuple(scored) if complete else (),
+        excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
+    )
+
+
+def _references(
+    tender: Tender, metric: str, reference: System | None, problems: Problems
+) -> Mapping[str, SourcedFigure]:
+    """Return the reference's figure of each benchmark, where the metric has a reference at all."""
+    if "reference" not in METRICS[metric].needs:
+        return {}
+    figures = {}
+    for name, wanted in tender.benchmarks.items():
+        published = wanted.reference.value
+        if published is not None:
+            where = tender.origin.where(f"benchmarks.{name}.reference.value")
+            direction = direction_of(wanted, published.units)
+            figures[name] = SourcedFigure(value=published, direction=direction, formula="published", where=(where,))
+        elif reference is not None:
+            place = tender.origin.where("reference.run")
+            side = side_of(name, reference)
+            if not side.counts:
+                hint = f"give benchmarks.{name}.reference a value, or name another run"
+                problems.note(place, "reference.run", f"{reference.name}: {name!r} {side.why_not}", hint)
+                continue
+            with problems.taking():
+                figures[name] = measured_figure(wanted, reference, side, tender.origin, "reference")
+    return figures
+
+
+def _reference_nodes(tender: Tender, reference: System | None) -> float | None:
+    if tender.reference.nodes is not None or reference is None:
+        return tender.reference.nodes
+    return run_nodes(reference)
+
+
+def _row(
+    tender: Tender,
+    wanted: TenderBenchmark,
+    bid: Bid,
+    published: SourcedFigure | None,
+    reference: System | None,
+    problems: Problems,
+    *,
+    across: bool,
+) -> ScoredBenchmark:
+    """Return the figures of a benchmark of one bid, not scored yet; problems are noted."""
+    name = wanted.name
+    declared = None if bid.offer is None else bid.offer.benchmarks.get(name)
+    row = ScoredBenchmark(
+        bench=name,
+        tier=None if declared is None else declared.tier,
+        standing="measured" if declared is None else declared.standing,
+        reference=published,
+        nodes=None if declared is None else declared.nodes,
+        reference_nodes=wanted.reference.nodes or _nodes_on(reference, name),
+    )
+    if bid.offer is not None and declared is None:
+        return replace(row, why_not="is not in the offer")
+    if row.standing == "projected":
+        return replace(row, why_not="is projected: no measured figure at this count of nodes")
+    if declared is not None and declared.value is not None and bid.offer is not None:
+        direction = direction_of(wanted, declared.value.units, published.direction if published else "higher")
+        where = (bid.offer.origin.where(f"benchmarks.{name}.value"),)
+        figure = SourcedFigure(value=declared.value, direction=direction, formula="declared", where=where)
+        row = replace(row, figure=figure)
+    elif (system := bid.measured(name)) is not None:
+        row = _measured(tender, wanted, bid, row, system, reference, problems, across=across)
+    else:
+        row = replace(row, why_not="has no run")
+    if row.figure is not None and published is not None and row.figure.value.units != published.value.units:
+        problems.add(_differing_units(tender, bid, name, published, row.figure))
+    return row
+
+
+def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFigure, figure: SourcedFigure) -> Problem:
+    place = published.where[0] if published.launches is None else tender.origin.where(f"benchmarks.{bench}")
+    what = f"units differ: {published.value.units!r} of the reference, {figure.value.units!r} of {bid.name}"
+    return Problem(place, f"benchmarks.{bench}", what, "give both the same figure of merit, or convert one of them")
+
+
+def _measured(
+    tender: Tender,
+    wanted: TenderBenchmark,
+    bid: Bid,
+    row: ScoredBenchmark,
+    system: System,
+    reference: System | None,
+    problems: Problems,
+    *,
+    across: bool,
+) -> ScoredBenchmark:
+    """Return the row with the figure that a system's runs show, or with why they show none."""
+    name = wanted.name
+    # A larger problem than the reference's is other work, and c says so.
+    is_same_work = row.reference is not None and row.reference.launches is not None and wanted.capability == 1
+    side = side_of(name, system, reference if is_same_work else None, across=across)
+    if side.outcome == "absent" and bid.offer is not None:
+        path = f"benchmarks.{name}.run"
+        what = f"{system.summary.run} is a run of another suite: it has no benchmark {name!r}"
+        problems.note(bid.offer.origin.where(path), path, what, "name the run that shows it")
+    if not side.counts:
+        return replace(row, why_not=side.why_not)
+    size = next((bench.size for _, bench in system.benches if bench.bench == name), "")
+    if wanted.size and size and size != wanted.size:
+        return replace(row, why_not=f"was run at the size {size}, the tender asks for {wanted.size}")
+    nodes = max(1, side.nodes)
+    if row.nodes is not None and row.nodes != nodes and bid.offer is not None:
+        path = f"benchmarks.{name}.nodes"
+        what = f"{row.nodes:g}, and its run measured {nodes}"
+        hint = "give the nodes of the run, or say that it is projected (measured: false)"
+        problems.note(bid.offer.origin.where(path), path, what, hint)
+    with problems.taking():
+        figure = measured_figure(wanted, system, side, tender.origin, bid.name)
+        return replace(row, figure=figure, nodes=row.nodes or nodes)
+    return row
+
+
+def _nodes_on(reference: System | None, bench: str) -> int | None:
+    """Return how many nodes a benchmark used on the reference run; None where that is not known."""
+    benches = () if reference is None else reference.benches
+    return next((max(1, summary.nodes) for _, summary in benches if summary.bench == bench), None)
+
+
+def _lacking(tender: Tender, rows: Sequence[ScoredBenchmark]) -> str:
+    """Return which required benchmarks have no figure, and why; empty where all have one."""
+    lacking = [row for row in rows if tender.benchmarks[row.bench].is_required and not row.counts]
+    return "; ".join(f"{row.bench} {row.why_not}" for row in lacking)
+
+
+def _scored(
+    tender: Tender,
+    metric: str,
+    mean: Mean | None,
+    bid: Bid,
+    machine: MachineSize,
+    rows: tuple[ScoredBenchmark, ...],
+    scored: Sequence[str],
+    why_not: str,
+    problems: Problems,
+) -> ScoredBid:
+    """Return a bid with its score over the scored benchmarks; problems are noted."""
+    entry = ScoredBid(bid=bid, machine=machine, benchmarks=rows, why_not=why_not)
+    if why_not or not scored:
+        return replace(entry, why_not=why_not or "no benchmark is in every offer")
+    figures = [
+        BenchmarkFigures(
+            name=row.bench,
+            offered=row.figure.value,
+            reference=None if row.reference is None else row.reference.value,
+            direction=row.figure.direction,
+            weight=tender.benchmarks[row.bench].weight if METRICS[metric].is_weighted else 1.0,
+            capability=tender.benchmarks[row.bench].capability,
+            nodes=row.nodes,
+            reference_nodes=row.reference_nodes,
+            copies=bid.offer.benchmarks[row.bench].copies if bid.offer is not None else 1.0,
+            work=tender.benchmarks[row.bench].work,
+        )
+        for row in rows
+        if row.bench in scored and row.figure is not None
+    ]
+    try:
+        score = offer_score(metric, figures, machine, mean)
+        phases = bid.offer.phases if metric == "ssp" and bid.offer is not None else ()
+        whole = (
+            potency(
+                [
+                    DeliveryPhase(
+                        ssp=offer_score(metric, figures, replace(machine, nodes=phase.nodes), mean).value,
+                        months=phase.months,
+                        name=phase.name,
+                    )
+                    for phase in phases
+                ]
+            )
+            if phases
+            else None
+        )
+    except ConfigError as error:
+        # What an offer or a tender lacks has the place of the benchmark in the offer, else in the tender.
+        of_offer = error if bid.offer is None else with_places(error, bid.offer.origin)
+        problems.take(with_places(of_offer, tender.origin))
+        return entry
+    terms = {term.name: term for term in score.terms}
+    least = tender.limits.scores.get(metric)
+    return replace(
+        entry,
+        benchmarks=tuple(replace(row, term=terms.get(row.bench)) for row in rows),
+        score=score,
+        least=least,
+        meets=None if least is None else decide(score.value, least),
+        potency=whole,
+    )
+
+
+def decide(value: UncertainValue, least: float) -> Decision:
+    """Return whether a value reaches a limit, one-sided at 95 %; without a known uncertainty nothing is decided."""
+    interval = value.interval(0.90)
+    if interval is None:
+        return "INCONCLUSIVE"
+    return "PASS" if interval[0] >= least else "FAIL" if interval[1] < least else "INCONCLUSIVE"
+
+
+def _compared(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
+    """Yield the bids with their ratios over the first and the verdicts on these, all being one family of claims."""
+    first, *others = entries
+    sign = 1 if is_higher_better else -1
+    ratios = [
+        product([(entry.score.value, sign), (first.score.value, -sign)])
+        if entry.score is not None and first.score is not None
+        else None
+        for entry in others
+    ]
+    judged = judge_family([None if ratio is None else ratio.log_estimate for ratio in ratios], [margin] * len(others))
+    yield first
+    for entry, ratio, judgement in zip(others, ratios, judged, strict=True):
+        verdict: Verdict | None = None
+        if ratio is not None:
+            verdict = "INCONCLUSIVE" if judgement is None else judgement.verdict
+        yield replace(entry, ratio=ratio, verdict=verdict)
+
+
+def _excluded(
+    tender: Tender,
+    scored: Sequence[str],
+    bids: Sequence[Bid],
+    rows: Sequence[Sequence[ScoredBenchmark]],
+) -> Iterator[tuple[str, str]]:
+    for name in tender.benchmarks:
+        if name in scored:
+            continue
+        for bid, bid_rows in zip(bids, rows, strict=True):
+            row = next(row for row in bid_rows if row.bench == name)
+            if not row.counts:
+                yield name, f"{bid.name}: {row.why_not}"
+                break

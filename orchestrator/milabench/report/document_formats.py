@@ -1,0 +1,39 @@
+"""Writes a document (report/document.py) in any format that needs no more than its blocks: text, Markdown, a page, JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from milabench.analysis.json_codec import strict
+from milabench.errors import UsageError
+from milabench.report.document import Document
+
+SCHEMA = 1
+DOCUMENT_FORMATS = ("text", "markdown", "html", "json")
+
+
+def write_document(format_name: str, document: Document, value: Mapping[str, Any], width: int | None = None) -> str:
+    """Return a document in a format, as JSON the `value` that it was made of; in text its tables fit so many characters.
+
+    Raises UsageError for a format that is made of something else.
+    """
+    match format_name:
+        case "text" | "brief":
+            from milabench.report.text import document_text
+
+            return document_text(document, width)
+        case "markdown":
+            from milabench.report.markdown import document_markdown
+
+            return document_markdown(document)
+        case "html":
+            # The page takes longer to import than text takes to write.
+            page: str = importlib.import_module("milabench.report.html.blocks").document_page(document)
+            return page
+        case "json":
+            return json.dumps(strict({"schema": SCHEMA, **value}), indent=2, allow_nan=False) + "\n"
+        case _:
+            raise UsageError(f"--format {format_name}: this has {', '.join(DOCUMENT_FORMATS)}; choose one of these")

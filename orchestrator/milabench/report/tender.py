@@ -1,0 +1,314 @@
+"""What a comparison by a tender, and the explanation of its numbers, show: documents, and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.summary_model import Summary, validity_words
+from milabench.procurement.measured import SourcedFigure
+from milabench.procurement.provenance import Provenance
+from milabench.procurement.scores import METRICS
+from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores
+from milabench.procurement.uncertainty import UncertainValue
+from milabench.report.comparison_text import interval_text, ratio_text
+from milabench.report.document import Document, Notes, Statement, Table, Title, section, words_table
+from milabench.report.model import expense_tables, format_number
+
+TENDER_LEGEND = (
+    "c: how much larger the problem is; n, N: nodes of the benchmark and of the system; S: speed-up over the reference, never"
+    " clipped; w: share of the weights",
+    "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; not known below three launches, empty"
+    " where all numbers are constants",
+    "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
+)
+NO_INTERVAL = "not known"
+
+
+def tender_document(scores: TenderScores) -> Document:
+    """Return a comparison by a tender: the scores, the rules that are broken, every benchmark's terms."""
+    metric = METRICS[scores.metric]
+    return (
+        Title(text=f"{scores.metric} by {scores.tender.title or scores.tender.file}"),
+        Statement(text=scores_sentence(scores)),
+        *section("rules broken", _broken(scores)),
+        *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
+        *section("not in the score", scores.excluded),
+        *section("tiers", _tiers(scores)),
+        *section("suspect", _suspects(scores)),
+        _score_table(scores).without_empty()[0],
+        _benchmark_table(scores).without_empty()[0],
+        *expense_tables(_spent(scores)),
+        Notes(
+            lines=(
+                f"{scores.metric}: {metric.title}, {metric.formula}, {scores.mean} mean; {metric.source}",
+                *TENDER_LEGEND,
+            )
+        ),
+    )
+
+
+def _spent(scores: TenderScores) -> list[tuple[str, Summary]]:
+    """Return what the work of each bid takes, of an offer from the run that it names for each benchmark."""
+    spent = []
+    for entry in scores.bids:
+        runs = {bench: entry.bid.measured(bench) for bench in scores.tender.benchmarks}
+        for bench, system in runs.items():
+            for session in () if system is None else system.sessions:
+                kept = tuple(expense for expense in session.summary.expenses if expense.bench == bench)
+                spent.append((entry.bid.name, replace(session.summary, expenses=kept)))
+    return spent
+
+
+def scores_sentence(scores: TenderScores) -> str:
+    """Return the scores in one sentence that may be quoted."""
+    return "; ".join(_in_words(entry, scores) for entry in scores.bids) + "."
+
+
+def _in_words(entry: ScoredBid, scores: TenderScores) -> str:
+    name = entry.bid.name
+    if entry.score is None:
+        return f"{name} has no score: {entry.why_not}"
+    interval = entry.score.value.interval()
+    how_sure = (
+        f" (95 % interval {interval[0]:.4g} to {interval[1]:.4g})" if interval else " (its uncertainty is not known)"
+    )
+    units = f" {entry.score.value.units}" if entry.score.value.units else ""
+    text = f"{name}: {scores.metric} {entry.score.value.value:.4g}{units}{how_sure if entry.score.value.deviations != () else ''}"
+    if not entry.is_admissible:
+        text += ", not admissible"
+    if entry.meets is not None:
+        text += f", {entry.meets} at the least of {entry.least:g}"
+    return f"{text}, {entry.verdict}" if entry.verdict else text
+
+
+def _broken(scores: TenderScores) -> list[tuple[str, str]]:
+    return [(entry.bid.name, line) for entry in scores.bids if entry.score for line in entry.score.breaches]
+
+
+def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
+    return [
+        (
+            entry.bid.name,
+            "one score over several tiers: "
+            + "; ".join(f"{tier}: {', '.join(names)}" for tier, names in entry.tiers.items()),
+        )
+        for entry in scores.bids
+        if len(entry.tiers) > 1
+    ]
+
+
+def _suspects(scores: TenderScores) -> list[tuple[str, str]]:
+    return [
+        (f"{entry.bid.name}, {row.bench}", validity_words(row.figure.validity, row.figure.reasons))
+        for entry in scores.bids
+        for row in entry.benchmarks
+        if row.term is not None and row.figure is not None and row.figure.validity in ("suspect", "invalid")
+    ]
+
+
+def _score_table(scores: TenderScores) -> Table:
+    headings = (
+        *("system", scores.metric, "95 % interval", "units", "benchmarks", "admissible", "least", "meets it"),
+        *("over the first", "interval of that", "verdict", "potency"),
+    )
+    is_text = (True, False, True, True, True, True, False, True, False, True, True, False)
+    rows = []
+    for entry in scores.bids:
+        value = None if entry.score is None else entry.score.value
+        rows.append(
+            (
+                entry.bid.name,
+                "" if value is None else f"{value.value:.6g}",
+                "" if value is None else _interval_cell(value),
+                "" if value is None else value.units,
+                f"{len(scores.scored)} of {len(scores.tender.benchmarks)}" if value is not None else "",
+                "yes" if entry.is_admissible else "no",
+                "" if entry.least is None else f"{entry.least:g}",
+                entry.meets or "",
+                "" if entry.ratio is None else ratio_text(entry.ratio.value),
+                "" if entry.ratio is None else _interval_cell(entry.ratio),
+                entry.verdict or "",
+                "" if entry.potency is None else f"{entry.potency.value:.6g} {entry.potency.units}",
+            )
+        )
+    return Table(title="scores", headings=headings, is_text=is_text, rows=tuple(rows))
+
+
+def _benchmark_table(scores: TenderScores) -> Table:
+    columns = (
+        *(("system", True), ("bench", True), ("tier", True), ("shown by", True), ("figure", False), ("units", True)),
+        *(("reference", False), ("c", False), ("n", False), ("n ref", False), ("U", False), ("S", False)),
+        *(("interval of S", True), ("w", False), ("term", False), ("remark", True)),
+    )
+    rows = [
+        _benchmark_cells(scores, entry, row, is_several=len(scores.bids) > 1)
+        for entry in scores.bids
+        for row in entry.benchmarks
+    ]
+    return Table(
+        title="benchmarks",
+        headings=tuple(heading for heading, _ in columns),
+        is_text=tuple(is_text for _, is_text in columns),
+        rows=tuple(rows),
+        spare=("units", "n ref", "c"),
+    )
+
+
+def _benchmark_cells(
+    scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark, *, is_several: bool
+) -> tuple[str, ...]:
+    speedup = None if row.term is None else row.term.speedup
+    capability = scores.tender.benchmarks[row.bench].capability
+    return (
+        entry.bid.name if is_several else "",
+        row.bench,
+        row.tier or "",
+        row.standing,
+        "" if row.figure is None else format_number(row.figure.value.value),
+        "" if row.figure is None else row.figure.value.units,
+        "" if row.reference is None else format_number(row.reference.value.value),
+        f"{capability:g}" if scores.metric == "ssi" else "",
+        "" if row.nodes is None else f"{row.nodes:g}",
+        "" if row.reference_nodes is None else f"{row.reference_nodes:g}",
+        "" if row.term is None or row.term.utilization is None else ratio_text(row.term.utilization),
+        "" if speedup is None else ratio_text(speedup.value),
+        "" if speedup is None else _interval_cell(speedup),
+        "" if row.term is None else f"{row.term.share:.4g}",
+        "" if row.term is None else f"{row.term.term.value:.5g}",
+        row.why_not or (f"RULE BROKEN: {row.term.breach}" if row.term is not None and row.term.breach else ""),
+    )
+
+
+def _interval_cell(value: UncertainValue) -> str:
+    interval = value.interval()
+    if interval is None:
+        return NO_INTERVAL
+    if not value.deviations:
+        return ""
+    return interval_text(interval) if min(interval) >= 0.01 else f"[{interval[0]:.4g}, {interval[1]:.4g}]"
+
+
+def provenance_document(title: str, entries: Sequence[Provenance]) -> Document:
+    """Return where each number comes from: its value and interval, its formula, its place."""
+    rows = [
+        (entry.key, _number_text(entry.value), _interval_only(entry.value), entry.formula, "; ".join(entry.where))
+        for entry in entries
+    ]
+    headings = ("number", "value", "95 % interval", "formula", "from")
+    return (Title(text=title), words_table("", headings, rows).without_empty()[0])
+
+
+def _number_text(value: UncertainValue | str) -> str:
+    return value if isinstance(value, str) else f"{value.value:.10g} {value.units}".rstrip()
+
+
+def _interval_only(value: UncertainValue | str) -> str:
+    return "" if isinstance(value, str) else _interval_cell(value)
+
+
+# --- for programs ---------------------------------------------------------------------------------------------------
+
+
+def tender_to_json(scores: TenderScores) -> dict[str, Any]:
+    """Return a comparison by a tender for programs, without its schema."""
+    metric = METRICS[scores.metric]
+    return {
+        "tender": {
+            "file": scores.tender.file,
+            "title": scores.tender.title,
+            "metric": scores.metric,
+            "mean": scores.mean,
+            "formula": metric.formula,
+            "source": metric.source,
+            "margin": scores.margin,
+            "benchmarks": list(scores.scored),
+            "excluded": [{"bench": bench, "why": why} for bench, why in scores.excluded],
+            "sentence": scores_sentence(scores),
+            "systems": [_bid_json(scores, entry) for entry in scores.bids],
+        }
+    }
+
+
+def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
+    return {
+        "name": entry.bid.name,
+        "nodes": entry.machine.nodes,
+        "reference_nodes": entry.machine.reference_nodes,
+        "score": value_to_json(None if entry.score is None else entry.score.value),
+        "admissible": entry.is_admissible,
+        "breaches": [] if entry.score is None else list(entry.score.breaches),
+        "why_not": entry.why_not,
+        "least": entry.least,
+        "meets": entry.meets,
+        "ratio": value_to_json(entry.ratio),
+        "verdict": entry.verdict,
+        "potency": value_to_json(entry.potency),
+        "tiers": {tier: list(names) for tier, names in entry.tiers.items()},
+        "benchmarks": [_benchmark_json(scores, row) for row in entry.benchmarks],
+        "expenses": [asdict(e) for name, of in _spent(scores) if name == entry.bid.name for e in of.expenses],
+    }
+
+
+def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, Any]:
+    term = row.term
+    return {
+        "bench": row.bench,
+        "tier": row.tier,
+        "standing": row.standing,
+        "figure": _figure_json(row.figure),
+        "reference": _figure_json(row.reference),
+        "capability": scores.tender.benchmarks[row.bench].capability,
+        "nodes": row.nodes,
+        "reference_nodes": row.reference_nodes,
+        "utilization": None if term is None else term.utilization,
+        "speedup": value_to_json(None if term is None else term.speedup),
+        "weight": scores.tender.benchmarks[row.bench].weight,
+        "share": None if term is None else term.share,
+        "term": value_to_json(None if term is None else term.term),
+        "breach": "" if term is None else term.breach,
+        "why_not": row.why_not,
+    }
+
+
+def _figure_json(figure: SourcedFigure | None) -> dict[str, Any] | None:
+    if figure is None:
+        return None
+    return {
+        **(value_to_json(figure.value) or {}),
+        "direction": figure.direction,
+        "formula": figure.formula,
+        "where": list(figure.where),
+        "launches": figure.launches,
+        "validity": figure.validity,
+        "reasons": list(figure.reasons),
+    }
+
+
+def value_to_json(value: UncertainValue | None) -> dict[str, Any] | None:
+    """Return a number with its units and its 95 % interval, null where that is not known."""
+    if value is None:
+        return None
+    interval: Interval | None = value.interval()
+    return {"value": value.value, "units": value.units, "ci95": None if interval is None else list(interval)}
+
+
+def provenance_to_json(entries: Iterable[Provenance]) -> dict[str, Any]:
+    """Return where each number comes from, for programs."""
+    return {
+        "numbers": [
+            {
+                "key": entry.key,
+                **(
+                    {"value": entry.value, "units": "", "ci95": None}
+                    if isinstance(entry.value, str)
+                    else value_to_json(entry.value) or {}
+                ),
+                "formula": entry.formula,
+                "from": list(entry.where),
+            }
+            for entry in entries
+        ]
+    }

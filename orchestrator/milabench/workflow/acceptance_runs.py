@@ -1,0 +1,134 @@
+"""What `accept` does with runs besides checking one against criteria: rechecks, plans, acceptance launch by launch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milabench.analysis.comparison_model import System
+from milabench.analysis.duration_estimate import spans
+from milabench.analysis.sample_statistics import median
+from milabench.errors import UsageError
+from milabench.events.attempts import attempts, last_word
+from milabench.events.rundir import find_run, latest_run
+from milabench.events.values import as_mapping, mappings_in
+from milabench.workflow.files import base_folder
+from milabench.workflow.measured_runs import require_measured, resolve_runs, with_ends
+from milabench.workflow.report_inputs import find_reference, find_report_source
+from milabench.workflow.report_runs import read_criteria
+from milabench.workflow.summaries import summary_of
+
+if TYPE_CHECKING:
+    from milabench.acceptance.evaluate import Acceptance
+    from milabench.events.rundir import Run
+    from milabench.procurement.acceptance_plan import AcceptancePlan
+    from milabench.procurement.sequential_acceptance import SequentialPlan
+
+
+def recheck_run(
+    name: str | None, base: Path | None, against: str, limit: float, criteria_file: Path | None = None
+) -> Acceptance:
+    """Return the verdict on a run of today, by default the latest, beside the accepted one: a run, or a bundle of it.
+
+    Of criteria only the reasons for doubt count that they allow. Raises UsageError where both are one run, or in the wrong order;
+    ConfigError for bad criteria, NothingSelected and RecordError.
+    """
+    from milabench.procurement.recheck import RecheckTerms, check_again
+
+    run = resolve_runs(base, [name] if name else [])[0]
+    now = System(name=run.name, summary=summary_of(run), manifest=run.manifest)
+    then = find_reference(base_folder(base), against)
+    _require_later(now, then, against)
+    # Whatever a criteria file asks for beside a reference, the recheck asks for less.
+    criteria = None if criteria_file is None else read_criteria(criteria_file, against)
+    allow = {} if criteria is None else {bench.name: bench.allow for bench in criteria.benchmarks}
+    return check_again(now, then, RecheckTerms(limit=limit, allow=allow))
+
+
+def acceptance_plan(
+    pilot: str | None, base: Path | None, criteria_file: Path, reference: str | None, power: float
+) -> AcceptancePlan:
+    """Return what it takes that a system like the pilot's, by default the reference's, passes criteria with this power.
+
+    Raises ConfigError for bad criteria, UsageError without a run whose noise and durations could be used, NothingSelected and
+    RecordError.
+    """
+    from milabench.procurement.acceptance_plan import plan_acceptance
+
+    criteria = read_criteria(criteria_file, reference)
+    name = pilot or reference
+    if name is None:
+        raise UsageError(
+            "--plan: name a run of such a system as RUN, or with --reference: its noise and hours are used"
+        )
+    folder = base_folder(base)
+    source = find_report_source(folder, name)
+    beside = source.summary if reference == name else None
+    if reference is not None and beside is None:
+        beside = find_reference(folder, reference).summary
+    seconds = {} if source.run is None else launch_seconds(source.run)
+    return plan_acceptance(criteria, source.summary, beside, power=power, seconds=seconds)
+
+
+def accept_growing_run(
+    name: str | None, base: Path | None, criteria_file: Path, reference: str | None, plan: SequentialPlan
+) -> Acceptance:
+    """Return where a run has come to by its records so far, whether it has ended or not.
+
+    The launches planned for each benchmark are its cap, unless `plan` has one. Raises ConfigError for bad criteria, UsageError,
+    NothingSelected and RecordError.
+    """
+    from milabench.procurement.sequential_acceptance import Trials, accept_so_far
+
+    criteria, folder = read_criteria(criteria_file, reference), base_folder(base)
+    run = find_run(folder, name) if name else latest_run(folder)
+    run = with_ends(run)
+    require_measured(run)
+    beside = find_reference(folder, reference).summary if reference is not None else None
+    steps = mappings_in(as_mapping(run.manifest.get("plan")).get("steps"))
+    benches = {str(step.get("id")): str(step.get("bench")) for step in steps}
+    launches = {
+        bench: len({step.get("repeat") for step in steps if step.get("bench") == bench}) for bench in benches.values()
+    }
+    ended = [attempt for tries in attempts(run.journal).values() if (attempt := last_word(tries)) is not None]
+    # What was ended early, because all was decided, has not failed.
+    counted = [attempt for attempt in ended if attempt.outcome in ("passed", "failed")]
+    counted.sort(key=lambda attempt: attempt.ended or 0.0)
+    trials = {
+        bench: Trials(
+            failed=tuple(a.outcome == "failed" for a in counted if bench in ("", benches.get(a.step))),
+            planned=sum(bench in ("", own) for own in benches.values()),
+        )
+        for bench in ("", *launches)
+    }
+    return accept_so_far(criteria, summary_of(run), beside, replace(plan, launches=launches), trials)
+
+
+def launch_seconds(run: Run) -> dict[str, float]:
+    """Return the median of the seconds that a launch of each benchmark took which passed."""
+    passed: dict[str, list[float]] = {}
+    for span in spans(run):
+        if span.is_passed:
+            passed.setdefault(str(span.steps[0].get("bench")), []).append(span.seconds)
+    return {bench: median(seconds) for bench, seconds in passed.items()}
+
+
+def _require_later(now: System, then: System, against: str) -> None:
+    created = [system.summary.created for system in (now, then)]
+    if now.summary.run == then.summary.run and created[0] == created[1]:
+        raise UsageError(f"{now.name}: is the run that --against {against} names; give the run of today first")
+    times = [_time(text) for text in created]
+    if times[0] is not None and times[1] is not None and times[0] < times[1]:
+        raise UsageError(
+            f"{now.name}: began at {created[0]}, before {then.name} at {created[1]}; the run of today comes first, "
+            "--against names the accepted one"
+        )
+
+
+def _time(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,214 @@
+"""The files that an import writes: copies of folders with benchfiles that are data, and the suite of all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from milabench.bench.registry import BENCHFILE, foreign_format
+from milabench.config.schema import BenchmarkConfig, PlanConfig, Suite
+from milabench.config.show import Written, mapping_yaml, plain_benchmark
+
+if TYPE_CHECKING:
+    from milabench.compat.data_form import DataForm
+
+SHARED: Final = "_milabench13"
+_EMPTY_VOIRFILE: Final = '"""The program reports by itself; with this file it is started by the runner."""\n'
+_SUITE_HEAD: Final = """\
+# Made by `milabench import-suite` from benchmarks of milabench 1.3. Folders are relative to this file.
+"""
+VOIRFILE: Final = "voirfile.py"
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportedFolder:
+    """A definition: the benchmarks that it serves, where it is copied to, and what it can become."""
+
+    path: Path
+    place: str
+    benches: list[BenchmarkConfig] = field(default_factory=list)
+    kept: str = ""
+    forms: dict[str, DataForm] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    """The variables of its benchfile."""
+
+
+def write_files(draft: Path, suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path) -> None:
+    """Write the copies of the folders and their suite."""
+    for folder in folders.values():
+        target = draft / folder.place
+        ignored = shutil.ignore_patterns("__pycache__", ".git")
+        shutil.copytree(folder.path, target, ignore=ignored, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+        if folder.kept:
+            continue
+        (target / BENCHFILE).write_text(_benchfile(folder))
+        form = folder.forms[folder.benches[0].name]
+        if form.has_runner and not (target / VOIRFILE).exists():
+            (target / VOIRFILE).write_text(_EMPTY_VOIRFILE)
+        if not (target / "requirements.in").exists():
+            (target / "requirements.in").write_text("# Nothing.\n")
+    (draft / "suite.yaml").write_text(_suite_text(suite, folders, into))
+
+
+def _benchfile(folder: ImportedFolder) -> str:
+    """Return the text of a benchfile of ours."""
+    form = folder.forms[folder.benches[0].name]
+    declared: dict[str, Any] = {"script": form.script, "module": form.module}
+    declared |= {"voirfile": None} if not form.has_runner else {}
+    declared |= {"prepare": form.prepare} if form.prepare != "prepare.py" else {}
+    declared |= {"cwd": form.cwd}
+    declared |= {"env": {name: _literal(value) for name, value in folder.env.items()}} if folder.env else {}
+    options = dict.fromkeys(sorted({option for bench in folder.benches for option in bench.options}))
+    declared |= {"options": options} if options else {}
+    lines = [
+        f"    {name}={_python(value)},"
+        for name, value in declared.items()
+        if value is not None or name in ("voirfile", "prepare")
+    ]
+    head = f'"""The benchmark {folder.path.name}, written for milabench 1.3."""\n\nfrom milabench import Benchmark\n'
+    return "\n".join([head, "benchmark = Benchmark(", *lines, ")", ""])
+
+
+def _literal(template: str) -> str:
+    return template.replace("{{", "{").replace("}}", "}")
+
+
+def _python(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)}: {_python(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def _suite_text(suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path) -> str:
+    """Return the suite of the copies: what benchmarks share stands in templates, above those that inherit it."""
+    data = [folder for folder in folders.values() if not folder.kept]
+    # What is no constant of a benchfile.
+    for_all = common_items(
+        [
+            {name: value for name, value in form.env.items() if name not in folder.env}
+            for folder in data
+            for form in folder.forms.values()
+        ]
+    )
+    parts = _parts_of_the_whole(suite)
+    if data:
+        # milabench 1.3 runs on the main machine alone, unless a benchmark says how many it takes.
+        parts.append({SHARED: {"num_machines": 1, **({"env": for_all} if for_all else {})}})
+    of_bench = {bench.name: folder for folder in folders.values() for bench in folder.benches}
+    for name, bench in suite.benchmarks.items():
+        folder = of_bench.get(name)
+        if folder is None:
+            parts.append({name: _elsewhere(bench, into)})
+        elif bench is folder.benches[0]:
+            parts += _parts_of_a_folder(folder, for_all)
+    return _SUITE_HEAD + "".join(f"\n{mapping_yaml(part)}" for part in parts)
+
+
+def _parts_of_the_whole(suite: Suite) -> list[Mapping[str, Any]]:
+    """Return what a suite says besides its benchmarks."""
+    parts: list[Mapping[str, Any]] = []
+    if suite.profile != "default":
+        parts.append({"profile": suite.profile})
+    if given := {key: value for key, value in suite.system.raw.items() if key != "arch" or suite.system.arch}:
+        parts.append({"system": given})
+    if suite.multirun:
+        runs = [{"name": each.name, "matrix": dict(each.matrix)} for each in suite.multirun]
+        parts.append({"multirun": {"runs": runs}})
+    return parts
+
+
+def _parts_of_a_folder(folder: ImportedFolder, for_all: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """Return the benchmarks of a folder, below a template of what they have alike, where there are several."""
+    inherited = {} if folder.kept else {"inherits": SHARED}
+    own = {bench.name: _suite_keys(bench, folder, for_all) for bench in folder.benches}
+    if len(own) == 1 or any("matrix" in keys for keys in own.values()):
+        return [{name: {**inherited, **keys}} for name, keys in own.items()]
+    alike = common_items(list(own.values()))
+    template = f"_{PurePath(folder.place).name or folder.path.name}"
+    return [
+        {template: {**inherited, **alike}},
+        *(
+            {name: {"inherits": template, **{key: value for key, value in keys.items() if key not in alike}}}
+            for name, keys in own.items()
+        ),
+    ]
+
+
+def _elsewhere(bench: BenchmarkConfig, into: Path) -> dict[str, Any]:
+    """Return the keys of a benchmark that is not of milabench 1.3: its folder stays where it is."""
+    keys = plain_benchmark(bench)
+    if isinstance(bench.definition, Path):
+        keys["definition"] = os.path.relpath(bench.definition, into.absolute())
+    return keys
+
+
+def _suite_keys(bench: BenchmarkConfig, folder: ImportedFolder, for_all: Mapping[str, str]) -> dict[str, Any]:
+    """Return the keys of a benchmark in the suite of the copies, without those that have their defaults."""
+    config = bench
+    if not folder.kept:
+        form = folder.forms[bench.name]
+        more = {
+            name: value for name, value in form.env.items() if name not in folder.env and for_all.get(name) != value
+        }
+        own = {name: _as_here(value, bench) for name, value in bench.env.items()}
+        config = replace(bench, server=None, client=None, argv=_here(form.argv, bench), env={**own, **more})
+        config = replace(config, plan=_plan(bench, form))
+    keys = _as_written(plain_benchmark(config), bench)
+    keys["definition"] = folder.place
+    if isinstance(keys.get("plan"), dict) and keys["plan"].get("n") == 1:
+        del keys["plan"]["n"]
+    if keys.get("group") == bench.name:
+        del keys["group"]
+    if keys.get("install_group") == bench.group:
+        del keys["install_group"]
+    if "install_variant" not in bench.origin:
+        keys.pop("install_variant", None)
+    return keys
+
+
+def _plan(bench: BenchmarkConfig, form: DataForm) -> PlanConfig:
+    if form.launcher:
+        method: Any = "multinode" if bench.num_machines > 1 else "multigpu"
+        return PlanConfig(method=method, launcher=form.launcher, nodes=bench.plan.nodes, extra=form.options)
+    if bench.num_machines > 1 and bench.plan.method != "per_gpu":
+        return replace(bench.plan, method="multinode", launcher="none", extra={})
+    return replace(bench.plan, launcher=None, extra={})
+
+
+def _here(argv: tuple[Any, ...], bench: BenchmarkConfig) -> tuple[Any, ...]:
+    """Return arguments whose placeholders have here the values that they have for a benchfile of milabench 1.3."""
+    if any(isinstance(argument, str) for argument in argv):
+        return tuple(_as_here(argument, bench) for argument in argv)
+    return tuple((_as_here(option, bench), _as_here(value, bench)) for option, value in argv)
+
+
+def _as_here(value: Any, bench: BenchmarkConfig) -> Any:
+    module = foreign_format(bench.definition / BENCHFILE) if isinstance(bench.definition, Path) else None
+    if isinstance(value, tuple):
+        return tuple(_as_here(item, bench) for item in value)
+    return module.as_placed_here(value, bench.group) if module is not None and isinstance(value, str) else value
+
+
+def _as_written(keys: dict[str, Any], bench: BenchmarkConfig, path: str = "") -> dict[str, Any]:
+    """Return keys in which what was taken from the system or the environment is asked for again."""
+    asked: dict[str, Any] = {}
+    for key, value in keys.items():
+        here = f"{path}{key}"
+        if isinstance(value, Mapping):
+            asked[key] = _as_written(dict(value), bench, f"{here}.")
+            continue
+        origin = bench.origin.get(here)
+        text = origin.interpolated if origin is not None else None
+        asked[key] = Written(text) if text and ("${system." in text or "${oc.env" in text) else value
+    return asked
+
+
+def common_items(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what all mappings have alike, in the order of the first."""
+    first = mappings[0] if mappings else {}
+    return {key: value for key, value in first.items() if all(key in each and each[key] == value for each in mappings)}

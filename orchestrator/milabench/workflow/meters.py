@@ -1,0 +1,173 @@
+"""Readings of power meters beside a run: imports them, aligned with its clock, and reads them back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.step_results import planned_steps
+from milabench.devices.regular_file import read_regular
+from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
+from milabench.events.attempts import attempts, last_word
+from milabench.events.readings import Readings
+from milabench.events.rundir import Run, encoded
+from milabench.events.wire import parse_object
+from milabench.procurement.energy_curves import ClockFit, Point, fit_clock, run_curve
+from milabench.procurement.meter_files import read_meter
+from milabench.procurement.metering import (
+    MeterRecord,
+    around,
+    meter_curve,
+    meter_declaration,
+    meter_from_json,
+)
+from milabench.workflow.files import read_file, write_file
+from milabench.workflow.measured_runs import METERS, resolve_runs
+
+_AROUND_S = 600.0  # what is kept of the readings before and after a run, for the power of the idle machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPower:
+    """A counting attempt at a step: when it ran and when it measured, in unix seconds; the readings of each device in W."""
+
+    step: str
+    bench: str
+    repeat: int
+    span: Interval
+    window: Interval | None
+    devices: dict[str, list[Point]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedMeter:
+    """A meter's record and the file that has it; `is_new` false where the same had been imported before."""
+
+    path: Path
+    record: MeterRecord
+    is_new: bool
+
+
+def import_meter(
+    name: str,
+    file: Path,
+    base: Path | None,
+    *,
+    clock_offset: float | None = None,
+    outlets: Sequence[str] = (),
+    declaration: Path | None = None,
+) -> ImportedMeter:
+    """Import what a meter measured of a run; without an offset the clocks are aligned by what the run knows of its power.
+
+    Raises NothingSelected, RecordError, ConfigError for what is wrong in a file, UsageError where the clocks cannot be aligned.
+    """
+    (run,) = resolve_runs(base, [name])
+    content = read_file(file, hint="check the path")
+    metered = read_meter(content, str(file), outlets)
+    declared = None if declaration is None else meter_declaration(read_file(declaration), str(declaration))
+    steps = step_powers(run)
+    if not steps:
+        raise NothingSelected(f"{run.name}: no step of it has a beginning and an end that a meter could be held to")
+    whole = min(step.span[0] for step in steps), max(step.span[1] for step in steps)
+    if any(max(len(outlet.power), len(outlet.energy)) < 2 for outlet in metered.outlets):
+        raise ConfigError(f"{file}: has an outlet with a single reading; energy is between two")
+    curve = meter_curve(metered.outlets)
+    if clock_offset is None:
+        spans: list[tuple[str, Interval, list[Point]]] = []
+        for step in steps:
+            spans += [(place, step.span, readings) for place, readings in step.devices.items()] or [("", step.span, [])]
+        own, basis = run_curve(spans)
+        try:
+            clock = fit_clock(curve, own, basis)
+        except UsageError as error:
+            raise UsageError(f"{file}: {error}") from None
+    else:
+        clock = ClockFit(offset_s=clock_offset, basis="given")
+        moved = curve.moved(clock_offset)
+        if not (moved.times[0] < whole[1] and moved.times[-1] > whole[0]):
+            apart = whole[0] - moved.times[-1] if moved.times[-1] <= whole[0] else whole[1] - moved.times[0]
+            raise UsageError(
+                f"{file}: none of its readings is of the time of the run, which is {apart:+.0f} s from them; "
+                "--clock-offset auto finds the offset"
+            )
+    margin = _AROUND_S + 0.1 * (whole[1] - whole[0])
+    record = MeterRecord(
+        source=file.name,
+        digest=hashlib.sha256(content).hexdigest(),
+        kind=metered.kind,
+        outlets=around(metered, (whole[0] - margin - clock.offset_s, whole[1] + margin - clock.offset_s)),
+        clock=clock,
+        declared=declared,
+        notes=metered.notes,
+    )
+    return _kept(run, record)
+
+
+def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
+    path = run.path / METERS / f"{encoded(Path(record.source).stem)}.json"
+    present = dict(_read(run))
+    twin = next((place for place, meter in present.items() if meter.digest == record.digest and place != path), None)
+    if twin is not None:
+        raise UsageError(f"{record.source}: was imported as {twin}, and would count twice; remove that file first")
+    if path in present and present[path].digest != record.digest:
+        raise UsageError(f"{path}: is of another file called {record.source}; rename one, or remove that record first")
+    is_new = path not in present or present[path].to_json() != record.to_json()
+    if is_new:
+        write_file(path, json.dumps(record.to_json()) + "\n")
+    return ImportedMeter(path=path, record=record, is_new=is_new)
+
+
+def meters_of(run: Run) -> tuple[MeterRecord, ...]:
+    """Return what meters measured of a run. Raises RecordError for a record that cannot be read."""
+    return tuple(meter for _, meter in _read(run))
+
+
+def _read(run: Run) -> list[tuple[Path, MeterRecord]]:
+    found = []
+    for path in sorted((run.path / METERS).glob("*.json")):
+        try:
+            found.append((path, meter_from_json(parse_object(read_regular(path)))))
+        except (OSError, ValueError, TypeError) as error:
+            raise RecordError(f"{path}: cannot be read: {error}; remove it and import the meter again") from None
+    return found
+
+
+def step_powers(run: Run) -> list[StepPower]:
+    """Return when each step that passed ran and measured, and what was read of its devices. Raises RecordError."""
+    tried, powers = attempts(run.journal), []
+    for step in planned_steps(run):
+        attempt = last_word(tried.get(step.id, ()))
+        if attempt is None or attempt.outcome != "passed":
+            continue
+        readings = Readings()
+        for event in run.batches(step.id, attempt.number):
+            readings.observe(event)
+        devices = {
+            f"{step.node}/{key}": list(dict(pairs).items())
+            for key, device in readings.devices.items()
+            if (
+                pairs := [
+                    (t, watts) for t, watts in zip(device.time, device.power, strict=True) if not math.isnan(watts)
+                ]
+            )
+        }
+        ends = [time for pairs in devices.values() for time, _ in pairs] + [*(readings.window or ())]
+        ends += [time for time in (attempt.began, attempt.ended) if time is not None and not ends]
+        if len(ends) < 2 or min(ends) >= max(ends):
+            continue
+        powers.append(
+            StepPower(
+                step=step.id,
+                bench=step.bench,
+                repeat=step.repeat,
+                span=(min(ends), max(ends)),
+                window=readings.window,
+                devices=devices,
+            )
+        )
+    return powers

@@ -1,0 +1,136 @@
+"""Tenders and offers as files: reads them, and the runs that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from milabench.analysis.comparison_model import System
+from milabench.analysis.two_samples import MARGIN
+from milabench.config.problems import Problems
+from milabench.config.source_map import Origins
+from milabench.errors import ConfigError, Problem, UsageError
+from milabench.events.values import as_mapping
+from milabench.procurement.offer import Offer, offer_problems, parse_offer
+from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
+from milabench.procurement.tender import Tender, parse_tender
+from milabench.procurement.tender_scores import Bid, TenderScores, score_tender
+from milabench.workflow.expenses import with_expenses
+from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
+from milabench.workflow.report_runs import unique_names
+
+_OFFERS = (".yaml", ".yml")
+
+
+def read_tender(path: Path) -> Tender:
+    """Read a tender, procurement.yaml. Raises ConfigError with every problem in it."""
+    return parse_tender(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
+
+
+def read_offer(path: Path, tender: Tender | None = None) -> Offer:
+    """Read an offer, offer.yaml, for a tender. Raises ConfigError with every problem in it, or for not fitting the tender."""
+    offer = parse_offer(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
+    if tender is not None and (problems := offer_problems(offer, tender)):
+        raise ConfigError(problems)
+    return offer
+
+
+def compare_by_tender(
+    tender_file: Path, names: Sequence[str], base: Path | None, *, metric: str = "", margin: float, across: bool = False
+) -> TenderScores:
+    """Score runs, or JSON reports or bundles of runs, and offers (`offer.yaml`) by a tender; `A1,A2` are runs of one system.
+
+    Raises ConfigError for bad files and for what cannot be scored, NothingSelected and RecordError for runs.
+    """
+    tender = read_tender(tender_file)
+    folder = base_folder(base)
+    reference = tender.reference.run
+    bids = _bids(folder, names, tender)
+    taken = [bid.name for bid in bids]
+    if again := next((name for name in taken if taken.count(name) > 1), ""):
+        raise UsageError(f"{again!r} is given twice: offers of one vendor and system, or runs of one name, are one")
+    return score_tender(
+        tender,
+        bids,
+        None if reference is None else _named_source(folder, str(reference), tender.origin, "reference.run").system,
+        metric=metric,
+        margin=margin,
+        across=across,
+    )
+
+
+def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
+    """Return runs, under the names by which a comparison calls them, and offers with the runs that they name."""
+    is_offer = [Path(name).suffix in _OFFERS and Path(name).is_file() for name in names]
+    runs = [
+        tuple(find_report_source(folder, part) for part in session_names(folder, name))
+        for name, an_offer in zip(names, is_offer, strict=True)
+        if not an_offer
+    ]
+    systems = (
+        Bid(name=name, system=_one_system(name, [_system_by(source, tender) for source in side]))
+        for name, side in zip(unique_names(runs), runs, strict=True)
+    )
+    return [
+        _offered(folder, read_offer(Path(name), tender), tender) if an_offer else next(systems)
+        for name, an_offer in zip(names, is_offer, strict=True)
+    ]
+
+
+def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
+    runs = {
+        bench: _one_system(
+            offer.name,
+            [
+                _system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
+                for path in declared.runs
+            ],
+        )
+        for bench, declared in offer.benchmarks.items()
+        if declared.standing == "measured"
+    }
+    return Bid(name=offer.name, offer=offer, runs=runs)
+
+
+def _one_system(name: str, sessions: Sequence[System]) -> System:
+    """Return runs of one system as one."""
+    first, *later = (replace(session, name=name) for session in sessions)
+    return replace(first, later=tuple(later))
+
+
+def _system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
+    """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
+    costs = as_mapping(source.manifest.get("costs"))
+    summary = with_expenses(source.summary, source.run, tender, costs, offer)
+    return replace(source, summary=summary).system
+
+
+def _named_source(folder: Path, name: str, origin: Origins, key: str) -> ReportSource:
+    """Return a run; one that a file names and that is not there has its place in that file."""
+    if not Path(name).exists():
+        raise ConfigError(Problem(origin.where(key), key, f"{name} is not there", "paths are relative to the file"))
+    return find_report_source(folder, name)
+
+
+def explain_numbers(tender_file: Path, names: Sequence[str], base: Path | None, metric: str = "") -> list[Provenance]:
+    """Return where every number of a tender comes from, and of the scores of these runs and offers; errors as of those."""
+    numbers = list(tender_provenance(read_tender(tender_file)))
+    if names:
+        numbers += scores_provenance(compare_by_tender(tender_file, names, base, metric=metric, margin=MARGIN))
+    return numbers
+
+
+def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
+    """Return that a tender and its offers are valid. Raises ConfigError with everything that is wrong with any of them."""
+    tender, problems = read_tender(tender_file), Problems()
+    for offer in offers:
+        with problems.taking():
+            read_offer(offer, tender)
+    problems.raise_any()
+    return (
+        "the tender is valid"
+        if not offers
+        else f"the tender and {len(offers)} offer{'s' if len(offers) > 1 else ''} are valid"
+    )

@@ -1,0 +1,130 @@
+"""`milabench import-meter`: the readings of a power meter beside a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.metered_runs import metered_run, wall_csv
+
+Milabench = Callable[..., Any]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_meter_is_aligned_and_kept_beside_the_records(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    meter = tmp_path / "pdu.csv"
+    meter.write_text(wall_csv(offset_s=37.0))
+    before = digests(run.path)
+    said = milabench("import-meter", str(run.path), str(meter))
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0] == f"{run.path / 'meters' / 'pdu.json'}: written"
+    assert lines[1] == "readings: 472 around the run, every 1 s, of meter"
+    assert lines[2].startswith("clock: +3") and "by the device power of the run, correlation 0.99" in lines[2]
+    assert lines[3] == "level: none: what the meter measures is not declared (--declaration)"
+    assert digests(run.path) == before
+    again = milabench("import-meter", str(run.path), str(meter), "--json")
+    answer = json.loads(again.out)
+    assert (answer["new"], answer["schema"], answer["source"]) == (False, 1, "pdu.csv")
+    low, high = answer["clock"]["ci95"]
+    assert low <= 37.0 <= high
+    assert answer["sha256"] == hashlib.sha256(meter.read_bytes()).hexdigest()
+
+
+def test_an_offset_may_be_given(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    (tmp_path / "pdu.csv").write_text(wall_csv(offset_s=-3600.0))
+    said = milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"), "--clock-offset=-3600")
+    assert (said.code, said.out.splitlines()[2]) == (0, "clock: -3600 s, as given")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clock-offset", "0"], "none of its readings is of the time of the run, which is -"),
+        (["--clock-offset", "noon"], "expected seconds such as -3600, or auto, got 'noon'"),
+        (["--outlet", "b"], "has no outlet 'b'; it has meter"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line_and_writes_nothing(
+    milabench: Milabench, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    run = metered_run(tmp_path / "base")
+    (tmp_path / "pdu.csv").write_text(wall_csv(offset_s=-3600.0))
+    said = milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"), *arguments)
+    assert said.code == 2
+    assert message in said.err
+    assert not (run.path / "meters").exists()
+
+
+def test_another_file_of_the_same_name_and_the_same_file_twice_are_refused(
+    milabench: Milabench, tmp_path: Path
+) -> None:
+    run = metered_run(tmp_path / "base")
+    for folder, seed in (("one", 1), ("two", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "pdu.csv").write_text(wall_csv(seed=seed))
+    (tmp_path / "copy.csv").write_text(wall_csv(seed=1))
+    assert milabench("import-meter", str(run.path), str(tmp_path / "one" / "pdu.csv")).code == 0
+    other = milabench("import-meter", str(run.path), str(tmp_path / "two" / "pdu.csv"))
+    assert (other.code, "is of another file called pdu.csv" in other.err) == (2, True)
+    twin = milabench("import-meter", str(run.path), str(tmp_path / "copy.csv"))
+    assert (twin.code, "would count twice" in twin.err) == (2, True)
+    assert len(list((run.path / "meters").iterdir())) == 1
+
+
+TENDER = """
+metric: index
+benchmarks: {llama: {reference: {value: 10 tokens/s}}}
+terms: {currency: EUR, electricity: 0.12 +- 0.02 EUR/kWh, pue: 1.3 +- 0.05, grid_carbon: 350 g/kWh}
+"""
+
+
+def test_reports_and_comparisons_have_the_energy_with_its_source(milabench: Milabench, tmp_path: Path) -> None:
+    run, other = metered_run(tmp_path / "base"), metered_run(tmp_path / "base", "faster", scale=1.3)
+    (tmp_path / "pdu.csv").write_text(wall_csv(offset_s=37.0))
+    (tmp_path / "procurement.yaml").write_text(TENDER)
+    assert "energy, cost, carbon" not in milabench("report", str(run.path)).out
+    assert milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv")).code == 0
+    plain = milabench("report", str(run.path)).out
+    assert "energy, cost, carbon" in plain
+    assert "| meter    | not declared | pdu.csv, clock +3" in plain
+    tender = ("--tender", str(tmp_path / "procurement.yaml"))
+    listed = json.loads(milabench("report", str(run.path), *tender, "--json").out)["expenses"]
+    assert [(entry["quantity"], entry["per"], entry["units"]) for entry in listed[:6]] == [
+        *(
+            ("energy", "token", "J"),
+            ("energy", "1M tokens", "kWh"),
+            ("energy", "run", "kWh"),
+            ("energy", "year", "kWh"),
+        ),
+        *(("cost", "token", "EUR"), ("cost", "1M tokens", "EUR")),
+    ]
+    energy, cost = listed[1], listed[5]
+    assert cost["value"] == pytest.approx(0.12 * energy["value"])
+    low, high = cost["ci95"]
+    assert 0.8 < low / cost["value"] < 0.87
+    assert 1.15 < high / cost["value"] < 1.25
+    for form in ("markdown", "html", "text"):
+        assert "device power, no EE HPC level" in milabench("report", str(other.path), *tender, "--format", form).out
+    compared = milabench("compare", str(run.path), str(other.path)).out
+    assert "pdu.csv, clock" in compared
+    facts = json.loads(milabench("compare", str(run.path), str(other.path), "--json").out)["comparison"]["systems"]
+    assert [bool(system.get("expenses")) for system in facts] == [True, False]
+
+
+def test_a_record_of_a_meter_that_was_damaged_is_named(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    (run.path / "meters").mkdir()
+    (run.path / "meters" / "pdu.json").write_text('{"schema": 1}')
+    said = milabench("report", str(run.path))
+    assert (said.code, "meters/pdu.json: cannot be read: is no record of a meter" in said.err) == (6, True)

@@ -1,0 +1,496 @@
+"""`compare --tender` and `tender`, from files to what they print; the formulas themselves are in unit/procurement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from milabench.cli import compare, tender
+from milabench.errors import ConfigError, MilabenchError, NothingSelected, RecordError, UsageError
+from milabench.procurement.scores import ATS5, ATS5_NODES, METRICS
+from tests.recorded_run import Recorded, rates, record
+
+RUNS = Path(__file__).resolve().parents[2] / "runs"
+SHAPE = (1.0, 1.01, 0.99, 1.005)
+APEX = """\
+title: APEX
+metric: ssi
+reference: {nodes: 5586}
+benchmarks:
+  gtc: {weight: 1, reference: {value: 699.78 s, nodes: 1376}}
+  milc: {weight: 2, capability: 4, reference: {value: 2411.04 s, nodes: 2048}}
+  meraculous: {weight: 1, reference: {value: 42.74 s, nodes: 400}}
+limits: {ssi: 3}
+"""
+OFFER = """\
+vendor: A
+nodes: 1024
+benchmarks:
+  gtc: {value: 350 s, nodes: 200, tier: ported}
+  milc: {value: 1500 s, nodes: 512}
+  meraculous: {value: 40 s, nodes: 50}
+"""
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: Any, *argv: str | Path) -> Result:
+        return CliRunner().invoke(command, list(map(str, argv)), standalone_mode=False, catch_exceptions=False)
+
+    return run
+
+
+def write(name: str, content: str | dict[str, Any]) -> str:
+    Path(name).write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+    return name
+
+
+def scores(invoke: Invoke, asked: str | dict[str, Any], *offers: str | dict[str, Any], **options: str) -> Any:
+    """What `compare --json` says of offers by a tender."""
+    names = [write(f"offer{number}.yaml", offer) for number, offer in enumerate(offers)]
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    answer = json.loads(
+        invoke(compare.command, *names, "--tender", write("procurement.yaml", asked), *words, "--json").stdout
+    )
+    assert answer["schema"] == 1
+    return answer["tender"]["systems"]
+
+
+def declared(vendor: str, nodes: int, **benchmarks: Any) -> dict[str, Any]:
+    return {"vendor": vendor, "nodes": nodes, "benchmarks": benchmarks}
+
+
+# Known answers, from the files on
+
+
+def test_k_ssi_1_from_the_files(invoke: Invoke) -> None:
+    """K-SSI-1, computed; nersc.gov, APEX benchmarks, SSI page."""
+    (system,) = scores(invoke, APEX, OFFER)
+    rows = system["benchmarks"]
+    assert [row["utilization"] for row in rows] == pytest.approx(
+        [1.2612101682778374, 0.7332617257429288, 1.4665234514858576], rel=1e-12
+    )
+    assert [row["speedup"]["value"] for row in rows] == pytest.approx([1.9993714285714286, 1.60736, 1.0685], rel=1e-12)
+    assert system["score"]["value"] == pytest.approx(3.0612740016171007, rel=1e-12)
+    assert (system["admissible"], system["meets"]) == (True, "PASS")
+    (unweighted,) = scores(invoke, APEX.replace("weight: 2, ", ""), OFFER)
+    assert unweighted["score"]["value"] == pytest.approx(2.6508931085607634, rel=1e-12)
+
+
+def test_k_ssi_2_a_breach_is_shown_and_never_clipped(invoke: Invoke) -> None:
+    """K-SSI-2: the rule S >= 1 of nersc.gov, APEX benchmarks, SSI page."""
+    (system,) = scores(invoke, APEX, OFFER.replace("40 s", "45 s"))
+    assert system["benchmarks"][2]["speedup"]["value"] == pytest.approx(42.74 / 45, rel=1e-12)
+    assert system["breaches"] == ["meraculous: S = 0.949778, the rule is S >= 1"]
+    assert not system["admissible"]
+    assert system["score"]["value"] == pytest.approx(3.0612740016171007 * (40 / 45) ** 0.25, rel=1e-12)
+    shown = invoke(compare.command, "offer0.yaml", "--tender", "procurement.yaml")
+    assert shown.return_value == 1
+    assert "not admissible" in shown.stdout
+    assert "RULE BROKEN: S = 0.949778, the rule is S >= 1" in shown.stdout
+
+
+def test_k_ssni_1_from_the_files(invoke: Invoke) -> None:
+    """K-SSNI-1, reproduced; github lanl/benchmarks, SSNI-baseline.xlsx."""
+    asked = {
+        "metric": "ssni",
+        "reference": {"nodes": ATS5_NODES},
+        "benchmarks": {
+            name: {"weight": weight, "reference": {"value": f"{value!r} fom"}} for name, (weight, value) in ATS5.items()
+        },
+    }
+    offer = declared("A", 18000, **{name: {"value": f"{4.092 * value!r} fom"} for name, (_, value) in ATS5.items()})
+    assert scores(invoke, asked, offer)[0]["score"]["value"] == pytest.approx(11.996091205211728, rel=1e-12)
+
+
+HOPPER = {"minife": (1065, 92.4), "minighost": (3350, 96.0), "amg": (1365, 151), "umt": (18409, 1263)}
+
+
+@pytest.mark.parametrize(
+    ("mean", "expected"),
+    [("geometric", 47.295668294514826), ("arithmetic", 54.579736864704316), ("harmonic", 42.31748101147995)],
+)
+def test_k_ssp_2_from_the_files(invoke: Invoke, mean: str, expected: float) -> None:
+    """K-SSP-2, computed, of the Hopper rows of nersc.gov, SSP."""
+    asked = {
+        "metric": "ssp",
+        "mean": mean,
+        "benchmarks": {name: {"work": f"{work} TFLOP"} for name, (work, _) in HOPPER.items()},
+    }
+    offer = declared("A", 6384, **{name: {"value": f"{time} s", "nodes": 2048} for name, (_, time) in HOPPER.items()})
+    score = scores(invoke, asked, offer)[0]["score"]
+    assert score == {
+        "value": pytest.approx(expected, rel=1e-12),
+        "units": "TFLOP/s",
+        "ci95": pytest.approx([expected] * 2),
+    }
+
+
+def test_k_ssp_3_phases_of_a_delivery_add_up(invoke: Invoke) -> None:
+    """K-SSP-3, computed: 100 TF for half a year, 250 for 2.5 years, 300 for 2 years."""
+    asked = {"metric": "ssp", "benchmarks": {"a": {"work": "1 TFLOP"}}}
+    phases = [{"nodes": 100, "months": 6}, {"nodes": 250, "months": 30}, {"nodes": 300, "months": 24}]
+    offer = {**declared("A", 300, a={"value": "1 s", "nodes": 1}), "phases": phases}
+    potency = scores(invoke, asked, offer)[0]["potency"]
+    assert (potency["value"], potency["units"]) == (pytest.approx(1275, rel=1e-12), "TFLOP/s years")
+
+
+def test_k_euro_3_from_the_files(invoke: Invoke) -> None:
+    """K-EURO-3, computed; github PDC-support/arrhenius-benchmarks, README."""
+    asked = {"metric": "throughput", "benchmarks": {"a": {"weight": 1}, "b": {"weight": 2}}}
+    offer = declared("A", 100, a={"value": "600 s", "nodes": 4}, b={"value": "300 s", "nodes": 2})
+    assert scores(invoke, asked, offer)[0]["score"]["value"] == pytest.approx(100.0, rel=1e-12)
+
+
+# Runs
+
+
+def made(base: Path, name: str, level: float, *benches: str, **more: Any) -> str:
+    steps = [
+        Recorded(bench=bench, repeat=at, events=rates(*[level * each] * 5))
+        for bench in benches
+        for at, each in enumerate(SHAPE)
+    ]
+    return str(record(base, *steps, name=name, **more).path)
+
+
+def test_the_index_of_runs_is_that_of_the_comparison_of_the_two(invoke: Invoke) -> None:
+    pair = [str(RUNS / "system_a"), str(RUNS / "system_b")]
+    index = json.loads(invoke(compare.command, *pair, "--json").stdout)["comparison"]["indices"][0]
+    weights = {"flops": 0.5, "digits": 1.0, "sft": 2.0, "ppo": 1.0}
+    asked = {
+        "metric": "index",
+        "reference": {"run": pair[0]},
+        "benchmarks": {name: {"weight": weight} for name, weight in weights.items()},
+    }
+    answer = invoke(compare.command, pair[1], "--tender", write("procurement.yaml", asked), "--json")
+    score = json.loads(answer.stdout)["tender"]["systems"][0]["score"]
+    assert score["value"] == pytest.approx(index["value"], rel=1e-12)
+    assert score["ci95"] == pytest.approx(index["ci95"], rel=1e-9)
+
+
+def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("a", 200.0), ("b", 150.0))]
+    asked = write(
+        "procurement.yaml", {"metric": "ssi", "reference": {"run": runs[0], "nodes": 1}, "benchmarks": {"digits": None}}
+    )
+    answer = invoke(compare.command, *runs[1:], "--tender", asked, "--json")
+    first, other = json.loads(answer.stdout)["tender"]["systems"]
+    assert first["score"]["value"] == pytest.approx(2.0)
+    assert (first["verdict"], other["verdict"], answer.return_value) == (None, "SLOWER", 1)
+    # The reference is in both scores, and cancels: the ratio is as sure as that of the two runs alone.
+    alone = json.loads(invoke(compare.command, *runs[1:], "--json").stdout)["comparison"]["benchmarks"][0]["contrasts"][
+        0
+    ]
+    assert other["ratio"]["ci95"] == pytest.approx(alone["ci95"], rel=1e-9)
+
+
+def test_the_reference_itself_breaks_no_rule(tmp_path: Path, invoke: Invoke) -> None:
+    run = str(RUNS / "system_a")
+    benchmarks = dict.fromkeys(("flops", "digits", "sft", "ppo"))
+    asked = write(
+        "procurement.yaml", {"metric": "ssi", "reference": {"run": run, "nodes": 1}, "benchmarks": benchmarks}
+    )
+    answer = invoke(compare.command, run, "--tender", asked, "--json")
+    (system,) = json.loads(answer.stdout)["tender"]["systems"]
+    assert (system["admissible"], system["score"]["value"]) == (True, pytest.approx(1.0))
+
+
+def test_a_figure_of_merit_of_metrics_and_arguments(tmp_path: Path, invoke: Invoke) -> None:
+    more: dict[str, Any] = {"manifest": {"suite": {"digits": {"argv": {"--sequence-length": 128}}}}}
+    runs = [made(tmp_path, name, level, "digits", **more) for name, level in (("ref", 100.0), ("new", 250.0))]
+    bench = {"figure_of_merit": "1e6 / (rate * sequence_length)", "units": "s", "reference": {"nodes": 2}}
+    asked = {"metric": "ssi", "reference": {"run": runs[0], "nodes": 4}, "benchmarks": {"digits": bench}}
+    answer = invoke(compare.command, runs[1], "--tender", write("procurement.yaml", asked), "--json")
+    (row,) = json.loads(answer.stdout)["tender"]["systems"][0]["benchmarks"]
+    mean = (1.0 * 1.01 * 0.99 * 1.005) ** 0.25
+    assert row["figure"]["value"] == pytest.approx(1e6 / (250 * mean * 128))
+    assert (row["figure"]["units"], row["figure"]["direction"]) == ("s", "lower")
+    assert row["speedup"]["value"] == pytest.approx(2.5)
+    # U = (n_ref / n) (N / N_ref)
+    assert row["utilization"] == pytest.approx((2 / 1) * (1 / 4))
+
+
+def test_a_figure_without_units_is_better_as_its_metric_is(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
+    asked = {
+        "metric": "index",
+        "reference": {"run": runs[0]},
+        "benchmarks": {"digits": {"figure_of_merit": "3 / rate"}},
+    }
+    answer = invoke(compare.command, runs[1], "--tender", write("procurement.yaml", asked), "--json")
+    assert json.loads(answer.stdout)["tender"]["systems"][0]["score"]["value"] == pytest.approx(2.5)
+
+
+def test_below_three_launches_the_score_has_no_interval_and_decides_nothing(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [
+        str(record(tmp_path, Recorded(events=rates(level)), name=name).path)
+        for name, level in (("ref", 100.0), ("new", 250.0))
+    ]
+    asked = {"metric": "index", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}, "limits": {"index": 2}}
+    answer = invoke(compare.command, runs[1], "--tender", write("procurement.yaml", asked), "--json")
+    (system,) = json.loads(answer.stdout)["tender"]["systems"]
+    assert (system["score"]["ci95"], system["meets"]) == (None, "INCONCLUSIVE")
+
+
+def test_a_projected_benchmark_is_in_no_score(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [made(tmp_path, name, 200.0, "a", "b") for name in ("ref", "n1", "n2")]
+    asked = {
+        "metric": "ssi",
+        "reference": {"run": runs[0], "nodes": 8},
+        "benchmarks": {"a": None, "b": {"required": False}},
+    }
+    offer = declared("A", 8, a={"run": runs[1]}, b={"run": runs[1:], "nodes": 8, "measured": False})
+    (system,) = scores(invoke, asked, offer)
+    a, b = system["benchmarks"]
+    assert (a["share"], b["share"], b["figure"]) == (1.0, None, None)
+    assert b["why_not"] == "is projected: no measured figure at this count of nodes"
+    (system,) = scores(invoke, {**asked, "benchmarks": {"a": None, "b": None}}, offer)
+    assert (system["score"], system["admissible"]) == (None, False)
+
+
+def test_an_optional_benchmark_counts_only_where_every_offer_has_it(invoke: Invoke) -> None:
+    asked = APEX.replace("meraculous: {", "meraculous: {required: false, ")
+    without = OFFER[: OFFER.index("  meraculous")].replace("vendor: A", "vendor: B")
+    both = scores(invoke, asked, OFFER, without)
+    assert both[0]["score"] == both[1]["score"]
+    assert both[0]["benchmarks"][2]["share"] is None
+    (alone,) = scores(invoke, asked, OFFER)
+    assert alone["benchmarks"][2]["share"] == 0.25
+
+
+def test_other_work_than_the_reference_is_no_score_unless_across(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [
+        made(tmp_path, name, 100.0, "digits", manifest={"suite": {"digits": {"argv": {"--batch-size": size}}}})
+        for name, size in (("ref", 8), ("new", 16))
+    ]
+    asked = write(
+        "procurement.yaml", {"metric": "index", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}}
+    )
+    (system,) = json.loads(invoke(compare.command, runs[1], "--tender", asked, "--json").stdout)["tender"]["systems"]
+    assert system["why_not"].startswith("digits does other work than ref")
+    answer = invoke(compare.command, runs[1], "--tender", asked, "--across", "--json")
+    assert json.loads(answer.stdout)["tender"]["systems"][0]["score"]["value"] == pytest.approx(1.0)
+
+
+# Formats
+
+
+class Cells(HTMLParser):
+    """The text of every cell of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self._is_in = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._is_in = tag in ("td", "th")
+        if self._is_in:
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._is_in:
+            self.cells[-1] += data
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_people_read_every_term_of_a_score(invoke: Invoke, form: str) -> None:
+    write("procurement.yaml", APEX), write("offer.yaml", OFFER)
+    text = invoke(compare.command, "offer.yaml", "--tender", "procurement.yaml", "--format", form).stdout
+    cells = Cells(text).cells if form == "html" else text.replace("|", " ").split()
+    for number in ("3.06127", "699.78", "1.2612", "1.9994", "0.25", "ported", "declared"):
+        assert number in cells, number
+
+
+def test_a_format_that_a_score_does_not_have_is_refused(invoke: Invoke) -> None:
+    write("procurement.yaml", APEX), write("offer.yaml", OFFER)
+    with pytest.raises(UsageError, match="--format csv: this has text, markdown, html, json"):
+        invoke(compare.command, "offer.yaml", "--tender", "procurement.yaml", "--format", "csv")
+
+
+# Where numbers come from
+
+
+def test_every_number_of_a_score_says_where_it_comes_from(invoke: Invoke) -> None:
+    write("procurement.yaml", APEX), write("offer.yaml", OFFER)
+    answer = invoke(tender.command, "explain", "procurement.yaml", "--of", "offer.yaml", "--json")
+    numbers = {number["key"]: number for number in json.loads(answer.stdout)["numbers"]}
+    assert numbers["benchmarks.milc.weight"]["from"] == ["procurement.yaml:6:18"]
+    assert numbers["benchmarks.gtc.capability"]["from"] == ["built-in default"]
+    assert numbers["A.milc.figure"]["from"] == ["offer.yaml:5:17"]
+    assert numbers["A.milc.reference"]["from"] == ["procurement.yaml:6:55"]
+    assert numbers["A.N"]["from"] == ["offer.yaml:2:8"]
+    assert numbers["A.gtc.U"]["formula"] == "(n_ref / n) (N / N_ref)"
+    assert numbers["A.ssi"]["value"] == pytest.approx(3.0612740016171007)
+    assert "nersc.gov, APEX" in numbers["A.ssi"]["formula"]
+
+
+def test_a_measured_number_names_its_run_and_records(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [made(tmp_path, name, 100.0, "digits") for name in ("ref", "new")]
+    asked = write(
+        "procurement.yaml", {"metric": "index", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}}
+    )
+    answer = invoke(tender.command, "explain", asked, "new.digits", "--of", runs[1], "--json")
+    numbers = {number["key"]: number for number in json.loads(answer.stdout)["numbers"]}
+    assert numbers["new.digits.figure"]["formula"] == "rate, 4 launches"
+    assert numbers["new.digits.figure"]["from"] == [
+        "new.2026-03-14_12-00-00: digits.D0.data, digits.D0.R1.data, digits.D0.R2.data, digits.D0.R3.data"
+    ]
+    assert numbers["new.digits.figure"]["ci95"] is not None
+    assert numbers["new.digits.reference"]["from"][0].startswith("ref.2026-03-14_12-00-00: digits.D0.data")
+    assert all(key.startswith("new.digits") for key in numbers)
+
+
+def test_explain_shows_what_is_below_a_key(invoke: Invoke) -> None:
+    asked = write("procurement.yaml", APEX + "terms: {pue: 1.3 +- 0.05, interest: 0 %}\n")
+    text = invoke(tender.command, "explain", asked, "terms").stdout
+    assert "terms.pue" in text and "[1.2519, 1.3500]" in text and "procurement.yaml:9:14" in text
+    assert "benchmarks" not in text
+    with pytest.raises(UsageError, match=r"no number 'terms.peu' here; did you mean 'terms.pue'\?"):
+        invoke(tender.command, "explain", asked, "terms.peu")
+
+
+def test_check_reports_all_mistakes_of_a_tender_and_its_offers(invoke: Invoke) -> None:
+    write("procurement.yaml", APEX)
+    write("a.yaml", OFFER), write("b.yaml", OFFER.replace("gtc", "gct")), write("c.yaml", OFFER + "price: {node: 3}\n")
+    assert invoke(tender.command, "check", "procurement.yaml", "a.yaml").stderr == "the tender and 1 offer are valid\n"
+    with pytest.raises(ConfigError) as error:
+        invoke(tender.command, "check", "procurement.yaml", "b.yaml", "c.yaml")
+    assert [problem.where.split(":")[0] for problem in error.value.problems] == ["b.yaml", "b.yaml", "c.yaml"]
+
+
+# Bad input: one line with file, line and column
+
+
+def refused(invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, Any], *words: str) -> list[str]:
+    names = (write("offer.yaml", offer), "--tender", write("procurement.yaml", asked), *words)
+    with pytest.raises(MilabenchError) as error:
+        invoke(compare.command, *names)
+    assert error.value.exit_code == 2
+    return str(error.value).split("\nerror: ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "offer", "expected"),
+    [
+        pytest.param(
+            APEX.replace("weight: 2", "weight: -2"),
+            OFFER,
+            "procurement.yaml:6:18: benchmarks.milc.weight: expected a number that is at least 0, got -2",
+            id="a negative weight",
+        ),
+        pytest.param(
+            APEX.replace("weight: 2", "weight: 0").replace("weight: 1", "weight: 0"),
+            OFFER,
+            "procurement.yaml:5:17: benchmarks: all weights are 0; give one at least a weight",
+            id="all weights zero",
+        ),
+        pytest.param(
+            APEX,
+            OFFER.replace("gtc", "x").replace("milc", "y").replace("meraculous", "z"),
+            "offer.yaml:4:3: benchmarks: is an offer for another suite: none of its benchmarks is in procurement.yaml; asked for:"
+            " gtc, milc, meraculous",
+            id="an offer for another suite",
+        ),
+        pytest.param(
+            APEX,
+            OFFER.replace("value: 350 s", f"run: {RUNS / 'system_a'}"),
+            "offer.yaml:4:14: benchmarks.gtc.run: system_a is a run of another suite: it has no benchmark 'gtc'; name the run"
+            " that shows it",
+            id="a run of another suite in an offer",
+        ),
+        pytest.param(
+            APEX.replace("{nodes: 5586}", f"{{nodes: 5586, run: {RUNS / 'system_a'}}}").replace("value: 42.74 s, ", ""),
+            OFFER,
+            "procurement.yaml:3:31: reference.run: system_a: 'meraculous' is not in this run; give"
+            " benchmarks.meraculous.reference a value, or name another run",
+            id="a reference without a benchmark",
+        ),
+        pytest.param(
+            APEX,
+            OFFER.replace("350 s", "350 min"),
+            "procurement.yaml:5:39: benchmarks.gtc: units differ: 's' of the reference, 'min' of A; give both the same figure of"
+            " merit, or convert one of them",
+            id="units that differ",
+        ),
+        pytest.param(
+            APEX + "terms: {currency: EUR}\n",
+            OFFER + "price: {node: 3 k USD}\n",
+            "offer.yaml:7:15: price.node: is in USD, and the tender at procurement.yaml in EUR; convert one of them",
+            id="prices in two currencies",
+        ),
+        pytest.param(
+            APEX,
+            OFFER.replace("value: 350 s", "run: a.zip, measured: false"),
+            "offer.yaml:4:14: benchmarks.gtc.run: is projected, from 1 measured count; name runs on two counts of nodes at least",
+            id="one measured count for a projection",
+        ),
+        pytest.param(
+            APEX,
+            OFFER.replace("value: 350 s, nodes: 200", f"run: {RUNS / 'nothing'}"),
+            f"offer.yaml:4:14: benchmarks.gtc.run: {RUNS / 'nothing'} is not there; paths are relative to the file",
+            id="a run that is not there",
+        ),
+        pytest.param(
+            APEX,
+            OFFER.replace(", nodes: 200", ""),
+            "offer.yaml:4:8: benchmarks.gtc.nodes: is missing, ssi needs it",
+            id="a number that the metric needs",
+        ),
+        pytest.param(
+            APEX,
+            OFFER.replace("nodes: 1024", "nodes: 5.5"),
+            "offer.yaml:2:8: nodes: expected a whole number, got 5.5",
+            id="half a node",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_with_its_place(
+    invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, Any], expected: str
+) -> None:
+    assert refused(invoke, asked, offer) == [expected]
+
+
+def test_a_measured_benchmark_on_other_nodes_than_its_run_is_refused(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "one", 100.0, "gtc")
+    asked = APEX.replace("699.78 s", "50 images/s")
+    (line,) = refused(invoke, asked, OFFER.replace("value: 350 s", f"run: {run}"))
+    assert "benchmarks.gtc.nodes: 200, and its run measured 1; give the nodes of the run" in line
+
+
+def test_a_metric_of_another_kind_says_what_the_tender_lacks(invoke: Invoke) -> None:
+    lines = refused(invoke, APEX, OFFER, "--metric", "ssp")
+    assert (
+        lines[0] == "procurement.yaml:5:8: benchmarks.gtc: its work is missing, ssp needs it; write 'work: 1065 TFLOP'"
+    )
+    assert "procurement.yaml:6:18: benchmarks.milc.weight: ssp has no weights; leave them out" in lines
+
+
+def test_options_that_contradict_a_tender_are_refused(invoke: Invoke) -> None:
+    write("procurement.yaml", APEX), write("offer.yaml", OFFER)
+    with pytest.raises(UsageError, match="--metric ssi needs the tender"):
+        invoke(compare.command, "offer.yaml", "--metric", "ssi")
+    with pytest.raises(UsageError, match="--why is of comparisons without --tender"):
+        invoke(compare.command, "offer.yaml", "--tender", "procurement.yaml", "--why")
+    with pytest.raises(UsageError, match="'A' is given twice"):
+        invoke(compare.command, "offer.yaml", "offer.yaml", "--tender", "procurement.yaml")
+    with pytest.raises(NothingSelected, match="system_a: is a run of another suite"):
+        invoke(compare.command, RUNS / "system_a", "--tender", "procurement.yaml")
+    with pytest.raises((RecordError, NothingSelected), match="nope"):
+        invoke(compare.command, "nope", "--tender", "procurement.yaml")
+
+
+def test_the_option_offers_every_metric() -> None:
+    assert tuple(METRICS) == compare.SCORE_METRICS

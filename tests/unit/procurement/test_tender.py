@@ -1,0 +1,288 @@
+"""Tenders and offers: what their files say, and that every mistake has its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from milabench.config.kinds import INVALID, ValueParser
+from milabench.config.problems import Problems
+from milabench.config.source_map import Located, Mark, SourceLocation
+from milabench.errors import ConfigError, Problem
+from milabench.procurement.amounts import POWER, Amount
+from milabench.procurement.offer import Offer, offer_problems, parse_offer
+from milabench.procurement.tender import Tender, parse_tender, with_places
+
+TENDER = """\
+title: pilot
+suite: suite.yaml
+metric: ssi
+reference: {run: reference.tar.zst, nodes: 1024}
+benchmarks:
+  bert:
+    weight: 2
+    capability: 1
+    reference: {value: 699.78, units: s, nodes: 1376}
+    figure_of_merit: rate * 1.5
+    tiers: [as-is, ported]
+    required: true
+    size: node
+  resnet:
+terms: {currency: EUR, years: 5, interest: 5 %, electricity: 0.12 +- 0.02 EUR/kWh, pue: 1.3 +- 0.05, grid_carbon: 350 g/kWh,
+        upkeep: 6 %, utilisation: 0.8 +- 0.1, embodied_carbon: 1200 kg}
+limits: {budget: 10 M EUR, power: 400 kW, ssi: 6}
+"""
+OFFER = """\
+vendor: A
+system: A-1000
+tender: pilot
+nodes: 640
+price: {node: 300 k EUR, fixed: 1 M EUR}
+power: {node: 10.2 kW +- 2 %, level: L1}
+phases: [{nodes: 320, months: 6}, {nodes: 640, months: 54}]
+stack: {framework: torch 2.13}
+benchmarks:
+  bert: {run: bert.tar.zst, nodes: 64, tier: ported, changes: [model.py, -O3], measured: true}
+  resnet: {run: [r8.json, r16.json], nodes: 64, measured: false}
+"""
+
+
+def tender_of(text: str) -> Tender:
+    return parse_tender(text.encode(), "procurement.yaml", "/tenders")
+
+
+def offer_of(text: str) -> Offer:
+    return parse_offer(text.encode(), "offer.yaml", "/offers")
+
+
+def mistakes(text: str, parse: Callable[[str], object] = tender_of) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        parse(text)
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_a_tender_is_read_with_units_and_uncertainties() -> None:
+    tender = tender_of(TENDER)
+    bert, resnet = tender.benchmarks["bert"], tender.benchmarks["resnet"]
+    assert (tender.suite, tender.reference.run) == (Path("/tenders/suite.yaml"), Path("/tenders/reference.tar.zst"))
+    assert (bert.weight, bert.figure_of_merit, bert.size, bert.tiers) == (2, "rate * 1.5", "node", ("as-is", "ported"))
+    assert bert.reference.value is not None and (bert.reference.value.value, bert.reference.value.units) == (
+        699.78,
+        "s",
+    )
+    assert (resnet.name, resnet.weight, resnet.is_required, resnet.reference.value) == ("resnet", 1, True, None)
+    terms = tender.terms
+    assert (terms.currency, terms.years, terms.interest, terms.upkeep) == ("EUR", 5, 0.05, 0.06)
+    assert terms.electricity is not None and terms.electricity.units == "EUR/kWh"
+    assert terms.electricity.interval() == pytest.approx((0.12 / (7 / 6), 0.12 * 7 / 6))
+    assert terms.utilization is not None and terms.utilization.value == 0.8
+    assert tender.limits.budget is not None and (tender.limits.budget.value, tender.limits.budget.units) == (1e7, "EUR")
+    assert tender.limits.scores == {"ssi": 6}
+    assert tender.origin.where("benchmarks.bert.weight") == "procurement.yaml:7:13"
+
+
+def test_an_offer_is_read_and_fits_its_tender() -> None:
+    offer = offer_of(OFFER)
+    assert offer_problems(offer, tender_of(TENDER)) == ()
+    assert offer.price.node is not None and (offer.price.node.value, offer.price.node.units) == (300_000, "EUR")
+    assert offer.power.node is not None and offer.power.node.interval() == pytest.approx((10.2 / 1.02, 10.2 * 1.02))
+    assert [phase.nodes for phase in offer.phases] == [320, 640]
+    assert offer.benchmarks["bert"].runs == (Path("/offers/bert.tar.zst"),)
+    assert [bench.standing for bench in offer.benchmarks.values()] == ["measured", "projected"]
+    assert offer.benchmarks["bert"].changes == ("model.py", "-O3")
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "units", "low"),
+    [
+        ("0.12 +- 0.02 EUR/kWh", 0.12, "EUR/kWh", 0.12 / (7 / 6)),
+        ("0.12 EUR/kWh +- 0.02", 0.12, "EUR/kWh", 0.12 / (7 / 6)),
+        ("0.12 EUR/kWh ± 10 %", 0.12, "EUR/kWh", 0.12 / 1.1),
+        ("0.12 +- 10 % EUR/kWh", 0.12, "EUR/kWh", 0.12 / 1.1),
+        ("120 EUR/MWh +/- 20", 0.12, "EUR/kWh", 0.12 / (7 / 6)),
+        ("120 EUR/MWh", 0.12, "EUR/kWh", 0.12),
+        ('["0.10 EUR/kWh", 0.14 EUR/kWh]', math.sqrt(0.014), "EUR/kWh", 0.10),
+    ],
+)
+def test_an_amount_may_be_written_in_several_ways(written: str, value: float, units: str, low: float) -> None:
+    tender = tender_of(
+        f"metric: index\nreference: {{run: r}}\nbenchmarks: {{b: }}\nterms: {{electricity: {written}}}\n"
+    )
+    price = tender.terms.electricity
+    assert price is not None and price.units == units
+    assert price.value == pytest.approx(value)
+    assert price.interval()[0] == pytest.approx(low)
+
+
+def test_an_error_that_is_a_percentage_of_a_percentage_is_in_points() -> None:
+    tender = tender_of("reference: {run: r}\nbenchmarks: {b: }\nterms: {utilization: 80 % +- 10 %}\n")
+    assert tender.terms.utilization is not None
+    assert tender.terms.utilization.interval() == pytest.approx((0.8 / 1.125, 0.8 * 1.125))
+
+
+def test_amounts_of_one_place_are_one_source_and_of_two_places_two() -> None:
+    text = "vendor: A\nnodes: 1\nprice: {node: 1 EUR +- 10 %, fixed: 1 EUR +- 10 %}\n"
+    price = offer_of(text).price
+    sources = {number.deviations[0].source for number in (price.node, price.fixed)}
+    assert sources == {"offer.yaml:price.node", "offer.yaml:price.fixed"}
+
+
+BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            BASE.replace("1}", "-1}"),
+            "procurement.yaml:3:15: benchmarks.b.weight: expected a number that is at least 0, got -1",
+        ),
+        (BASE.replace("1}", "0}"), "procurement.yaml:3:15: benchmarks: all weights are 0; give one at least a weight"),
+        (
+            "metric: ssi\n" + BASE.replace("run: r, ", ""),
+            "procurement.yaml:4:6: benchmarks.b: ssi needs a reference, and it has none; give its reference a value, or the"
+            " tender a reference run",
+        ),
+        (
+            BASE.replace("1}", "1, reference: {value: 3 s, units: min}}"),
+            "procurement.yaml:3:49: benchmarks.b.reference.units: units differ: 'min', and 's' beside the value",
+        ),
+        (
+            BASE + "terms: {currency: EUR, electricity: 0.1 USD/kWh}\n",
+            "procurement.yaml:4:37: terms.electricity: is in USD, and terms.currency at procurement.yaml:4:19 in EUR;"
+            " convert one of them",
+        ),
+        (
+            BASE + "limits: {power: 400 EUR}\n",
+            "procurement.yaml:4:17: limits.power: '400 EUR': its units are W, kW, MW; write '10.2 kW +- 2 %'",
+        ),
+        (
+            BASE + "limits: {power: 400}\n",
+            "procurement.yaml:4:17: limits.power: 400 has no unit; write '10.2 kW +- 2 %'",
+        ),
+        (
+            BASE + "limits: {power: 4 kW +- 5}\n",
+            "procurement.yaml:4:17: limits.power: an error of the whole number or more: '4 kW +- 5'; give its bounds, as"
+            " [low, high]",
+        ),
+        (
+            BASE + "limits: {power: 4 kW +- 5 W EUR}\n",
+            "procurement.yaml:4:17: limits.power: number and error have different units: '4 kW +- 5 W EUR'",
+        ),
+        (
+            BASE + "limits: {power: [4 kW, 3 kW]}\n",
+            "procurement.yaml:4:17: limits.power: expected two bounds, [low, high], got a list",
+        ),
+        (
+            BASE + "terms: {pue: 0.9}\n",
+            "procurement.yaml:4:14: terms.pue: expected an amount above 0 such as '0.8 +- 0.1', from 1, got 0.9",
+        ),
+        (
+            "metric: ssj\n" + BASE,
+            "procurement.yaml:1:9: metric: expected one of ssi, ssni, ssp, throughput, index, specspeed, specrate, got 'ssj';"
+            " did you mean 'ssp'?",
+        ),
+        (
+            "mean: harmonic\nmetric: ssi\n" + BASE,
+            "procurement.yaml:1:7: mean: ssi has no harmonic mean; allowed: geometric",
+        ),
+        (
+            BASE.replace("weight", "wieght"),
+            "procurement.yaml:3:7: benchmarks.b: unknown key 'wieght'; did you mean 'weight'?",
+        ),
+        ("reference: {nodes: 8}\n", "procurement.yaml:1:1: the key 'benchmarks' is missing"),
+        (
+            BASE.replace("1}", "1, figure_of_merit: rate *}"),
+            "procurement.yaml:3:35: benchmarks.b.figure_of_merit: in the expression 'rate *': not an expression (invalid"
+            " syntax); allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max",
+        ),
+    ],
+)
+def test_a_mistake_in_a_tender_is_one_line_with_its_place(text: str, expected: str) -> None:
+    assert mistakes(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            OFFER.replace("1 M EUR", "1 M USD"),
+            "offer.yaml:5:33: price.fixed: is in USD, and price.node at offer.yaml:5:15 in EUR; convert one of them",
+        ),
+        (
+            OFFER.replace("[r8.json, r16.json]", "r8.json"),
+            "offer.yaml:11:17: benchmarks.resnet.run: is projected, from 1 measured count; name runs on two counts of nodes at"
+            " least",
+        ),
+        (
+            OFFER.replace("nodes: 64, measured: false", "measured: false"),
+            "offer.yaml:11:11: benchmarks.resnet: is projected, and does not say to how many nodes; give it 'nodes'",
+        ),
+        (
+            OFFER.replace("nodes: 320", "nodes: 3200"),
+            "offer.yaml:7:18: phases.0.nodes: 3200 nodes, more than the 640 that are offered",
+        ),
+        (
+            OFFER.replace("run: bert.tar.zst, ", ""),
+            "offer.yaml:10:9: benchmarks.bert: has neither a run nor a value; name the run that shows it",
+        ),
+        (
+            OFFER.replace("level: L1", "level: L4"),
+            "offer.yaml:6:38: power.level: expected one of board, node, meter, provisioned, L1, L2, L3, got 'L4'",
+        ),
+        (OFFER.replace("vendor: A\n", ""), "offer.yaml:1:1: the key 'vendor' is missing"),
+    ],
+)
+def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: str) -> None:
+    assert mistakes(text, offer_of) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            OFFER.replace("  bert:", "  bret:").replace("  resnet:", "  vgg:"),
+            "offer.yaml:10:3: benchmarks: is an offer for another suite: none of its benchmarks is in procurement.yaml; asked"
+            " for: bert, resnet",
+        ),
+        (
+            OFFER.replace("tender: pilot", "tender: main"),
+            "offer.yaml:3:9: tender: answers the tender 'main', and procurement.yaml is 'pilot'",
+        ),
+        (
+            OFFER.replace("tier: ported", "tier: optimized"),
+            "offer.yaml:10:46: benchmarks.bert.tier: is optimized; procurement.yaml:11:12 allows as-is, ported",
+        ),
+        (
+            OFFER[: OFFER.index("  resnet")],
+            "offer.yaml:10:3: benchmarks: the benchmark 'resnet' is missing, procurement.yaml:14:10 requires it",
+        ),
+        (
+            OFFER.replace("EUR", "USD"),
+            "offer.yaml:5:15: price.node: is in USD, and the tender at procurement.yaml in EUR; convert one of them",
+        ),
+    ],
+)
+def test_an_offer_that_does_not_fit_its_tender_says_where(text: str, expected: str) -> None:
+    assert str(offer_problems(offer_of(text), tender_of(TENDER))[0]) == expected
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    text = "metric: ssi\nbenchmarks:\n  b: {weight: -1, capability: 0}\nlimits: {budget: 3}\n"
+    assert len(mistakes(text)) == 3
+
+
+def test_an_error_of_a_score_gets_the_place_of_its_key() -> None:
+    tender = tender_of(TENDER)
+    error = with_places(ConfigError(Problem("", "bert.weight", "is odd")), tender.origin)
+    assert str(error) == "procurement.yaml:7:13: benchmarks.bert.weight: is odd"
+
+
+def test_a_boolean_is_no_amount() -> None:
+    problems = Problems()
+    node = Located(True, Mark(SourceLocation("f", ""), 1, 2))
+    assert Amount(POWER).parse(node, "p", ValueParser(problems, "")) is INVALID
+    assert [problem.where for problem in problems.all()] == ["f:1:2"]
