@@ -175,14 +175,14 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
     asked = f"{_money(budget)}, over {terms.years:g} years" if terms.years else f"{_money(budget)}, to buy"
     answer = _limited("spend", system, terms, asked, quotient)
     stated = {
-        "budget": budget,
+        "budget": budget if budget.deviations else None,
         "price of a node": system.node_price,
         "fixed price": system.fixed_price,
         **_energy_inputs(system, terms),
     }
 
     def score(names: Mapping[str, float]) -> float:
-        left = names["budget"] - names.get("fixed price", 0.0)
+        left = names.get("budget", budget.value) - names.get("fixed price", 0.0)
         energy = (
             math.prod([names.get(name, 1.0) for name in _ENERGY]) * YEAR_HOURS if _has_energy(system, terms) else 0.0
         )
@@ -202,10 +202,10 @@ def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *
         raise ConfigError(Problem("", system.name, "the power of a node is not known", hint))
     quotient = product([(limit, 1), (system.node_kw, -1)], 1.0, "nodes")
     answer = _limited("power", system, terms, f"{limit.value:g} kW", quotient)
-    stated = {"limit of power": limit, "power of a node": system.node_kw}
+    stated = {"limit of power": limit if limit.deviations else None, "power of a node": system.node_kw}
 
     def score(names: Mapping[str, float]) -> float:
-        return names["limit of power"] / names["power of a node"] * _per_node(system, names)
+        return names.get("limit of power", limit.value) / names["power of a node"] * _per_node(system, names)
 
     return _with_sensitivity(
         answer, "score that fits", score, [*_stated_inputs(stated, vary), *_score_inputs([system], vary)]

@@ -85,6 +85,8 @@ def _cell(value: UncertainValue | None) -> str:
     if value is None:
         return ""
     units = f" {value.units}" if value.units not in ("kW", "kWh", "kg", "g") else ""
+    if value.value >= 1e6:
+        return f"{value.value / 1e6:,.2f} M{units}"
     return f"{format_number(value.value)}{units}"
 
 
