@@ -58,7 +58,7 @@ def _answer_table(answers: Sequence[BudgetAnswer]) -> Table:
     )
     rows = []
     for answer in answers:
-        interval = None if answer.score is None else answer.score.interval()
+        interval = answer.score.interval() if answer.score is not None and answer.score.deviations else None
         bounds = "not known" if answer.bounds is None else f"{answer.bounds[0]} to {answer.bounds[1]}"
         rows.append(
             (

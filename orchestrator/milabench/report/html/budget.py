@@ -45,7 +45,7 @@ def _figures(answer: BudgetAnswer) -> list[Child]:
         figure(
             f"Swings: {title}",
             tornado,
-            f"One input at a time, from its lower (hatched) to its upper bound; the line is the result itself.{left_out}",
+            f"One input at a time, from its lower (framed) to its upper bound (filled); the line is the result itself.{left_out}",
         )
     ]
     if answer.shares is not None:

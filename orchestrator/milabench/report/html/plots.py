@@ -312,7 +312,7 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
 
 
 def spans(title: str, rows: Sequence[Span], *, centre: float, units: str) -> Markup:
-    """Draw a bar to either side of the centre for each input: hatched towards its lower bound, filled towards its upper one."""
+    """Draw a bar to either side of the centre for each input: framed towards its lower bound, filled towards its upper one."""
     low, high = padded([centre, *(end for row in rows for end in (row.low, row.high))])
     scale = Scale(low=low, high=high, start=_LEFT, stop=WIDTH - 220)
     grid: list[Child] = [
