@@ -13,7 +13,7 @@ from milabench.errors import DONE
 from milabench.workflow.options import BudgetRequest
 
 
-def share_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
+def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Return `10%` or 0.1 as a share from 0 to 1. Raises BadParameter."""
     text = value.strip()
     try:
@@ -43,7 +43,7 @@ def share_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--metric", type=click.Choice(SCORE_METRICS), help="The score, instead of the tender's own.")
 @click.option(
     "--vary",
-    callback=share_of,
+    callback=varied_share,
     default="10%",
     show_default=True,
     metavar="SHARE",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from milabench.analysis.two_samples import MARGIN
@@ -15,6 +16,7 @@ from milabench.errors import ConfigError, UsageError
 from milabench.procurement.amounts import MONEY, POWER, Amount, Dimension
 from milabench.procurement.budget import (
     BudgetAnswer,
+    BudgetSystem,
     budget_system,
     matching_nodes,
     nodes_for_money,
@@ -49,7 +51,6 @@ def answer_budget(request: BudgetRequest) -> BudgetAnswers:
     tender = scores.tender
     systems = dict(zip(named, (budget_system(scores, entry) for entry in scores.bids), strict=True))
     answers: list[BudgetAnswer] = []
-    notes: list[str] = []
     if request.match is not None:
         wanted = systems[request.match[0]]
         others = [system for name, system in systems.items() if name != request.match[0]]
@@ -58,27 +59,41 @@ def answer_budget(request: BudgetRequest) -> BudgetAnswers:
         answers += [matching_nodes(wanted, system, tender.terms, vary=request.vary) for system in others]
     spend = None if request.spend is None else amount_of(request.spend, MONEY, tender_currency(tender), "--spend")
     power = None if request.power is None else amount_of(request.power, POWER, "kW", "--power")
-    is_by_limits = request.match is None and spend is None and power is None
-    if is_by_limits:
-        spend, power = tender.limits.budget, tender.limits.power
-        if spend is None and power is None:
+    notes: list[str] = []
+    if request.match is None and spend is None and power is None:
+        limits = tender.limits
+        if limits.budget is None and limits.power is None:
             raise UsageError(
                 f"{request.tender}: names no limit of money or power; ask with --match A B, --spend AMOUNT or --power AMOUNT"
             )
-    for system in systems.values():
+        # A limit that the tender has is asked of who can answer; one that was typed, of all.
+        answers += _limited(systems.values(), tender, limits.budget, limits.power, request.vary, notes)
+        if not answers:
+            raise ConfigError("; ".join(notes))
+    else:
+        answers += _limited(systems.values(), tender, spend, power, request.vary)
+    return BudgetAnswers(tender=tender, metric=scores.metric, answers=tuple(answers), notes=tuple(notes))
+
+
+def _limited(
+    systems: Iterable[BudgetSystem],
+    tender: Tender,
+    spend: UncertainValue | None,
+    power: UncertainValue | None,
+    vary: float,
+    notes: list[str] | None = None,
+) -> Iterator[BudgetAnswer]:
+    """Yield what a limit of money and one of power allow of each system; with `notes`, these get why one has no answer."""
+    for system in systems:
         for ask, limit in ((nodes_for_money, spend), (nodes_for_power, power)):
             if limit is None:
                 continue
             try:
-                answers.append(ask(limit, system, tender.terms, vary=request.vary))
+                yield ask(limit, system, tender.terms, vary=vary)
             except ConfigError as error:
-                # A limit that the tender has is asked of who can answer; one that was typed, of all.
-                if not is_by_limits:
+                if notes is None:
                     raise
                 notes.append(str(error))
-    if not answers:
-        raise ConfigError("; ".join(notes))
-    return BudgetAnswers(tender=tender, metric=scores.metric, answers=tuple(answers), notes=tuple(notes))
 
 
 def amount_of(text: str, dimension: Dimension, units: str, option: str) -> UncertainValue:

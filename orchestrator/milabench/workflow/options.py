@@ -164,7 +164,7 @@ class ProjectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRequest:
-    """What is asked of which systems: runs, reports, bundles or offers; amounts are texts such as `2M` and `400kW`.
+    """Budget questions about systems: runs, reports, bundles or offers; amounts are texts such as `2M` and `400kW`.
 
     Without a question those are asked that the limits of the tender are about.
     """

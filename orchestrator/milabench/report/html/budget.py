@@ -9,7 +9,7 @@ from milabench.report.budget import sensitivity_title
 from milabench.report.document import Document
 from milabench.report.html.blocks import document_page
 from milabench.report.html.markup import Child
-from milabench.report.html.plots import Bar, Span, bars, figure, spans
+from milabench.report.html.plots import Bar, SwingBar, bars, figure, tornado
 from milabench.report.model import format_number
 
 MOST_DRAWN = 15
@@ -27,10 +27,10 @@ def _figures(answer: BudgetAnswer) -> list[Child]:
     centre = answer.quotient.value
     if answer.question != "match" and answer.score is not None:
         centre = answer.score.value / answer.nodes * answer.quotient.value
-    tornado = spans(
+    drawing = tornado(
         f"Swings: {title}",
         [
-            Span(
+            SwingBar(
                 label=swing.name,
                 low=swing.low,
                 high=swing.high,
@@ -44,7 +44,7 @@ def _figures(answer: BudgetAnswer) -> list[Child]:
     shown: list[Child] = [
         figure(
             f"Swings: {title}",
-            tornado,
+            drawing,
             f"One input at a time, from its lower (framed) to its upper bound (filled); the line is the result itself.{left_out}",
         )
     ]

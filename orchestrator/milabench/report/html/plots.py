@@ -61,7 +61,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class SwingBar:
     """A line from what a result is at the lower bound of an input to what it is at the upper one."""
 
     label: str
@@ -311,7 +311,7 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
     return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
 
 
-def spans(title: str, rows: Sequence[Span], *, centre: float, units: str) -> Markup:
+def tornado(title: str, rows: Sequence[SwingBar], *, centre: float, units: str) -> Markup:
     """Draw a bar to either side of the centre for each input: framed towards its lower bound, filled towards its upper one."""
     low, high = padded([centre, *(end for row in rows for end in (row.low, row.high))])
     scale = Scale(low=low, high=high, start=_LEFT, stop=WIDTH - 220)
