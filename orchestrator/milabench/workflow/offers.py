@@ -31,7 +31,7 @@ from milabench.workflow.bundle_runs import bundle_parts
 from milabench.workflow.files import base_folder, display_path, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.summaries import recompute_summary, summary_of
-from milabench.workflow.tenders import read_offer, read_tender
+from milabench.workflow.tender_files import read_offer, read_tender
 
 if TYPE_CHECKING:
     from milabench.workflow.options import Session
