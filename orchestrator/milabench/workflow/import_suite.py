@@ -19,7 +19,7 @@ from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
 from milabench.errors import ConfigError, UsageError
-from milabench.facts.model import Device, Node, SystemFacts
+from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.method import nodes_of, why_not_placed
 from milabench.plan.model import Step
@@ -33,7 +33,7 @@ from milabench.workflow.new_benchmark import NAME
 if TYPE_CHECKING:
     from milabench.compat.data_form import DataForm
 
-ARCH: Final = "cuda"
+ARCH: Final[Arch] = "cuda"
 _RUNNER: Final = "benchmate.run"
 _FOLDER: Final = "@folder"
 
@@ -172,24 +172,32 @@ def _folders(suite: Suite, place: Callable[[str], str]) -> dict[Path, ImportedFo
 
 def _systems(suite: Suite) -> tuple[PlanContext, ...]:
     """Return one machine with a device, one with four, and several with two each: as many as a benchmark needs."""
-    most = max((bench.num_machines for bench in suite.benchmarks.values()), default=1)
-    raw = {key: value for key, value in suite.system.raw.items() if key not in ("nodes", "gpu")}
-    system = replace(suite.system, nodes=(), raw={**raw, "arch": ARCH})
     return tuple(
-        PlanContext(
-            facts=SystemFacts(arch=ARCH, nodes=tuple(_node(rank, devices) for rank in range(nodes))),
-            system=system,
-            dirs=dirs_under("/imaginary", {}),
-            profile=PROFILES["default"],
-            repeats=1,
-        )
-        for nodes, devices in ((1, 1), (1, 4), (max(2, most), 2))
+        imaginary_system(suite, ARCH, nodes, devices)
+        for nodes, devices in ((1, 1), (1, 4), (max(2, most_machines(suite)), 2))
     )
 
 
-def _node(rank: int, devices: int) -> Node:
+def most_machines(suite: Suite) -> int:
+    """Return how many machines the largest benchmark of a suite takes."""
+    return max((bench.num_machines for bench in suite.benchmarks.values()), default=1)
+
+
+def imaginary_system(suite: Suite, arch: Arch, nodes: int, devices: int) -> PlanContext:
+    """Return what a plan of the suite is made for on so many machines with so many devices each, not those of its system."""
+    raw = {key: value for key, value in suite.system.raw.items() if key not in ("nodes", "gpu")}
+    return PlanContext(
+        facts=SystemFacts(arch=arch, nodes=tuple(_node(rank, devices, arch) for rank in range(nodes))),
+        system=replace(suite.system, nodes=(), raw={**raw, "arch": arch}),
+        dirs=dirs_under("/imaginary", {}),
+        profile=PROFILES["default"],
+        repeats=1,
+    )
+
+
+def _node(rank: int, devices: int, arch: Arch) -> Node:
     held = tuple(
-        Device(index=index, uuid=f"{rank}-{index}", name="imaginary", arch=ARCH, memory_mib=81_920)
+        Device(index=index, uuid=f"{rank}-{index}", name="imaginary", arch=arch, memory_mib=81_920)
         for index in range(devices)
     )
     address = f"10.0.0.{rank + 1}"
