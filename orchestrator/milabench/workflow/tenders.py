@@ -11,12 +11,14 @@ from milabench.analysis.two_samples import MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, Problem, UsageError
+from milabench.events.values import as_mapping
 from milabench.procurement.offer import Offer, offer_problems, parse_offer
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender, parse_tender
 from milabench.procurement.tender_scores import Bid, TenderScores, score_tender
+from milabench.workflow.expenses import with_expenses
 from milabench.workflow.files import base_folder, read_file
-from milabench.workflow.report_inputs import find_report_source, session_names
+from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
 
 _OFFERS = (".yaml", ".yml")
@@ -58,7 +60,7 @@ def score_bids(
     return score_tender(
         tender,
         bids,
-        None if reference is None else _named_system(folder, str(reference), tender.origin, "reference.run"),
+        None if reference is None else _named_source(folder, str(reference), tender.origin, "reference.run").system,
         metric=metric,
         margin=margin,
         across=across,
@@ -74,20 +76,23 @@ def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
         if not an_offer
     ]
     systems = (
-        Bid(name=name, system=one_system(name, [source.system for source in side]))
+        Bid(name=name, system=one_system(name, [system_by(source, tender) for source in side]))
         for name, side in zip(unique_names(runs), runs, strict=True)
     )
     return [
-        _offered(folder, read_offer(Path(name), tender)) if an_offer else next(systems)
+        _offered(folder, read_offer(Path(name), tender), tender) if an_offer else next(systems)
         for name, an_offer in zip(names, is_offer, strict=True)
     ]
 
 
-def _offered(folder: Path, offer: Offer) -> Bid:
+def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
     runs = {
         bench: one_system(
             offer.name,
-            [_named_system(folder, str(path), offer.origin, f"benchmarks.{bench}.run") for path in declared.runs],
+            [
+                system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
+                for path in declared.runs
+            ],
         )
         for bench, declared in offer.benchmarks.items()
         if declared.standing == "measured"
@@ -101,11 +106,18 @@ def one_system(name: str, sessions: Sequence[System]) -> System:
     return replace(first, later=tuple(later))
 
 
-def _named_system(folder: Path, name: str, origin: Origins, key: str) -> System:
+def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
+    """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
+    costs = as_mapping(source.manifest.get("costs"))
+    summary = with_expenses(source.summary, source.run, tender, costs, offer)
+    return replace(source, summary=summary).system
+
+
+def _named_source(folder: Path, name: str, origin: Origins, key: str) -> ReportSource:
     """Return a run; one that a file names and that is not there has its place in that file."""
     if not Path(name).exists():
         raise ConfigError(Problem(origin.where(key), key, f"{name} is not there", "paths are relative to the file"))
-    return find_report_source(folder, name).system
+    return find_report_source(folder, name)
 
 
 def explain_numbers(tender_file: Path, names: Sequence[str], base: Path | None, metric: str = "") -> list[Provenance]:
