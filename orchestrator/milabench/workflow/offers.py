@@ -225,7 +225,7 @@ def offer_table(
     metric: str = "",
     allowed_signers: Path | None = None,
 ) -> OfferTable:
-    """Return all offers in a folder side by side, the first by the name of its file being what the others are compared with.
+    """Return all offers in a folder, the first by the name of its file being what the others are compared with.
 
     Raises NothingSelected without an offer, and as `verify_offer` and `compare_by_tender`.
     """
