@@ -63,6 +63,7 @@ GROUPS = {
         "offers": "Compare all offers to a tender",
         "offer": "Pack an offer to a tender, or verify one",
         "tender": "Check a tender, explain every number of a score",
+        "budget": "How many nodes match, what money buys, what fits in a power",
         "project": "Project measured nodes or devices to larger counts",
         "baseline": "Compute what is expected of the machines of a fleet",
         "outliers": "Find the nodes and devices that differ from a baseline",

@@ -7,8 +7,8 @@ cost are those of the time at work; what an idle machine draws is no part of the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from milabench.analysis.ab_run import launches
@@ -49,12 +49,12 @@ class MeteredBench:
 class _Work:
     """What is known of a benchmark's work: items a second, J an item, items of a launch, and how the power is known."""
 
-    rate: UncertainValue
     joules: UncertainValue
-    items: float
     power: Literal["meter", "node", "board", "provisioned"]
     level: str
     source: str
+    rate: UncertainValue = _ONE
+    items: float = 0.0
 
 
 def expenses(
@@ -104,41 +104,56 @@ def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None, decla
     is_usable = bench.outcome == "passed" and bench.validity != "invalid" and bench.direction == "higher"
     if not (rates and is_usable and bench.units.endswith("/s")):
         return None
-    items: dict[int, float] = {}
-    boards: dict[int, list[float | None]] = {}
-    by_step = energies(bench)
+    powered = _metered(bench, rates, metered) or _by_boards(bench, rates) or _declared(bench, rates, costs, declared_by)
+    if powered is None:
+        return None
+    items = dict.fromkeys(rates, 0.0)
     for process in bench.processes:
         done = math.fsum([*(total.items for total in process.throughput.totals), process.throughput.left_out])
         items[process.repeat] = items.get(process.repeat, 0.0) + done
-        boards.setdefault(process.repeat, []).append(joules_per_item(process, by_step))
-    known = {repeat: [each for each in boards[repeat] if each is not None] for repeat in rates}
-    source = f"{bench.bench}:joules"
-    if metered is not None and rates.keys() <= metered.launches.keys():
-        taken = [metered.launches[repeat].power_w / rate for repeat, rate in rates.items()]
-        joules = UncertainValue.of_launches(taken, "J", source)
-        deviations = [Deviation(metered.launches[repeat].clock_share, source="clock of the meter") for repeat in rates]
-        doubts = [max(deviations)] if max(deviations).sd else []
-        if metered.error is not None:
-            doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
-        joules = product([(joules, 1), (UncertainValue(value=1.0, deviations=tuple(doubts)), 1)], 1.0, "J")
-        power: Literal["meter", "board", "provisioned"] = "meter"
-        level, by = metered.level, metered.source
-    elif all(len(known[repeat]) == len(boards[repeat]) for repeat in rates):
-        joules = UncertainValue.of_launches([mean(known[repeat]) for repeat in rates], "J", source)
-        power, level, by = "board", BOARD_LEVEL, "sensors of the devices"
-    elif costs.power_w is not None:
-        joules = UncertainValue.of_launches([costs.power_w / rate for rate in rates.values()], "J", source)
-        power, level, by = "provisioned", PROVISIONED_LEVEL, declared_by
-    else:
-        return None
-    return _Work(
+    return replace(
+        powered,
         rate=UncertainValue.of_launches(list(rates.values()), bench.units, f"{bench.bench}:rate"),
-        joules=joules,
         items=mean([items[repeat] for repeat in rates]),
-        power=power,
-        level=level,
-        source=by,
     )
+
+
+def _metered(bench: BenchSummary, rates: Mapping[int, float], metered: MeteredBench | None) -> _Work | None:
+    """Return what meters say, with their error and that of their clocks; None unless they saw every launch."""
+    if metered is None or not rates.keys() <= metered.launches.keys():
+        return None
+    taken = [metered.launches[repeat].power_w / rate for repeat, rate in rates.items()]
+    by_clock = max(metered.launches[repeat].clock_share for repeat in rates)
+    doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
+    if metered.error is not None:
+        doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
+    own = UncertainValue(value=1.0, deviations=tuple(doubts))
+    joules = product([(_joules(bench, taken), 1), (own, 1)], 1.0, "J")
+    return _Work(joules=joules, power="meter", level=metered.level, source=metered.source)
+
+
+def _by_boards(bench: BenchSummary, rates: Mapping[int, float]) -> _Work | None:
+    """Return what the sensors of the devices say; None unless all of them did."""
+    by_step = energies(bench)
+    known: dict[int, list[float]] = {repeat: [] for repeat in rates}
+    for process in bench.processes:
+        joules = joules_per_item(process, by_step)
+        if joules is None and process.repeat in known:
+            return None
+        known.setdefault(process.repeat, []).append(joules or 0.0)
+    joules_of = _joules(bench, [mean(known[repeat]) for repeat in rates])
+    return _Work(joules=joules_of, power="board", level=BOARD_LEVEL, source="sensors of the devices")
+
+
+def _declared(bench: BenchSummary, rates: Mapping[int, float], costs: Costs, by: str) -> _Work | None:
+    if costs.power_w is None:
+        return None
+    joules = _joules(bench, [costs.power_w / rate for rate in rates.values()])
+    return _Work(joules=joules, power="provisioned", level=PROVISIONED_LEVEL, source=by)
+
+
+def _joules(bench: BenchSummary, of_launches: Sequence[float]) -> UncertainValue:
+    return UncertainValue.of_launches(of_launches, "J", f"{bench.bench}:joules")
 
 
 def _cost_of_year(

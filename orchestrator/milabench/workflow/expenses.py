@@ -27,10 +27,10 @@ def with_expenses(
     costs: Mapping[str, Any] | None = None,
     offer: Offer | None = None,
 ) -> Summary:
-    """Return the summary with what its work takes, by the terms of a tender, or in energy alone where a meter measured it.
+    """Return the summary with what its work takes: by the terms of a tender, or in energy alone where a meter measured it.
 
-    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; an offer's price and
-    power of a node come first. Raises ConfigError for two currencies, RecordError for what a meter left.
+    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; an offer's price
+    and power of a node come first. Raises ConfigError for two currencies, RecordError for what a meter left.
     """
     metered = {} if run is None else metered_benches(run)
     if tender is None and not metered:

@@ -34,7 +34,8 @@ from milabench.workflow.files import base_folder, display_path, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
-from milabench.workflow.tenders import one_system, read_offer, read_tender, score_bids, system_by
+from milabench.workflow.tender_files import read_offer, read_tender
+from milabench.workflow.tenders import one_system, score_bids, system_by
 
 if TYPE_CHECKING:
     from milabench.report.offers import OfferTable

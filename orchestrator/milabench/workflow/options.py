@@ -162,6 +162,23 @@ class ProjectRequest:
     across: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRequest:
+    """Budget questions about systems: runs, reports, bundles or offers; amounts are texts such as `2M` and `400kW`.
+
+    Without a question those are asked that the limits of the tender are about.
+    """
+
+    tender: Path
+    systems: tuple[str, ...] = ()
+    base: Path | None = None
+    match: tuple[str, str] | None = None
+    spend: str | None = None
+    power: str | None = None
+    metric: str | None = None
+    vary: float = 0.1
+
+
 class Reporter(Protocol):
     """Receives the messages of a use case. No method raises, so that a lost terminal does not end a run."""
 

@@ -102,7 +102,7 @@ def _with_expenses(request: ReportRequest, runs: Sequence[Run], summaries: Seque
         return list(summaries)
     # Reading a tender takes a YAML reader, which few reports need.
     from milabench.workflow.expenses import with_expenses
-    from milabench.workflow.tenders import read_tender
+    from milabench.workflow.tender_files import read_tender
 
     tender = None if request.tender is None else read_tender(request.tender)
     paired = zip(runs, summaries, strict=True) if runs else ((None, summary) for summary in summaries)

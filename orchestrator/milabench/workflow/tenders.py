@@ -12,29 +12,17 @@ from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, Problem, UsageError
 from milabench.events.values import as_mapping
-from milabench.procurement.offer import Offer, offer_problems, parse_offer
+from milabench.procurement.offer import Offer
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
-from milabench.procurement.tender import Tender, parse_tender
+from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, TenderScores, score_tender
 from milabench.workflow.expenses import with_expenses
-from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
+from milabench.workflow.tender_files import read_offer, read_tender
 
 _OFFERS = (".yaml", ".yml")
-
-
-def read_tender(path: Path) -> Tender:
-    """Read a tender, procurement.yaml. Raises ConfigError with every problem in it."""
-    return parse_tender(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
-
-
-def read_offer(path: Path, tender: Tender | None = None) -> Offer:
-    """Read an offer, offer.yaml, for a tender. Raises ConfigError with every problem in it, or for not fitting the tender."""
-    offer = parse_offer(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
-    if tender is not None and (problems := offer_problems(offer, tender)):
-        raise ConfigError(problems)
-    return offer
 
 
 def compare_by_tender(
