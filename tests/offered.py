@@ -13,6 +13,7 @@ import yaml
 from milabench.events.rundir import Run
 from milabench.workflow.bundle_runs import LOCK_FILES
 from milabench.workflow.context import read_context
+from milabench.workflow.offers import create_offer
 from milabench.workflow.options import CollectingReporter, Session, SuiteOptions
 from milabench.workflow.planning import suite_values
 from milabench.workflow.saved_options import program_digests
@@ -53,6 +54,9 @@ TENDER: dict[str, Any] = {
     },
     "limits": {"budget": "40 M EUR", "power": "900 kW", "ssi": 1},
 }
+
+# Items/s of one device with bert, and the nodes that are offered.
+VENDORS = {"A": (120.0, 640), "B": (150.0, 500), "C": (90.0, 700), "D": (122.0, 640)}
 
 
 def own_suite(folder: Path) -> Path:
@@ -143,3 +147,19 @@ def offer_file(folder: Path, vendor: str, benchmarks: Mapping[str, Any], **more:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "offer.yaml").write_text(yaml.safe_dump(value, sort_keys=False))
     return folder / "offer.yaml"
+
+
+def make_offers(folder: Path, **tender: Any) -> tuple[Path, Path]:
+    """A folder with the archives of four offers, of which C changed its source without a word, and their tender."""
+    asked = tender_file(folder / "tender", **tender)
+    (folder / "offers").mkdir()
+    for vendor, (speed, nodes) in VENDORS.items():
+        suite = asked.parent / "suite" / "suite.yaml"
+        edits = {"bert/main.py": "# faster\n"} if vendor == "C" else {}
+        speeds = {"bert": speed, "llama": speed / 2}
+        run = vendor_run(folder / vendor, suite, speeds, edits=edits, power_w=300.0, name=f"run-{vendor}").path
+        declared = offer_file(folder / vendor, vendor, {bench: {"run": str(run)} for bench in speeds}, nodes=nodes)
+        target = folder / "offers" / f"{vendor}.zip"
+        create_offer(asked, declared, target, None)
+    (folder / "offers" / "README").write_text("four offers")
+    return folder / "offers", asked

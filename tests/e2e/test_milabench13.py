@@ -31,6 +31,10 @@ THEIRS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "fp32": ("Tflops", {"argv": {"--number": 2, "--repeat": 40, "--m": 256, "--n": 256, "--dtype": "fp32"}}),
     "resnet50": ("items/s", {"argv": {**IMAGES, "--precision": "fp32"}}),
     "lightning": ("items/s", {"argv": IMAGES}),
+    "template": (
+        "items/s",
+        {"inherits": "_defaults", "definition": "benchmarks/_templates/simple", "plan": {"method": "per_gpu"}},
+    ),
     "bert-fp32": ("items/s", {"argv": {"--model": "Bert", "--batch-size": 1, "--num-workers": 0}}),
     "dqn": (
         "items/s",

@@ -60,6 +60,7 @@ GROUPS = {
         "compare": "Compare systems: which is faster, by how much, how surely",
         "history": "Show the trend of a benchmark over runs",
         "accept": "Check a run against acceptance criteria",
+        "offers": "Compare all offers to a tender side by side",
         "offer": "Pack an offer to a tender, or verify one",
         "tender": "Check a tender, explain every number of a score",
         "budget": "How many nodes match, what money buys, what fits in a power",

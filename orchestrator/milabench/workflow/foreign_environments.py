@@ -139,10 +139,7 @@ def foreign_request(
     own_limits = _words(config.pip.get("constraints"), by_line=True)
     usual = _usual_lock(config.definition, names) if is_lock_missing else None
     if variant == UNPINNED and constraints is not None:
-        # What the suite or a lock of the definition's own says goes before what we have for all.
-        said = (*parse_requirements("\n".join(own_limits)).pins, *(usual[1].pins if usual is not None else ()))
-        asked = replace(lock, pins=(*lock.pins, *(pin for pin in said if "+" not in (pin.version or ""))))
-        limits += unbroken_constraints(constraints.text, asked).splitlines()
+        limits += _limits_for_all(constraints, lock, own_limits, usual)
     limits += own_limits
     required = [each for source in sources for each in required_packages(source) or ()]
     overrides = (*instruments, *ADDED)
@@ -164,6 +161,18 @@ def foreign_request(
         if usual is None
         else _preferred(*usual, lock, parse_requirements("\n".join((*limits, *overrides)))),
     )
+
+
+def _limits_for_all(
+    constraints: RequirementFile, lock: Lock, own_limits: Sequence[str], usual: tuple[str, Lock] | None
+) -> list[str]:
+    """Return our constraints but those on what the suite or a lock of the definition says something else about.
+
+    A build for one kind of device says nothing about another.
+    """
+    elsewhere = (*parse_requirements("\n".join(own_limits)).pins, *(usual[1].pins if usual is not None else ()))
+    asked = replace(lock, pins=(*lock.pins, *(pin for pin in elsewhere if "+" not in (pin.version or ""))))
+    return unbroken_constraints(constraints.text, asked).splitlines()
 
 
 def _usual_lock(definition: Path, names: Sequence[str]) -> tuple[str, Lock] | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,15 +17,17 @@ from milabench.analysis.summary_model import Summary
 from milabench.bundle import archive
 from milabench.bundle.create import RECORDS, Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
-from milabench.errors import ConfigError, Problem, RecordError
+from milabench.errors import ConfigError, NothingSelected, Problem, RecordError
 from milabench.events.rundir import open_run
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.plan.model import STEP_DIRS
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_check import OfferCheck, check_offer
+from milabench.procurement.offer_costs import offer_costs
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
+from milabench.procurement.tender_scores import Bid
 from milabench.procurement.tiers import TierChange, lock_change, tier_change, tier_changes
 from milabench.version import __version__
 from milabench.workflow.bundle_runs import bundle_parts
@@ -34,8 +36,10 @@ from milabench.workflow.files import base_folder, display_path, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.summaries import recompute_summary, summary_of
 from milabench.workflow.tender_files import read_offer, read_tender
+from milabench.workflow.tenders import one_system, score_bids
 
 if TYPE_CHECKING:
+    from milabench.report.offers import OfferTable
     from milabench.workflow.options import Session
 
 DECLARATION: Final = "offer.yaml"
@@ -216,6 +220,55 @@ def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> Offe
         change for bench in opened.runs if bench in opened.offer.benchmarks for change in _changes(opened, bench, own)
     ]
     return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels)
+
+
+def offer_table(
+    folder: Path,
+    tender_file: Path,
+    session: Session,
+    base: Path | None = None,
+    *,
+    metric: str = "",
+    allowed_signers: Path | None = None,
+) -> OfferTable:
+    """Return all offers in a folder side by side, the first by the name of its file being what the others are compared with.
+
+    Raises NothingSelected without an offer, and as `verify_offer` and `compare_by_tender`.
+    """
+    from milabench.report.offers import OfferSide, OfferTable
+
+    tender = read_tender(tender_file)
+    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix.lower() == ".zip"]
+    if not paths:
+        raise NothingSelected(f"{folder}: has no offer; `milabench offer create` makes one, NAME.zip")
+    with ExitStack() as stack:
+        opened = [stack.enter_context(opened_offer(path, allowed_signers)) for path in paths]
+        bids = [
+            Bid(
+                name=each.offer.name,
+                offer=each.offer,
+                runs={
+                    bench: one_system(each.offer.name, systems)
+                    for bench, systems in each.runs.items()
+                    if bench in each.offer.benchmarks and each.offer.benchmarks[bench].standing == "measured"
+                },
+            )
+            for each in opened
+        ]
+        scores = score_bids(tender, bids, base_folder(base), metric=metric)
+        sides = tuple(
+            OfferSide(
+                file=each.path.name,
+                offer=each.offer,
+                entry=entry,
+                costs=offer_costs(each.offer, tender),
+                check=checked_offer(each, tender, session),
+                signer=signed_text(each.verification),
+                altered=each.verification.wrong,
+            )
+            for each, entry in zip(opened, scores.bids, strict=True)
+        )
+    return OfferTable(tender=tender, scores=scores, sides=sides)
 
 
 def _changes(opened: OpenedOffer, bench: str, own: _TenderSuites) -> Iterator[TierChange]:

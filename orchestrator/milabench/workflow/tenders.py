@@ -34,8 +34,14 @@ def compare_by_tender(
     """
     tender = read_tender(tender_file)
     folder = base_folder(base)
+    return score_bids(tender, _bids(folder, names, tender), folder, metric=metric, margin=margin, across=across)
+
+
+def score_bids(
+    tender: Tender, bids: Sequence[Bid], folder: Path, *, metric: str = "", margin: float = MARGIN, across: bool = False
+) -> TenderScores:
+    """Score bids beside the reference run that the tender names; raises as `compare_by_tender`."""
     reference = tender.reference.run
-    bids = _bids(folder, names, tender)
     taken = [bid.name for bid in bids]
     if again := next((name for name in taken if taken.count(name) > 1), ""):
         raise UsageError(f"{again!r} is given twice: offers of one vendor and system, or runs of one name, are one")
@@ -58,7 +64,7 @@ def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
         if not an_offer
     ]
     systems = (
-        Bid(name=name, system=_one_system(name, [_system_by(source, tender) for source in side]))
+        Bid(name=name, system=one_system(name, [_system_by(source, tender) for source in side]))
         for name, side in zip(unique_names(runs), runs, strict=True)
     )
     return [
@@ -69,7 +75,7 @@ def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
 
 def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
     runs = {
-        bench: _one_system(
+        bench: one_system(
             offer.name,
             [
                 _system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
@@ -82,7 +88,7 @@ def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
     return Bid(name=offer.name, offer=offer, runs=runs)
 
 
-def _one_system(name: str, sessions: Sequence[System]) -> System:
+def one_system(name: str, sessions: Sequence[System]) -> System:
     """Return runs of one system as one."""
     first, *later = (replace(session, name=name) for session in sessions)
     return replace(first, later=tuple(later))
