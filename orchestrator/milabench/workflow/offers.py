@@ -25,11 +25,13 @@ from milabench.plan.model import STEP_DIRS
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.offer_costs import offer_costs
+from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid
 from milabench.procurement.tiers import TierChange, lock_change, tier_change, tier_changes
 from milabench.version import __version__
 from milabench.workflow.bundle_runs import bundle_parts
+from milabench.workflow.expenses import metered_benches
 from milabench.workflow.files import base_folder, display_path, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.report_inputs import ReportSource
@@ -54,6 +56,7 @@ class OpenedOffer:
     """An offer with the runs of each benchmark, whose records lie in a folder that is removed afterwards.
 
     `locks` are the lock files' texts by run and install group. `tender` is the SHA-256 of the tender that it was made for.
+    `levels` are those that meters reached in its runs.
     """
 
     path: Path
@@ -62,6 +65,7 @@ class OpenedOffer:
     locks: Mapping[tuple[str, str], str]
     tender: str
     verification: Verification
+    levels: tuple[PowerLevel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +162,14 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
         if unknown := sorted(held - {*verification.manifest.runs}):
             raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
         systems = {}
+        levels: list[PowerLevel] = []
         for name in sorted(held):
             records = [each for each in names if each.startswith(f"{RECORDS}/{name}/")]
             archive.unpack_archive(file, records, f"{RECORDS}/{name}", Path(scratch, name))
             run = open_run(Path(scratch, name))
             source = ReportSource(name=offer.name, summary=summary_of(run), manifest=run.manifest, run=run)
             systems[name] = system_by(source, tender, offer)
+            levels += [bench.level for bench in metered_benches(run).values() if bench.level is not None]
         locks = {
             (name, group): archive.read_member(file, each).decode("utf-8", "replace")
             for each in names
@@ -177,6 +183,7 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
             locks=locks,
             tender=contents["tender"],
             verification=verification,
+            levels=tuple(levels),
         )
 
 
@@ -214,7 +221,7 @@ def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> Offe
     changes = [
         change for bench in opened.runs if bench in opened.offer.benchmarks for change in _changes(opened, bench, own)
     ]
-    return check_offer(opened.offer, tender, opened.runs, changes, own.named)
+    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels)
 
 
 def offer_table(
