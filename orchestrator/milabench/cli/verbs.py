@@ -61,6 +61,7 @@ GROUPS = {
         "history": "Show the trend of a benchmark over runs",
         "accept": "Check a run against acceptance criteria",
         "tender": "Check a tender, explain every number of a score",
+        "rehearse": "Try a tender on simulated offers: how often is it right",
         "project": "Project measured nodes or devices to larger counts",
         "baseline": "Compute what is expected of the machines of a fleet",
         "outliers": "Find the nodes and devices that differ from a baseline",

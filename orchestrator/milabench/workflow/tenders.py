@@ -44,7 +44,6 @@ def compare_by_tender(
     """
     tender = read_tender(tender_file)
     folder = base_folder(base)
-    reference = tender.reference.run
     bids = _bids(folder, names, tender)
     taken = [bid.name for bid in bids]
     if again := next((name for name in taken if taken.count(name) > 1), ""):
@@ -52,11 +51,17 @@ def compare_by_tender(
     return score_tender(
         tender,
         bids,
-        None if reference is None else _named_system(folder, str(reference), tender.origin, "reference.run"),
+        reference_system(folder, tender),
         metric=metric,
         margin=margin,
         across=across,
     )
+
+
+def reference_system(folder: Path, tender: Tender) -> System | None:
+    """Return the run that a tender names as its reference, if any. Raises ConfigError, at its place, where it is not there."""
+    run = tender.reference.run
+    return None if run is None else _named_system(folder, str(run), tender.origin, "reference.run")
 
 
 def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
