@@ -64,6 +64,7 @@ GROUPS = {
         "offer": "Pack an offer to a tender, or verify one",
         "tender": "Check a tender, explain every number of a score",
         "budget": "How many nodes match, what money buys, what fits in a power",
+        "rehearse": "Try a tender on simulated offers: how often is it right",
         "project": "Project measured nodes or devices to larger counts",
         "baseline": "Compute what is expected of the machines of a fleet",
         "outliers": "Find the nodes and devices that differ from a baseline",

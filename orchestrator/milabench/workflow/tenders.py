@@ -41,18 +41,23 @@ def score_bids(
     tender: Tender, bids: Sequence[Bid], folder: Path, *, metric: str = "", margin: float = MARGIN, across: bool = False
 ) -> TenderScores:
     """Score bids beside the reference run that the tender names; raises as `compare_by_tender`."""
-    reference = tender.reference.run
     taken = [bid.name for bid in bids]
     if again := next((name for name in taken if taken.count(name) > 1), ""):
         raise UsageError(f"{again!r} is given twice: offers of one vendor and system, or runs of one name, are one")
     return score_tender(
         tender,
         bids,
-        None if reference is None else _named_source(folder, str(reference), tender.origin, "reference.run").system,
+        reference_system(folder, tender),
         metric=metric,
         margin=margin,
         across=across,
     )
+
+
+def reference_system(folder: Path, tender: Tender) -> System | None:
+    """Return the run that a tender names as its reference, if any. Raises ConfigError, at its place, where it is not there."""
+    run = tender.reference.run
+    return None if run is None else _named_source(folder, str(run), tender.origin, "reference.run").system
 
 
 def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
