@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from test_observer import Stop, flags, measuring
+from voir.helpers import current_overseer
 
 import benchmate
 from benchmate import session
@@ -441,6 +443,31 @@ def test_a_step_timer_gives_a_function_of_the_program_what_it_knows():
     timer.step(1)
     timer.end()
     assert given == [["rate", "task", "units"], ["progress", "task"]]
+
+
+def test_a_step_may_be_ended_in_a_thread_of_its_own():
+    class Overseer:
+        def __init__(self):
+            self.given = []
+
+        def give(self, **data):
+            self.given.append(data)
+
+    overseer = Overseer()
+    token = current_overseer.set(overseer)
+    try:
+        timer = StepTimer(give_push())
+    finally:
+        current_overseer.reset(token)
+    timer.step(8)
+    # As jax calls back: in a thread that has no overseer.
+    thread = threading.Thread(target=timer.end)
+    thread.start()
+    thread.join()
+    rate, progress = overseer.given
+    assert rate["n"] == 8
+    assert rate["elapsed"] == rate["host_ns"] / 1e9
+    assert progress["task"] == "early_stop"
 
 
 # Against another clock

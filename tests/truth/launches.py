@@ -100,3 +100,9 @@ class Launch:
         chosen = seen[first : first + total["observations"]]
         before = seen[first - 1]
         return {"since": before["t0_ns"] + before["host_ns"], "until": chosen[-1]["t0_ns"] + chosen[-1]["host_ns"]}
+
+    def program_window(self) -> dict[str, int]:
+        """The time of the rates that the program measured itself, which have no observations of their own."""
+        lines = (json.loads(line)["data"] for line in self.path.read_text().splitlines() if '"window"' in line)
+        (window,) = (data["window"] for data in lines if isinstance(data.get("window"), dict))
+        return {"since": window["start_ns"], "until": window["stop_ns"]}

@@ -346,6 +346,7 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
     return encoded
 
 
+_NO_RATE = "no observation after warm-up: there is no rate; `--profile quick`, or less in `voir.options.skip`, has a shorter one"
 _READY = "it is ready"
 """What is said of a server while it runs, and no news of its numbers."""
 
@@ -356,7 +357,7 @@ def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tu
     for result in results:
         measured = result.measured
         if result.outcome == "passed" and measured.task and measured.throughput is None:
-            texts["no observation after warm-up: there is no rate"] = None
+            texts[_NO_RATE] = None
         if result.outcome == "passed":  # else it is why it failed
             texts.update({one_line(log.problem): None for log in measured.logs if log.problem})
         for verdict in measured.verdicts:

@@ -229,6 +229,26 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expense:
+    """What a benchmark's work takes: `quantity` for each `per`: an item such as `token`, `1M tokens`, `run`, `year`.
+
+    `run` is what one launch measured. `value` has the 95 % interval `ci95`, None where that is not known, and is made of `parts`.
+    `power` says how the power is known, `level` which level of power measurement that is, `source` by what.
+    """
+
+    bench: str
+    quantity: Literal["energy", "cost", "carbon"]
+    per: str
+    value: float
+    ci95: Interval | None = None
+    units: str = ""
+    parts: tuple[str, ...] = ()
+    power: Literal["meter", "node", "board", "provisioned"] = "board"
+    level: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What a run came to; everything that a report shows.
 
@@ -237,7 +257,8 @@ class Summary:
     each device at the start. `verdict` is passed when every planned step passed or was skipped. `overhead` is what control
     plane and agents cost: `control_cpu_s`, `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely
     was to be measured and how often that was decided to be (docs/explanation/methodology.md, 1.0); `ab` what an A/B run came
-    to, which has no score. `jobs` are those that carried out its shares, where it was submitted to a scheduler.
+    to, which has no score. `jobs` are those that carried out its shares, where it was submitted to a scheduler. `expenses` is
+    what its work takes by the terms of a tender; stored summaries have none.
     """
 
     run: str = ""
@@ -257,6 +278,9 @@ class Summary:
         default=(), metadata={"json": JsonKey(is_omitted=lambda summary: not summary.jobs)}
     )
     benchmarks: tuple[BenchSummary, ...]
+    expenses: tuple[Expense, ...] = field(
+        default=(), metadata={"json": JsonKey(is_read=False, is_omitted=lambda summary: not summary.expenses)}
+    )
     score: Score
     aim: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)
     replicates: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)

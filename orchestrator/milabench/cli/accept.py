@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, file_option, run_argument
+from milabench.cli.options import base_option, file_option, is_on_command_line, run_argument
 from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
 from milabench.workflow.files import write_file
@@ -20,6 +20,15 @@ from milabench.workflow.files import write_file
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
 
+# By parameter: what stands alone says nothing. A variable may be set for all commands of a shell, and contradicts nothing.
+_GOES_WITH = {
+    "against": "recheck",
+    "first": "every",
+    "calendar": "every",
+    "power": "is_plan",
+    **dict.fromkeys(("alpha", "beta", "cap", "bad_failure_rate"), "sequential"),
+}
+_TYPED = {"first": "--from", "bad_failure_rate": "--bad-failure-rate", "is_plan": "--plan"}
 DEFAULT_POWER, DEFAULT_ALPHA, DEFAULT_BETA = 0.95, 0.05, 0.1
 
 
@@ -128,43 +137,25 @@ def command(
 
         click.echo(schema_text("acceptance"), nl=False)
         return DONE
-    from milabench.procurement.sequential_acceptance import SequentialPlan
-    from milabench.report.acceptance_plan import render_plan
-    from milabench.workflow.acceptance_runs import accept_growing_run, acceptance_plan, recheck_run
-    from milabench.workflow.report_runs import accept_run
-
-    _require_beside("--recheck", recheck, {"--against": against})
-    _require_beside("--every", every, {"--from": first, "--calendar": calendar})
-    rates = {"--alpha": alpha, "--beta": beta, "--cap": cap, "--bad-failure-rate": bad_failure_rate}
-    _require_beside("--sequential", sequential or None, rates)
-    _require_beside("--plan", is_plan or None, {"--power": power})
-    if is_plan and (recheck is not None or every is not None or sequential):
-        raise UsageError(
-            "--plan comes before there is anything to judge: leave out --recheck, --sequential and --every"
-        )
-    if sequential and recheck is not None:
-        raise UsageError("--sequential judges by criteria, --recheck by the accepted run; leave one out")
-    if power == 1:
-        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
-    if criteria is None and recheck is None:
-        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
-    if is_plan:
-        assert criteria is not None
-        plan = acceptance_plan(run, base, criteria, reference, power or DEFAULT_POWER)
-        destination.write(render_plan(plan, destination.format))
-        return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]
+    _require_one_way(click.get_current_context().params)
+    if is_plan and criteria is not None:
+        return _plan(run, base, criteria, reference, power or DEFAULT_POWER, destination)
     renderer = FORMATS[destination.format].renderer
-    if recheck is not None:
-        if against is None or reference is not None:
-            raise UsageError("--recheck: name the accepted run, or a bundle of it, with --against (not --reference)")
+    if recheck is not None and against is not None:
+        from milabench.workflow.acceptance_runs import recheck_run
+
         acceptance = recheck_run(run, base, against, recheck, criteria)
-    elif sequential:
-        assert criteria is not None
+    elif sequential and criteria is not None:
+        from milabench.procurement.sequential_acceptance import SequentialPlan
+        from milabench.workflow.acceptance_runs import accept_growing_run
+
         looks = SequentialPlan(
             alpha=alpha or DEFAULT_ALPHA, beta=beta or DEFAULT_BETA, cap=cap, bad_failure_rate=bad_failure_rate
         )
         acceptance = accept_growing_run(run, base, criteria, reference, looks)
     else:
+        from milabench.workflow.report_runs import accept_run
+
         assert criteria is not None
         acceptance = accept_run(run, base, criteria, reference)
     if every is not None:
@@ -175,10 +166,36 @@ def command(
     return VERDICT_CODES[acceptance.verdict]
 
 
-def _require_beside(option: str, given: Any, needing: Mapping[str, Any]) -> None:
-    for name, value in needing.items():
-        if value is not None and given is None:
-            raise UsageError(f"{name} goes with {option}")
+def _require_one_way(given: Mapping[str, Any]) -> None:
+    """Raise UsageError for options of several ways to judge, for one without the way that it belongs to, and without criteria."""
+    for option, other in _GOES_WITH.items():
+        if is_on_command_line(option) and not given[other]:
+            raise UsageError(f"{_TYPED.get(option, f'--{option}')} goes with {_TYPED.get(other, f'--{other}')}")
+    has_recheck = given["recheck"] is not None
+    if given["is_plan"] and (has_recheck or given["every"] is not None or given["sequential"]):
+        raise UsageError(
+            "--plan comes before there is anything to judge: leave out --recheck, --sequential and --every"
+        )
+    if given["sequential"] and has_recheck:
+        raise UsageError("--sequential judges by criteria, --recheck by the accepted run; leave one out")
+    if has_recheck and (given["against"] is None or is_on_command_line("reference")):
+        raise UsageError("--recheck: name the accepted run, or a bundle of it, with --against (not --reference)")
+    if given["criteria"] is None and not has_recheck:
+        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
+
+
+def _plan(
+    run: str | None, base: Path | None, criteria: Path, reference: str | None, power: float, destination: Destination
+) -> int:
+    """Write what the criteria take, and return 8 where one of them has no plan."""
+    from milabench.report.acceptance_plan import render_plan
+    from milabench.workflow.acceptance_runs import acceptance_plan
+
+    if power == 1:
+        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
+    plan = acceptance_plan(run, base, criteria, reference, power)
+    destination.write(render_plan(plan, destination.format))
+    return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]
 
 
 def _with_calendar(

@@ -38,6 +38,11 @@ from milabench.workflow.options import ReportRequest
     show_default=True,
     help="compat: the score of milabench 1.3, to compare with old results; beside its own runs also its other figures.",
 )
+@options.file_option(
+    "--tender",
+    metavar="FILE",
+    help="Add energy, cost and carbon of the work, by the terms of a tender (procurement.yaml); the system file has the price.",
+)
 @options.validations_option
 @options.wide_option
 @click.option(
@@ -68,7 +73,7 @@ def command(
     if site is not None:
         from milabench.workflow.site import write_site
 
-        others = (full, request.from_db, request.weights, request.score != "index", save_reference)
+        others = (full, request.from_db, request.weights, request.tender, request.score != "index", save_reference)
         if not destination.is_default or any(others):
             raise UsageError("--site writes pages of its own; give it only runs, --base, --reference and --validations")
         write_site(request, site, options.terminal_session())

@@ -13,11 +13,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, WorkingCopy
 from milabench.bench.load import folder_digest
 from milabench.compat.data_form import DataForm, NotRecognised, as_placed_here, data_form, why_a_class
+from milabench.config.schema import BenchmarkConfig, ContainerConfig, Engine
 from milabench.config.show import plain_benchmark
 from milabench.config.source_map import WrittenFloat
 from milabench.errors import ConfigError, Problem
@@ -41,7 +42,9 @@ __all__ = [
 FORMAT: Final = "__pack__"
 BENCHFILE: Final = "benchfile.py"
 VOIRFILE: Final = "voirfile.py"
-CHILD: Final = (sys.executable, "-I", str(Path(__file__).parent / "child.py"))
+# What another machine needs for a class that prepares by itself is all here.
+FOLDER: Final = str(Path(__file__).parent)
+CHILD: Final = (sys.executable, "-I", f"{FOLDER}/child.py")
 # The child ends what hangs in foreign code, definition by definition; this is for the child itself.
 _LONGEST_S: Final = 600
 
@@ -114,6 +117,8 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
     ]
     processes: dict[str, dict[str, tuple[StartedProcess, ...]]] = {}
     preparing: dict[str, dict[str, StartedProcess]] = {}
+    containers: dict[str, ContainerConfig] = {}
+    preparing_by_class: set[str] = set()
     for of_folder, questions in zip(_ask(requests), filter(None, asked.values()), strict=True):
         folder = Path(questions[0].code)
         _require_answer(of_folder, folder)
@@ -121,9 +126,15 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
             _require_answer(answer, folder, question.name)
             processes.setdefault(question.name, {}).update(question.processes(answer))
             preparing.setdefault(question.name, {}).update(question.preparing(answer))
+            if of_folder["own_prepare"]:
+                preparing_by_class.add(question.name)
+            if (container := _container(question.name, answer)) is not None:
+                containers[question.name] = container
     return tuple(
         replace(
             bench,
+            config=_contained(bench.config, containers.get(bench.config.name)),
+            modules=bench.modules if bench.config.name in preparing_by_class else "",
             declared=replace(
                 bench.declared,
                 processes=processes.get(bench.config.name, {}),
@@ -155,7 +166,39 @@ def _as_one_program(bench: ResolvedBenchmark, context: PlanContext) -> ResolvedB
         plan = replace(plan, method="multinode")
     elif not plan.nodes:
         plan = replace(plan, nodes=(context.facts.main.name,))
-    return replace(bench, config=replace(config, plan=plan, server=None, client=None))
+    return replace(bench, config=replace(config, plan=plan, server=None, client=None), modules=FOLDER)
+
+
+def _container(name: str, answer: Mapping[str, Any]) -> ContainerConfig | None:
+    """Return the container in which a class starts its processes, as a suite names it; None without one.
+
+    Raises ConfigError where it is no engine of ours, or not the same for all.
+    """
+    named = [process["container"] for process in answer["processes"].values()]
+    if not any(named):
+        return None
+    first, engine = named[0], PurePath((named[0] or {}).get("executable", "")).name
+    if any(each != first for each in named) or engine not in get_args(Engine):
+        what = (
+            "not the same for all processes" if any(each != first for each in named) else f"unknown engine '{engine}'"
+        )
+        hint = "name it in the suite: `container: {engine: podman, image: NAME}`"
+        raise ConfigError(Problem("", f"{name}.container", f"the container that its class names: {what}", hint))
+    return ContainerConfig(
+        engine=cast("Engine", engine), image=str(first["image"]), args=tuple(map(str, first["args"]))
+    )
+
+
+def _contained(config: BenchmarkConfig, named: ContainerConfig | None) -> BenchmarkConfig:
+    """Return the keys of a benchmark with the container that its class names; what the suite says of it goes before that."""
+    if named is None:
+        return config
+    own = config.container
+    engine, image, args = own.engine or named.engine, own.image or config.docker_image or named.image, own.args
+    return replace(
+        config,
+        container=replace(own, engine=engine, image=image, args=args if args is not None else named.args),
+    )
 
 
 def _questions(bench: ResolvedBenchmark, mapping: Mapping[str, Any], context: PlanContext) -> list[_Question]:
@@ -247,6 +290,9 @@ class _Question:
             processes = f"--nproc-per-node={len(placement.devices)}"
             words = [processes if word == "--nproc-per-node=gpu" else word for word in words]
         env = {name: self._there(value) for name, value in process["env"].items()}
+        if "--multi_gpu" in words and self._bench.context.facts.arch == "cpu":
+            # Else accelerate's ranks find no accelerator, and each trains alone.
+            env["ACCELERATE_USE_CPU"] = "true"
         known = json.dumps(mask_settings(self._mapping), sort_keys=True, default=str)
         return StartedProcess(
             words=tuple(words),
@@ -256,8 +302,9 @@ class _Question:
         )
 
     def _there(self, text: str) -> str:
-        """Return a text in which the folder that was looked at has the path that it has on the node."""
-        return re.sub(rf"{re.escape(self.code)}(?![\w.-])", lambda _: self._bench.source, text)
+        """Return a text in which the folder that was looked at, and this one, have the paths that they have on the node."""
+        there = re.sub(rf"{re.escape(self.code)}(?![\w.-])", lambda _: self._bench.source, text)
+        return there.replace(FOLDER, self._bench.modules)
 
 
 def _node(node: Node) -> dict[str, Any]:

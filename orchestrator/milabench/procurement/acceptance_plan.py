@@ -189,16 +189,10 @@ def _of_bound(
         requirement=f"{'at least' if is_minimum else 'at most'} {bound}{of}",
         where=bound.where,
     )
-    values = [] if pilot is None else replicate_values(pilot, quantity)
-    if pilot is None or not values:
-        return replace(planned, missing=f"a measurement of its {quantity} in the pilot")
-    units, base = units_of(pilot, quantity), list[float]()
-    if bound.is_relative:
-        base = [] if reference is None else replicate_values(reference, quantity)
-        if reference is None or not base or units_of(reference, quantity) != units:
-            return replace(planned, missing=f"a number of it in {units} in the reference")
-    elif units != bound.units:
-        return replace(planned, missing=f"the same units: {bound.units} is asked for, the pilot is in {units}")
+    found = _expected_value(quantity, bound, pilot, reference)
+    if isinstance(found, str) or pilot is None:
+        return replace(planned, missing=str(found))
+    values, base, units = found
     expected = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
     planned = replace(planned, expected=expected, units="x reference" if base else units)
     if math.isclose(expected, bound.value, rel_tol=1e-12) or (expected > bound.value) != is_minimum:
@@ -209,6 +203,7 @@ def _of_bound(
     if len(values) < LEAST:
         missing = f"launches of the pilot: {len(values)} of at least {LEAST}, from which a spread is taken"
         return replace(planned, missing=missing)
+    of_nodes = _node_noise(pilot) if quantity in ("rate", "system") else None
     asked = _Asked(
         expected=expected,
         bound=bound.value,
@@ -216,13 +211,35 @@ def _of_bound(
         confidence=criteria.confidence,
         reference_error=(log_stdev(base) or 0.0) / math.sqrt(len(base)) if base else 0.0,
     )
-    spread, of_nodes = log_stdev(values) or 0.0, _node_noise(pilot) if quantity in ("rate", "system") else None
-    between = None if of_nodes is None else of_nodes.between_nodes
-    planned = replace(planned, spread=spread, spread_nodes=between)
+    return _with_launches(planned, asked, log_stdev(values) or 0.0, of_nodes)
+
+
+def _expected_value(
+    quantity: Quantity, bound: Bound, pilot: BenchSummary | None, reference: BenchSummary | None
+) -> tuple[list[float], list[float], str] | str:
+    """Return the numbers of the pilot's launches, those of the reference where the bound is relative, and the units.
+
+    What is missing for them, in words, where they cannot be had.
+    """
+    values = [] if pilot is None else replicate_values(pilot, quantity)
+    if pilot is None or not values:
+        return f"a measurement of its {quantity} in the pilot"
+    units = units_of(pilot, quantity)
+    if not bound.is_relative:
+        return (values, [], units) if units == bound.units else f"the same units: the pilot is in {units or 'none'}"
+    base = [] if reference is None else replicate_values(reference, quantity)
+    if reference is None or not base or units_of(reference, quantity) != units:
+        return f"a number of it in {units} in the reference"
+    return values, base, units
+
+
+def _with_launches(planned: PlannedCriterion, asked: _Asked, spread: float, of_nodes: Noise | None) -> PlannedCriterion:
+    """Return the criterion with its launches, and its sample of nodes where the noise of nodes is known."""
+    planned = replace(planned, spread=spread, spread_nodes=None if of_nodes is None else of_nodes.between_nodes)
     plan = fewest_launches(Noise(between_nodes=0.0, between_launches=spread), **asked, least=LEAST)
     if plan is None:
-        error = f" and the reference's error of {asked['reference_error']:.2%}" if base else ""
-        far = abs(math.log(expected / bound.value))
+        error = f" and the reference's error of {asked['reference_error']:.2%}" if asked["reference_error"] else ""
+        far = abs(math.log(asked["expected"] / asked["bound"]))
         missing = f"a larger distance: {far:.2%} from the bound is too near for a spread of {spread:.2%}{error}"
         return replace(planned, missing=missing)
     samples: Sequence[LaunchPlan] = ()

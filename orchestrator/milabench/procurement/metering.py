@@ -71,6 +71,14 @@ class MeterRecord:
         """The energy of all its outlets on the clock of the run."""
         return meter_curve(self.outlets).moved(self.clock.offset_s)
 
+    @property
+    def label(self) -> str:
+        """What reports call it: its file and its clock."""
+        clock = f"clock {self.clock.offset_s:+.3g} s"
+        if self.clock.ci95 is not None:
+            clock += f" ± {self.clock.ci95[1] - self.clock.offset_s:.2g} s"
+        return f"{self.source}, {clock}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the record as its file has it."""
         return {

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.sides import sides_of
-from milabench.procurement.offer import Offer, Standing, offer_problems
+from milabench.procurement.offer import Offer, PowerSource, Standing, offer_problems
 from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level
 from milabench.procurement.tender import Tender, Tier
 from milabench.procurement.tiers import TierChange
@@ -63,7 +63,7 @@ class OfferFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCheck:
-    """An offer held against its tender and its own records; `compared_with` is whose suite it was, empty where there is none."""
+    """An offer compared with its tender and its own records; `compared_with` is whose suite it was, empty where there is none."""
 
     offer: Offer
     evidence: tuple[BenchmarkEvidence, ...]
@@ -139,37 +139,33 @@ def power_finding(
         shown = power_level(
             PowerMeasurement(compute="measured", location="device", sample_s=1.0, reports=frozenset({"core"}))
         )
-    missing: tuple[str, ...] = ()
+    missing = tuple(what for at, what in shown.missing if at <= _LEVELS.get(level, 0)) if shown is not None else ()
+    limit = None if declared is None else (declared.interval() or (declared.value, declared.value))[1]
     verdict: Verdict
-    if declared is None:
+    if limit is None:
         verdict, why = "PASS", "no power is declared"
-    elif devices is not None and devices / 1000 > (declared.interval() or (declared.value, declared.value))[1]:
+    elif devices is not None and devices / 1000 > limit:
         verdict, why = "FAIL", f"the devices of a node alone drew {devices / 1000:.4g} kW, more than is declared"
-    elif level in _LEVELS:
-        reached = 0 if shown is None else shown.level
-        missing = () if shown is None else tuple(what for at, what in shown.missing if at <= _LEVELS[level])
-        label = "no power" if shown is None else shown.label
-        is_shown = reached >= _LEVELS[level]
-        verdict, why = (
-            ("PASS", f"shown: {label}")
-            if is_shown
-            else ("INCONCLUSIVE", f"{level} is declared, the records show {label}")
-        )
-    elif level == "provisioned":
-        verdict, why = "PASS", "by design, not measured"
-    elif level == "board":
-        verdict, why = (
-            ("INCONCLUSIVE", "no device recorded its power") if devices is None else ("PASS", "shown by the devices")
-        )
     else:
-        is_metered = any(one.location != "device" for one in levels)
-        verdict, why = (
-            ("PASS", "shown by a meter") if is_metered else ("INCONCLUSIVE", "no meter's readings are in the records")
-        )
+        verdict, why = _shown_by(level, shown, is_metered=any(one.location != "device" for one in levels))
     measured = None if devices is None else constant(devices / 1000, "kW")
     return PowerFinding(
         declared=declared, level=level, shown=shown, devices=measured, missing=missing, verdict=verdict, why=why
     )
+
+
+def _shown_by(level: PowerSource, shown: PowerLevel | None, *, is_metered: bool) -> tuple[Verdict, str]:
+    """Return whether the records show what is declared of how a power is known, and why."""
+    if level in _LEVELS:
+        label = "no power" if shown is None else shown.label
+        if shown is not None and shown.level >= _LEVELS[level]:
+            return "PASS", f"shown: {label}"
+        return "INCONCLUSIVE", f"{level} is declared, the records show {label}"
+    if level == "provisioned":
+        return "PASS", "by design, not measured"
+    if level == "board":
+        return ("INCONCLUSIVE", "no device recorded its power") if shown is None else ("PASS", "shown by the devices")
+    return ("PASS", "shown by a meter") if is_metered else ("INCONCLUSIVE", "no meter's readings are in the records")
 
 
 def _device_power(name: str, system: System) -> Iterator[float]:
@@ -217,10 +213,11 @@ def _stands(row: BenchmarkEvidence) -> Verdict:
 def _stands_by(row: BenchmarkEvidence, offer: Offer) -> str:
     if row.why_not:
         return row.why_not
-    nodes = ", ".join(map(str, sorted(set(row.counts))))
+    counts = sorted(set(row.counts))
+    nodes = "1 node" if counts == [1] else f"{', '.join(map(str, counts))} nodes"
     match row.standing:
         case "measured":
-            return f"measured on {nodes} nodes"
+            return f"measured on {nodes}"
         case "projected":
             return f"projected to {offer.benchmarks[row.bench].nodes} nodes, measured on {nodes}"
         case "declared":

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
+from milabench.analysis.intervals import Interval
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.sides import sides_of
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import difference_line
@@ -42,22 +44,39 @@ class DeclaredBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCount:
-    """What a benchmark reached at one count: `side` over all of the `runs` with this count, each a session of it."""
+    """What a benchmark reached at one count: `side` over all of the `runs` with this count, each a session of it.
+
+    What scales is the value, or where `is_inverse` one over it.
+    """
 
     count: int
     runs: tuple[str, ...]
     side: SystemResult
+    is_inverse: bool = False
 
     @property
-    def point(self) -> CountPoint:
+    def values(self) -> tuple[float, ...]:
         """What the laws are fitted to: the launches of one run, or one value for each of several."""
-        return CountPoint(count=self.count, values=tuple(self.side.replicates))
+        return tuple(1 / value if self.is_inverse else value for value in self.side.replicates)
+
+    @property
+    def value(self) -> float:
+        """The geometric mean of the values."""
+        return geometric_mean(self.values)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the value; None below three launches."""
+        if self.side.ci95 is None or not self.is_inverse:
+            return self.side.ci95
+        return 1 / self.side.ci95[1], 1 / self.side.ci95[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchScaling:
     """One benchmark at its measured counts of nodes or devices (`of`), in their order, and what they project.
 
+    `direction` is that of the recorded metric, `units` are those of what scales: of a time that falls, of one over it.
     `left_out` are counts that do not take part, with why. `held_out` is how the law chosen without the largest count does on it;
     None where `why_no_back_test` says why.
     """
@@ -84,11 +103,10 @@ class BenchScaling:
         return tuple(each.law for each in self.chosen.candidates if each.fit is None or each.fit.freedom < 1)
 
     def efficiency(self, measured: MeasuredCount) -> float | None:
-        """Return the value over that of the smallest count, for each node or device; None of what is better when it is less."""
+        """Return the value over that of the smallest count, for each node or device; None of a time that grows."""
         first = self.measured[0]
-        if self.direction != "higher" or not measured.side.value or not first.side.value:
-            return None
-        return measured.side.value / first.side.value * first.count / measured.count
+        is_throughput = self.direction == "higher" or first.is_inverse
+        return measured.value / first.value * first.count / measured.count if is_throughput else None
 
     def band(self, counts: Sequence[float], level: float = 0.95) -> list[Projected]:
         """Return what the chosen law has at these counts, none of which is beyond what was projected to."""
@@ -132,16 +150,16 @@ def scaling_study(
     _require_one_kind(runs)
     studied: list[BenchScaling] = []
     reasons: list[tuple[str, str]] = []
-    for name in benchmarks or sorted(known):
+    for name in dict.fromkeys(benchmarks) or sorted(known):
         outcome = _bench_scaling(name, runs, of, to, bound, across=across)
         if isinstance(outcome, str):
             reasons.append((name, outcome))
         else:
             studied.append(outcome)
     if not studied:
-        told = "; ".join(f"{name}: {why}" for name, why in reasons[:_MOST_REASONS])
+        named = "; ".join(f"{name}: {why}" for name, why in reasons[:_MOST_REASONS])
         more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
-        raise NothingSelected(f"nothing can be projected: {told}{more}" if reasons else "the runs have no benchmark")
+        raise NothingSelected(f"nothing can be projected: {named}{more}" if reasons else "the runs have no benchmark")
     differs = difference_line(runs, [each.bench for each in studied]) if len(runs) > 1 else ""
     return ScalingStudy(benchmarks=tuple(studied), not_projected=tuple(reasons), bound=bound, differs=differs)
 
@@ -163,37 +181,26 @@ def _bench_scaling(
         by_count.setdefault(_count(run, name, counted), []).append(run)
     measured, left_out = _measured(name, by_count, counted, across=across)
     if len(measured) < 2:
-        told = "".join(f"; not at {_counted(count, counted)}: {why}" for count, why in left_out)
+        also = "".join(f"; not at {_counted(count, counted)}: {why}" for count, why in left_out)
         if not measured:
-            return f"it has no number{told}"
+            return f"it has no number{also}"
         one = _counted(measured[0].count, counted)
-        return f"one measured count ({one}) says nothing about scaling; measure at another one{told}"
+        return f"one measured count ({one}) says nothing about scaling; measure at another one{also}"
+    if counted == "nodes" and (unlike := _unlike_nodes(name, [run for m in measured for run in by_count[m.count]])):
+        return unlike
     first = measured[0].side
-    if counted == "nodes":
-        runs = [run for each in measured for run in by_count[each.count]]
-        shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
-        if len(shares) > 1 and all(_bench(run, name).ngpu for run in runs):
-            told = ", ".join(f"{share:g}" for share in sorted(shares))
-            return f"devices per node differ ({told}); project it --of devices"
-    points = [each.point for each in measured]
-    # A law of throughput falls or ends; a time that is better when it is less only grows, as messages along a tree do.
-    laws = tuple(LAWS) if first.direction == "higher" else ("logarithmic",)
+    measured, laws = _what_scales(measured)
+    points = [CountPoint(count=each.count, values=each.values) for each in measured]
     try:
         chosen = choose_law(points, laws)
     except UsageError as error:
         return str(error)
-    try:
-        projected = tuple(
-            project(chosen, count, declared_bound=None if bound is None else bound.count)
-            for count in to or _default_targets(measured[-1].count, bound)
-        )
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}{'' if bound else ' (--bound)'}") from None
+    projected = _projected(name, chosen, to or _default_targets(measured[-1].count, bound), bound)
     held_out, why_not = _back_tested(points, laws)
     return BenchScaling(
         bench=name,
         of=counted,
-        units=first.units,
+        units=f"1/({first.units})" if measured[0].is_inverse else first.units,
         direction=first.direction,
         measured=measured,
         left_out=left_out,
@@ -202,6 +209,40 @@ def _bench_scaling(
         held_out=held_out,
         why_no_back_test=why_not,
     )
+
+
+def _what_scales(measured: tuple[MeasuredCount, ...]) -> tuple[tuple[MeasuredCount, ...], tuple[str, ...]]:
+    """Return the counts with the value that scales, and the laws that it may have.
+
+    The laws are of throughput, which a time that falls has one over it; a time that grows has that of messages along a tree.
+    """
+    if measured[0].side.direction != "lower":
+        return measured, tuple(LAWS)
+    if measured[-1].value < measured[0].value:
+        return tuple(replace(each, is_inverse=True) for each in measured), tuple(LAWS)
+    return measured, ("logarithmic",)
+
+
+def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
+    """Return why nodes are no count of these runs, whose nodes have unlike numbers of devices; empty where they are one."""
+    shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
+    if len(shares) < 2 or not all(_bench(run, name).ngpu for run in runs):
+        return ""
+    return f"devices per node differ ({', '.join(f'{share:g}' for share in sorted(shares))}); project it --of devices"
+
+
+def _projected(
+    name: str, chosen: ChosenFit, counts: Sequence[float], bound: DeclaredBound | None
+) -> tuple[Projected, ...]:
+    furthest, largest = None if bound is None else bound.count, chosen.fit.largest
+    if furthest is not None and furthest <= largest:
+        raise UsageError(
+            f"{name}: the declared bound of {furthest:g} is not beyond the largest measured count ({largest:g})"
+        )
+    try:
+        return tuple(project(chosen, count, declared_bound=furthest) for count in counts)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}{'' if bound else ' (--bound)'}") from None
 
 
 def _default_targets(largest: int, bound: DeclaredBound | None) -> list[float]:
@@ -264,8 +305,8 @@ def _require_one_kind(runs: Sequence[System]) -> None:
         if kind := _kind(run.summary):
             kinds.setdefault(kind, run.name)
     if len(kinds) > 1:
-        told = " and ".join(f"{kind} ({name})" for kind, name in kinds.items())
-        raise UsageError(f"the runs are of different machines, {told}: a law of scaling is of one kind")
+        named = " and ".join(f"{kind} ({name})" for kind, name in kinds.items())
+        raise UsageError(f"the runs are of different machines, {named}: a law of scaling is of one kind")
 
 
 def _kind(summary: Summary) -> str:

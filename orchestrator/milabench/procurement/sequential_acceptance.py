@@ -206,30 +206,34 @@ def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[Crite
         return (found if used else replace(found, verdict="INCONCLUSIVE", missing=missing)), []
     bad = BAD_FAILURES * limit if plan.bad_failure_rate is None else plan.bad_failure_rate
     most = max(1, trials.planned, used)
-    risks = Risks(alpha=plan.alpha, beta=plan.beta, cap=most)
-    test = FailureTest(good=limit, bad=bad, risks=risks)
+    test = FailureTest(good=limit, bad=bad, risks=Risks(alpha=plan.alpha, beta=plan.beta, cap=most))
     decision = test.decide(trials.failed)
-    asked = f"at most {limit:.2%} of the steps failed, against {bad:.2%}"
-    good, wrong = test.exact(limit).reject, test.exact(bad).accept
-    note = (
-        f"failures: a system of which {limit:.2%} of the steps fail is rejected in {good:.1%} of all runs, one of which "
-        f"{bad:.2%} fail is accepted in {wrong:.1%}, by {most} steps at most; there the nearer side decides"
+    found = replace(
+        found, verdict="INCONCLUSIVE", requirement=f"at most {limit:.2%} of the steps failed, against {bad:.2%}"
     )
+    note = _failure_rates(test, most)
+    if decision.is_by_cap:
+        missing = f"nothing that this run could give: {most} steps are too few to tell {limit:.2%} from {bad:.2%}"
+        return replace(found, missing=missing), [note]
     if decision.ending is None:
-        ways = [
-            f"{count} more that {word}"
-            for count, word in (
-                (decision.until_accepted, "pass accept it"),
-                (decision.until_rejected, "fail reject it"),
-            )
-            if count is not None
-        ]
-        missing = f"steps: {' or '.join(ways) or f'the {most - used} that are left'}"
-        return replace(found, verdict="INCONCLUSIVE", requirement=asked, missing=missing), [note]
-    how = f"{'accepted' if decision.ending == 'accept' else 'rejected'} after {decision.used:g}"
-    by_cap = ", by the cap" if decision.is_by_cap else ""
+        ways = ((decision.until_accepted, "pass would accept it"), (decision.until_rejected, "fail would reject it"))
+        named = [f"{count} more that {word}" for count, word in ways if count is not None]
+        missing = f"steps: {' or '.join(named) or f'the {most - used} that are left cannot decide it'}"
+        return replace(found, missing=missing), [note]
     verdict: Verdict = "PASS" if decision.ending == "accept" else "FAIL"
-    return replace(found, verdict=verdict, requirement=asked, measured=f"{found.measured}, {how}{by_cap}"), [note]
+    how = f"{'accepted' if verdict == 'PASS' else 'rejected'} after {decision.used:g}"
+    return replace(found, verdict=verdict, measured=f"{found.measured}, {how}"), [note]
+
+
+def _failure_rates(test: FailureTest, most: int) -> str:
+    """Return what a test of so many steps really does, where what is undecided at the last one stays so."""
+    rejecting, accepting = (replace(test, risks=replace(test.risks, at_cap=at_cap)) for at_cap in ("accept", "reject"))
+    rejected, accepted = rejecting.exact(test.good).reject, accepting.exact(test.bad).accept
+    undecided = 1 - rejected - accepting.exact(test.good).accept
+    return (
+        f"failures: a system of which {test.good:.2%} of the steps fail is rejected in {rejected:.1%} of all runs, one of which "
+        f"{test.bad:.2%} fail is accepted in {accepted:.1%}; {most} steps do not decide on the former in {undecided:.1%}"
+    )
 
 
 def _error_rates(plan: SequentialPlan, claims: int) -> str:

@@ -111,8 +111,8 @@ def lock_change(own: str, offered: str, declared: OfferBenchmark) -> Iterator[Ti
     """Yield the change from one lock to another, which names the packages whose versions differ; nothing where none does."""
     asked, found = (dict(_pins(text.splitlines())) for text in (own, offered))
     differ = [name for name in sorted({*asked, *found}) if asked.get(name) != found.get(name)]
-    named = [", ".join(f"{name} {versions.get(name, 'none')}" for name in differ) for versions in (asked, found)]
-    yield from tier_change("lock file", *named, declared)
+    before, after = (", ".join(f"{name} {pins.get(name, 'none')}" for name in differ) for pins in (asked, found))
+    yield from tier_change("lock file", before, after, declared)
 
 
 def _verdict(rule: TierRule, declared: OfferBenchmark) -> ChangeVerdict:

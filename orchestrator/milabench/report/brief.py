@@ -54,6 +54,7 @@ def brief_document(summary: Summary) -> document.Document:
         *curve_blocks(summary, is_brief=True),
         *model.milabench13_tables(summary),
         *model.compute_tables(summary),
+        *model.expense_tables([("", summary)]),
         *ab_blocks(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),

@@ -19,6 +19,7 @@ from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.serving_model import METRICS
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report.document import Table, words_table
 from milabench.report.model import format_number
@@ -256,6 +257,15 @@ def left_out(index: Index) -> str:
         return ""
     low, high = min(index.without, key=index.without.__getitem__), max(index.without, key=index.without.__getitem__)
     return f"{index.without[low]:.4f} (without {low}) to {index.without[high]:.4f} (without {high})"
+
+
+def named_summaries(comparison: Comparison) -> list[tuple[str, Summary]]:
+    """Return the summaries of all systems by name, those of further sessions by their runs' too."""
+    return [
+        (system.name if not system.later else f"{system.name} {session.summary.run}", session.summary)
+        for system in comparison.systems
+        for session in system.sessions
+    ]
 
 
 def job_tables(comparison: Comparison) -> tuple[Table, ...]:

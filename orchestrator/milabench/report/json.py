@@ -117,4 +117,5 @@ def _facts(system: System) -> dict[str, Any]:
             {"bench": bench, "validity": validity, "reasons": list(reasons)}
             for bench, validity, reasons in system.suspects
         ],
+        **({"expenses": [asdict(expense) for expense in system.summary.expenses]} if system.summary.expenses else {}),
     }

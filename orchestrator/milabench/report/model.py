@@ -19,6 +19,7 @@ from milabench.analysis.serving_model import METRICS
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import (
     BenchSummary,
+    Expense,
     Failure,
     ReplicateResult,
     Summary,
@@ -310,6 +311,53 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
         rows.append((name, *cells, units[name], percent((most - least) / most if most > 0 else None)))
     is_text = (True, *(False for _ in nodes), True, False)
     return (Table(title="by node", headings=("bench", *nodes, "units", "apart %"), is_text=is_text, rows=tuple(rows)),)
+
+
+EXPENSES_TITLE = "energy, cost, carbon"
+
+
+def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
+    """Return what each benchmark's work takes, of systems by name; nothing where that was not computed.
+
+    The last bound of the interval is relative: that for an item, a million of them and a run is the same.
+    """
+    rows = []
+    for system, summary in named:
+        groups: dict[tuple[str, str], list[Expense]] = {}
+        for expense in summary.expenses:
+            groups.setdefault((expense.bench, expense.quantity), []).append(expense)
+        for (bench, quantity), group in groups.items():
+            first, of_year = group[0], group[-1]
+            cells = {"run": "", **{each.per: f"{format_number(each.value)} {each.units}" for each in group}}
+            of_item, million = (cells[each.per] for each in group[:2])
+            rows.append(
+                (
+                    *(system, bench, quantity, ", ".join(first.parts), first.per, of_item, million, _share(first)),
+                    *(cells["run"], cells["year"], _share(of_year), first.power, first.level, first.source),
+                )
+            )
+    if not rows:
+        return ()
+    columns = (
+        *(("system", True), ("bench", True), ("what", True), ("made of", True), ("item", True), ("per item", False)),
+        *(("per 1M items", False), ("± %", False), ("per run", False), ("per year", False), ("± % of it", False)),
+        *(("power by", True), ("level", True), ("source", True)),
+    )
+    table = Table(
+        title=EXPENSES_TITLE,
+        headings=tuple(heading for heading, _ in columns),
+        is_text=tuple(is_text for _, is_text in columns),
+        rows=tuple(rows),
+        spare=("source", "made of", "per run", "± % of it", "item"),
+    )
+    return (table.without_empty(("system", "per run", "± %", "± % of it"))[0],)
+
+
+def _share(expense: Expense) -> str:
+    """Return the half-width of an interval on the logarithmic scale in per cent; `not known` where there is none."""
+    if expense.ci95 is None:
+        return "not known"
+    return f"{100 * (math.sqrt(expense.ci95[1] / expense.ci95[0]) - 1):.2g}"
 
 
 def compute_tables(summary: Summary) -> tuple[Table, ...]:

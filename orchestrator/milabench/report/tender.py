@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.summary_model import validity_words
+from milabench.analysis.summary_model import Summary, validity_words
 from milabench.procurement.measured import SourcedFigure
 from milabench.procurement.provenance import Provenance
 from milabench.procurement.scores import METRICS
@@ -14,7 +15,7 @@ from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, Tend
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, section, words_table
-from milabench.report.model import format_number
+from milabench.report.model import expense_tables, format_number
 
 TENDER_LEGEND = (
     "c: how much larger the problem is; n, N: nodes of the benchmark and of the system; S: speed-up over the reference, never"
@@ -39,6 +40,7 @@ def tender_document(scores: TenderScores) -> Document:
         *section("suspect", _suspects(scores)),
         _score_table(scores).without_empty()[0],
         _benchmark_table(scores).without_empty()[0],
+        *expense_tables(_spent(scores)),
         Notes(
             lines=(
                 f"{scores.metric}: {metric.title}, {metric.formula}, {scores.mean} mean; {metric.source}",
@@ -46,6 +48,18 @@ def tender_document(scores: TenderScores) -> Document:
             )
         ),
     )
+
+
+def _spent(scores: TenderScores) -> list[tuple[str, Summary]]:
+    """Return what the work of each bid takes, of an offer from the run that it names for each benchmark."""
+    spent = []
+    for entry in scores.bids:
+        runs = {bench: entry.bid.measured(bench) for bench in scores.tender.benchmarks}
+        for bench, system in runs.items():
+            for session in () if system is None else system.sessions:
+                kept = tuple(expense for expense in session.summary.expenses if expense.bench == bench)
+                spent.append((entry.bid.name, replace(session.summary, expenses=kept)))
+    return spent
 
 
 def scores_sentence(scores: TenderScores) -> str:
@@ -234,6 +248,7 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
         "potency": value_to_json(entry.potency),
         "tiers": {tier: list(names) for tier, names in entry.tiers.items()},
         "benchmarks": [_benchmark_json(scores, row) for row in entry.benchmarks],
+        "expenses": [asdict(e) for name, of in _spent(scores) if name == entry.bid.name for e in of.expenses],
     }
 
 

@@ -136,9 +136,11 @@ def foreign_request(
     files = tuple(file for file, _ in composed)
     lock = merge_locks([parse_requirements(file.text) for file in files])
     limits = [line for _, limit in composed for line in limit]
+    own_limits = _words(config.pip.get("constraints"), by_line=True)
+    usual = _usual_lock(config.definition, names) if is_lock_missing else None
     if variant == UNPINNED and constraints is not None:
-        limits += unbroken_constraints(constraints.text, lock).splitlines()
-    limits += _words(config.pip.get("constraints"), by_line=True)
+        limits += _limits_for_all(constraints, lock, own_limits, usual)
+    limits += own_limits
     required = [each for source in sources for each in required_packages(source) or ()]
     overrides = (*instruments, *ADDED)
     is_ours = any(parse_requirements(file.text).header.get("made by") == MADE_BY for file in files)
@@ -155,22 +157,38 @@ def foreign_request(
         required=tuple(dict.fromkeys(required)),
         overrides=() if is_ours else overrides,
         pip_args=tuple(_words(config.pip.get("args"))),
-        preferred=_preferred(config.definition, names, lock, parse_requirements("\n".join((*limits, *overrides))))
-        if is_lock_missing
-        else None,
+        preferred=None
+        if usual is None
+        else _preferred(*usual, lock, parse_requirements("\n".join((*limits, *overrides)))),
     )
 
 
-def _preferred(definition: Path, names: Sequence[str], wanted: Lock, limits: Lock) -> RequirementFile | None:
-    """Return the versions of a lock for another kind of machine, best of the most usual one, but of what is constrained."""
+def _limits_for_all(
+    constraints: RequirementFile, lock: Lock, own_limits: Sequence[str], usual: tuple[str, Lock] | None
+) -> list[str]:
+    """Return our constraints but those on what the suite or a lock of the definition says something else about.
+
+    A build for one kind of device says nothing about another.
+    """
+    elsewhere = (*parse_requirements("\n".join(own_limits)).pins, *(usual[1].pins if usual is not None else ()))
+    asked = replace(lock, pins=(*lock.pins, *(pin for pin in elsewhere if "+" not in (pin.version or ""))))
+    return unbroken_constraints(constraints.text, asked).splitlines()
+
+
+def _usual_lock(definition: Path, names: Sequence[str]) -> tuple[str, Lock] | None:
+    """Return a lock for another kind of machine, best of the most usual one, and its file; None where there is none."""
     for variant in (_USUAL, *sorted(_variants(definition, names))):
         if (lock := _lock(definition, names, variant)) is not None:
-            constrained = {pin.name for pin in limits.pins}
-            free = replace(wanted, pins=tuple(pin for pin in wanted.pins if pin.name not in constrained))
-            text = preferred_versions(free, lock)
-            name = display_path(definition / lock_name(names[0], variant))
-            return RequirementFile(name=name, text=text) if text else None
+            return display_path(definition / lock_name(names[0], variant)), lock
     return None
+
+
+def _preferred(name: str, lock: Lock, wanted: Lock, limits: Lock) -> RequirementFile | None:
+    """Return the versions of a lock for another kind of machine, but of what is constrained."""
+    constrained = {pin.name for pin in limits.pins}
+    free = replace(wanted, pins=tuple(pin for pin in wanted.pins if pin.name not in constrained))
+    text = preferred_versions(free, lock)
+    return RequirementFile(name=name, text=text) if text else None
 
 
 def _variants(definition: Path, names: Sequence[str]) -> set[str]:

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 
+METERS = "meters"
+"""The folder of a run that has what meters measured of it; its records are not touched."""
+
+
+def is_metered(run: Run) -> bool:
+    """Return whether `milabench import-meter` added readings of a meter to a run."""
+    return (run.path / METERS).is_dir()
+
+
 def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
     """Return the runs of these names or paths, each once; without names the latest.
 

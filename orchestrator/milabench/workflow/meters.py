@@ -27,10 +27,8 @@ from milabench.procurement.metering import (
     meter_from_json,
 )
 from milabench.workflow.files import read_file, write_file
-from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.measured_runs import METERS, resolve_runs
 
-FOLDER = "meters"
-"""The folder of a run that has what meters measured of it; its records are not touched."""
 _AROUND_S = 600.0  # what is kept of the readings before and after a run, for the power of the idle machine
 
 
@@ -111,7 +109,7 @@ def import_meter(
 
 
 def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
-    path = run.path / FOLDER / f"{encoded(Path(record.source).stem)}.json"
+    path = run.path / METERS / f"{encoded(Path(record.source).stem)}.json"
     present = dict(_read(run))
     twin = next((place for place, meter in present.items() if meter.digest == record.digest and place != path), None)
     if twin is not None:
@@ -131,7 +129,7 @@ def meters_of(run: Run) -> tuple[MeterRecord, ...]:
 
 def _read(run: Run) -> list[tuple[Path, MeterRecord]]:
     found = []
-    for path in sorted((run.path / FOLDER).glob("*.json")):
+    for path in sorted((run.path / METERS).glob("*.json")):
         try:
             found.append((path, meter_from_json(parse_object(read_regular(path)))))
         except (OSError, ValueError, TypeError) as error:

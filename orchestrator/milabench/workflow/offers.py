@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,23 +17,27 @@ from milabench.analysis.summary_model import Summary
 from milabench.bundle import archive
 from milabench.bundle.create import RECORDS, Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
-from milabench.errors import ConfigError, Problem, RecordError
+from milabench.errors import ConfigError, NothingSelected, Problem, RecordError
 from milabench.events.rundir import open_run
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.plan.model import STEP_DIRS
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_check import OfferCheck, check_offer
+from milabench.procurement.offer_costs import offer_costs
 from milabench.procurement.tender import Tender
+from milabench.procurement.tender_scores import Bid
 from milabench.procurement.tiers import TierChange, lock_change, tier_change, tier_changes
 from milabench.version import __version__
 from milabench.workflow.bundle_runs import bundle_parts
-from milabench.workflow.files import read_file
+from milabench.workflow.files import base_folder, display_path, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.summaries import recompute_summary, summary_of
-from milabench.workflow.tenders import read_offer, read_tender
+from milabench.workflow.tender_files import read_offer, read_tender
+from milabench.workflow.tenders import one_system, score_bids
 
 if TYPE_CHECKING:
+    from milabench.report.offers import OfferTable
     from milabench.workflow.options import Session
 
 DECLARATION: Final = "offer.yaml"
@@ -61,16 +65,20 @@ class OpenedOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferVerification:
-    """What `milabench offer verify` found: whether anything was altered, and the offer held against its tender."""
+    """What `milabench offer verify` found: whether anything was altered, and how it compares with its tender."""
 
     path: Path
     verification: Verification
     check: OfferCheck
 
-    @property
-    def is_altered(self) -> bool:
-        """Whether a file or a number is not what it was."""
-        return bool(self.verification.wrong)
+
+def signed_text(verified: Verification) -> str:
+    """Return who signed, and whether that is known."""
+    if not verified.is_signed:
+        return "no"
+    return verified.signer + (
+        "" if verified.is_trusted else "; --allowed-signers says whether that is someone you know"
+    )
 
 
 def create_offer(
@@ -136,7 +144,7 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
 
 @contextmanager
 def opened_offer(path: Path, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
-    """Yield what an archive holds; see OpenedOffer. Raises RecordError for what is no offer, ConfigError for a bad declaration."""
+    """Yield what an archive holds. Raises RecordError for what is no offer, ConfigError for a bad declaration."""
     verification = verify_bundle(path, recompute_summary, allowed_signers)
     with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
         names = archive.files(file)
@@ -144,7 +152,7 @@ def opened_offer(path: Path, allowed_signers: Path | None = None) -> Iterator[Op
             raise RecordError(f"{path}: not an offer: it has no {missing}; `milabench offer create` makes one")
         offer = parse_offer(archive.read_member(file, DECLARATION), f"{path}:{DECLARATION}", "/")
         contents = _contents(archive.read_member(file, CONTENTS), path)
-        runs_of = {str(bench): [str(name) for name in named] for bench, named in contents["runs"].items()}
+        runs_of = contents["runs"]
         held = {name for named in runs_of.values() for name in named}
         if unknown := sorted(held - {*verification.manifest.runs}):
             raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
@@ -165,7 +173,7 @@ def opened_offer(path: Path, allowed_signers: Path | None = None) -> Iterator[Op
             offer=offer,
             runs={bench: tuple(systems[name] for name in named) for bench, named in runs_of.items()},
             locks=locks,
-            tender=str(contents["tender"]),
+            tender=contents["tender"],
             verification=verification,
         )
 
@@ -173,13 +181,14 @@ def opened_offer(path: Path, allowed_signers: Path | None = None) -> Iterator[Op
 def _contents(content: bytes, path: Path) -> Mapping[str, Any]:
     try:
         value = parse_object(content)
-        if value["schema"] != _SCHEMA or value["kind"] != _KIND:
-            raise RecordError(f"{path}: {CONTENTS}: is of another version; use the one that wrote it")
-        if not all(isinstance(named, list) for named in value["runs"].values()):
-            raise TypeError("runs: expected lists")
-        return {"runs": value["runs"], "tender": value["tender"]}
+        is_ours = value["schema"] == _SCHEMA and value["kind"] == _KIND
+        runs = {str(bench): [str(name) for name in list(named)] for bench, named in value["runs"].items()}
+        found = {"runs": runs, "tender": str(value["tender"])}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{path}: {CONTENTS}: cannot be read: {error}") from None
+    if not is_ours:
+        raise RecordError(f"{path}: {CONTENTS}: is of another version; use the one that wrote it")
+    return found
 
 
 def verify_offer(
@@ -198,19 +207,69 @@ def verify_offer(
 
 
 def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> OfferCheck:
-    """Return an opened offer held against its tender."""
+    """Return what checking an opened offer found."""
     own = _TenderSuites(tender, session)
-    changes = [change for bench in opened.runs for change in _changes(opened, bench, own)]
+    changes = [
+        change for bench in opened.runs if bench in opened.offer.benchmarks for change in _changes(opened, bench, own)
+    ]
     return check_offer(opened.offer, tender, opened.runs, changes, own.named)
+
+
+def offer_table(
+    folder: Path,
+    tender_file: Path,
+    session: Session,
+    base: Path | None = None,
+    *,
+    metric: str = "",
+    allowed_signers: Path | None = None,
+) -> OfferTable:
+    """Return all offers in a folder side by side, the first by the name of its file being what the others are compared with.
+
+    Raises NothingSelected without an offer, and as `verify_offer` and `compare_by_tender`.
+    """
+    from milabench.report.offers import OfferSide, OfferTable
+
+    tender = read_tender(tender_file)
+    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix.lower() == ".zip"]
+    if not paths:
+        raise NothingSelected(f"{folder}: has no offer; `milabench offer create` makes one, NAME.zip")
+    with ExitStack() as stack:
+        opened = [stack.enter_context(opened_offer(path, allowed_signers)) for path in paths]
+        bids = [
+            Bid(
+                name=each.offer.name,
+                offer=each.offer,
+                runs={
+                    bench: one_system(each.offer.name, systems)
+                    for bench, systems in each.runs.items()
+                    if bench in each.offer.benchmarks and each.offer.benchmarks[bench].standing == "measured"
+                },
+            )
+            for each in opened
+        ]
+        scores = score_bids(tender, bids, base_folder(base), metric=metric)
+        sides = tuple(
+            OfferSide(
+                file=each.path.name,
+                offer=each.offer,
+                entry=entry,
+                costs=offer_costs(each.offer, tender),
+                check=checked_offer(each, tender, session),
+                signer=signed_text(each.verification),
+                altered=each.verification.wrong,
+            )
+            for each, entry in zip(opened, scores.bids, strict=True)
+        )
+    return OfferTable(tender=tender, scores=scores, sides=sides)
 
 
 def _changes(opened: OpenedOffer, bench: str, own: _TenderSuites) -> Iterator[TierChange]:
     """Yield how the runs of a benchmark differ from the tender's own suite, each change once."""
-    declared = opened.offer.benchmarks[bench]
     seen = set()
     for system in opened.runs[bench]:
         for change in _changes_of(system, opened, bench, own):
-            if (change.name, change.found) not in seen and bench == declared.name:
+            if (change.name, change.found) not in seen:
                 seen.add((change.name, change.found))
                 yield change
 
@@ -248,9 +307,9 @@ class _TenderSuites:
         self.tender, self.session = tender, session
         self._known: dict[str, _TenderSuite | None] = {}
         run = tender.reference.run
-        self.named = str(tender.suite or "")
+        self.named = "" if tender.suite is None else display_path(tender.suite)
         if not self.named and run is not None and self._reference() is not None:
-            self.named = str(run)
+            self.named = display_path(run)
 
     def suite(self, arch: str) -> _TenderSuite | None:
         """Return the suite for machines of this kind; None where the tender has neither a suite nor such a run."""
@@ -284,7 +343,6 @@ class _TenderSuites:
         )
 
     def _reference(self) -> _TenderSuite | None:
-        from milabench.workflow.files import base_folder
         from milabench.workflow.report_inputs import find_report_source
 
         if self.tender.reference.run is None:
@@ -301,9 +359,3 @@ class _TenderSuites:
 def _bare_system(name: str, manifest: Mapping[str, Any]) -> System:
     """Return a system of which only the suite is known: nothing was measured."""
     return System(name=name, summary=Summary(verdict="passed", benchmarks=(), score=Score()), manifest=manifest)
-
-
-def held_runs(systems: Sequence[System]) -> System:
-    """Return the runs of one system as one, of which each is a session."""
-    first, *later = systems
-    return replace(first, later=tuple(later))

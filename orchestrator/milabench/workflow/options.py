@@ -110,7 +110,7 @@ class ReportRequest:
 
     `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
     `compat`, the score of milabench 1.3. `from_db`: read summaries from the results store, at `location` or in the base,
-    instead of records.
+    instead of records. `tender` is the file by whose terms energy, cost and carbon are computed.
     """
 
     runs: tuple[str, ...] = ()
@@ -121,6 +121,7 @@ class ReportRequest:
     validations: str | None = None
     from_db: bool = False
     location: str | None = None
+    tender: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +160,23 @@ class ProjectRequest:
     of: Literal["nodes", "devices"] | None = None
     bound: str | None = None
     across: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRequest:
+    """Budget questions about systems: runs, reports, bundles or offers; amounts are texts such as `2M` and `400kW`.
+
+    Without a question those are asked that the limits of the tender are about.
+    """
+
+    tender: Path
+    systems: tuple[str, ...] = ()
+    base: Path | None = None
+    match: tuple[str, str] | None = None
+    spend: str | None = None
+    power: str | None = None
+    metric: str | None = None
+    vary: float = 0.1
 
 
 class Reporter(Protocol):

@@ -20,7 +20,7 @@ from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, U
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
 from milabench.workflow.files import base_folder, read_file
-from milabench.workflow.measured_runs import resolve_runs, with_ends
+from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.report_inputs import (
     NO_REFERENCE,
@@ -83,6 +83,7 @@ def report_summaries(
         runs = [with_ends(run, session.warn) for run in runs]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
+    summaries = _with_expenses(request, runs, summaries)
     profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
     summaries = [
@@ -93,6 +94,19 @@ def report_summaries(
     elif runs:
         summaries = beside_references(runs, summaries, request, session, is_for_people=form.is_for_people)
     return summaries, None if tracing is None else [tracing.of(run) for run in runs]
+
+
+def _with_expenses(request: ReportRequest, runs: Sequence[Run], summaries: Sequence[Summary]) -> list[Summary]:
+    """Return the summaries with energy, cost and carbon by a tender, or in energy alone where a meter measured a run."""
+    if request.tender is None and not any(map(is_metered, runs)):
+        return list(summaries)
+    # Reading a tender takes a YAML reader, which few reports need.
+    from milabench.workflow.expenses import with_expenses
+    from milabench.workflow.tender_files import read_tender
+
+    tender = None if request.tender is None else read_tender(request.tender)
+    paired = zip(runs, summaries, strict=True) if runs else ((None, summary) for summary in summaries)
+    return [with_expenses(summary, run, tender) for run, summary in paired]
 
 
 def tracing_for(form: Format, compared: int = 0) -> Tracing | None:
@@ -252,6 +266,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)
+    sources = tuple(tuple(map(_metered_source, side)) for side in sources)
     systems = [
         _system(name, side, costs_of(costs_by_name.get(name, side[0].manifest.get("costs") or {})))
         for name, side in zip(system_names, sources, strict=True)
@@ -268,6 +283,15 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     )
     differences = system_differences(systems, comparison.rows) if request.why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
+
+
+def _metered_source(source: ReportSource) -> ReportSource:
+    """Return a run that a meter measured with the energy of its work."""
+    if source.run is None or not is_metered(source.run):
+        return source
+    from milabench.workflow.expenses import with_expenses
+
+    return replace(source, summary=with_expenses(source.summary, source.run, None))
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:

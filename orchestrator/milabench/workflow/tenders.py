@@ -11,28 +11,18 @@ from milabench.analysis.two_samples import MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, Problem, UsageError
-from milabench.procurement.offer import Offer, offer_problems, parse_offer
+from milabench.events.values import as_mapping
+from milabench.procurement.offer import Offer
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
-from milabench.procurement.tender import Tender, parse_tender
+from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, TenderScores, score_tender
-from milabench.workflow.files import base_folder, read_file
-from milabench.workflow.report_inputs import find_report_source, session_names
+from milabench.workflow.expenses import with_expenses
+from milabench.workflow.files import base_folder
+from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
+from milabench.workflow.tender_files import read_offer, read_tender
 
 _OFFERS = (".yaml", ".yml")
-
-
-def read_tender(path: Path) -> Tender:
-    """Read a tender, procurement.yaml. Raises ConfigError with every problem in it."""
-    return parse_tender(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
-
-
-def read_offer(path: Path, tender: Tender | None = None) -> Offer:
-    """Read an offer, offer.yaml, for a tender. Raises ConfigError with every problem in it, or for not fitting the tender."""
-    offer = parse_offer(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
-    if tender is not None and (problems := offer_problems(offer, tender)):
-        raise ConfigError(problems)
-    return offer
 
 
 def compare_by_tender(
@@ -44,7 +34,13 @@ def compare_by_tender(
     """
     tender = read_tender(tender_file)
     folder = base_folder(base)
-    bids = _bids(folder, names, tender)
+    return score_bids(tender, _bids(folder, names, tender), folder, metric=metric, margin=margin, across=across)
+
+
+def score_bids(
+    tender: Tender, bids: Sequence[Bid], folder: Path, *, metric: str = "", margin: float = MARGIN, across: bool = False
+) -> TenderScores:
+    """Score bids beside the reference run that the tender names; raises as `compare_by_tender`."""
     taken = [bid.name for bid in bids]
     if again := next((name for name in taken if taken.count(name) > 1), ""):
         raise UsageError(f"{again!r} is given twice: offers of one vendor and system, or runs of one name, are one")
@@ -61,7 +57,7 @@ def compare_by_tender(
 def reference_system(folder: Path, tender: Tender) -> System | None:
     """Return the run that a tender names as its reference, if any. Raises ConfigError, at its place, where it is not there."""
     run = tender.reference.run
-    return None if run is None else _named_system(folder, str(run), tender.origin, "reference.run")
+    return None if run is None else _named_source(folder, str(run), tender.origin, "reference.run").system
 
 
 def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
@@ -73,20 +69,23 @@ def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
         if not an_offer
     ]
     systems = (
-        Bid(name=name, system=_one_system(name, [source.system for source in side]))
+        Bid(name=name, system=one_system(name, [_system_by(source, tender) for source in side]))
         for name, side in zip(unique_names(runs), runs, strict=True)
     )
     return [
-        _offered(folder, read_offer(Path(name), tender)) if an_offer else next(systems)
+        _offered(folder, read_offer(Path(name), tender), tender) if an_offer else next(systems)
         for name, an_offer in zip(names, is_offer, strict=True)
     ]
 
 
-def _offered(folder: Path, offer: Offer) -> Bid:
+def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
     runs = {
-        bench: _one_system(
+        bench: one_system(
             offer.name,
-            [_named_system(folder, str(path), offer.origin, f"benchmarks.{bench}.run") for path in declared.runs],
+            [
+                _system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
+                for path in declared.runs
+            ],
         )
         for bench, declared in offer.benchmarks.items()
         if declared.standing == "measured"
@@ -94,17 +93,24 @@ def _offered(folder: Path, offer: Offer) -> Bid:
     return Bid(name=offer.name, offer=offer, runs=runs)
 
 
-def _one_system(name: str, sessions: Sequence[System]) -> System:
+def one_system(name: str, sessions: Sequence[System]) -> System:
     """Return runs of one system as one."""
     first, *later = (replace(session, name=name) for session in sessions)
     return replace(first, later=tuple(later))
 
 
-def _named_system(folder: Path, name: str, origin: Origins, key: str) -> System:
+def _system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
+    """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
+    costs = as_mapping(source.manifest.get("costs"))
+    summary = with_expenses(source.summary, source.run, tender, costs, offer)
+    return replace(source, summary=summary).system
+
+
+def _named_source(folder: Path, name: str, origin: Origins, key: str) -> ReportSource:
     """Return a run; one that a file names and that is not there has its place in that file."""
     if not Path(name).exists():
         raise ConfigError(Problem(origin.where(key), key, f"{name} is not there", "paths are relative to the file"))
-    return find_report_source(folder, name).system
+    return find_report_source(folder, name)
 
 
 def explain_numbers(tender_file: Path, names: Sequence[str], base: Path | None, metric: str = "") -> list[Provenance]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milabench.workflow.foreign_environments import ADDED
-from tests.commands import Said
+from tests.commands import ROOT, Said
 from tests.process.cli.installable import installable
 from tests.process.install.places import wheel
 
@@ -201,3 +202,19 @@ def test_without_a_lock_for_the_machine_the_versions_of_another_lock_are_preferr
     (note,) = [line for line in said.err.splitlines() if line.startswith("note: ") and "do not fit" in line]
     assert "torch-second: not with the versions of " in note
     assert "second/requirements.cuda.txt, which do not fit each other here" in note
+
+
+def test_the_versions_of_a_lock_of_its_own_go_before_those_that_we_have_for_all(
+    folders: Folders, environ: dict[str, str], tmp_path: Path
+) -> None:
+    ours = re.search(r"^jax==(\S+)$", (ROOT / "constraints" / "cpu.txt").read_text(), re.MULTILINE)
+    assert ours is not None
+    for version in ("0.1", ours[1]):
+        wheel(tmp_path / "wheels", "jax", version)
+    folders.add("locked", requirements__in="jax\n", requirements__cuda__txt="jax==0.1\nvoir==0.2.20\n")
+    folders.add("unlocked", requirements__in="jax\n")
+    folders.add("asked", more=", pip: {constraints: [jax==0.1]}", requirements__in="jax\n")
+    folders.installed()
+    assert packages(environ, "torch") >= {"jax-0.1"}
+    assert packages(environ, "torch-unlocked") >= {f"jax-{ours[1]}"}
+    assert packages(environ, "torch-asked") >= {"jax-0.1"}

@@ -173,7 +173,9 @@ def test_the_last_attempt_of_a_step_decides(tmp_path: Path) -> None:
 def test_a_passed_step_without_a_rate_says_so(tmp_path: Path) -> None:
     bench = only(summarise(record(tmp_path, Recorded(events=rates(5.0, warmup=True)))))
     assert (bench.outcome, bench.perf, bench.validity) == ("passed", None, None)
-    assert bench.messages == ("no observation after warm-up: there is no rate",)
+    assert bench.messages == (
+        "no observation after warm-up: there is no rate; `--profile quick`, or less in `voir.options.skip`, has a shorter one",
+    )
 
 
 def test_a_failed_step_without_a_detail_tells_its_first_error(tmp_path: Path) -> None:

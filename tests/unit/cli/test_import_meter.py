@@ -80,3 +80,51 @@ def test_another_file_of_the_same_name_and_the_same_file_twice_are_refused(
     twin = milabench("import-meter", str(run.path), str(tmp_path / "copy.csv"))
     assert (twin.code, "would count twice" in twin.err) == (2, True)
     assert len(list((run.path / "meters").iterdir())) == 1
+
+
+TENDER = """
+metric: index
+benchmarks: {llama: {reference: {value: 10 tokens/s}}}
+terms: {currency: EUR, electricity: 0.12 +- 0.02 EUR/kWh, pue: 1.3 +- 0.05, grid_carbon: 350 g/kWh}
+"""
+
+
+def test_reports_and_comparisons_have_the_energy_with_its_source(milabench: Milabench, tmp_path: Path) -> None:
+    run, other = metered_run(tmp_path / "base"), metered_run(tmp_path / "base", "faster", scale=1.3)
+    (tmp_path / "pdu.csv").write_text(wall_csv(offset_s=37.0))
+    (tmp_path / "procurement.yaml").write_text(TENDER)
+    assert "energy, cost, carbon" not in milabench("report", str(run.path)).out
+    assert milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv")).code == 0
+    plain = milabench("report", str(run.path)).out
+    assert "energy, cost, carbon" in plain
+    assert "| meter    | not declared | pdu.csv, clock +3" in plain
+    tender = ("--tender", str(tmp_path / "procurement.yaml"))
+    listed = json.loads(milabench("report", str(run.path), *tender, "--json").out)["expenses"]
+    assert [(entry["quantity"], entry["per"], entry["units"]) for entry in listed[:6]] == [
+        *(
+            ("energy", "token", "J"),
+            ("energy", "1M tokens", "kWh"),
+            ("energy", "run", "kWh"),
+            ("energy", "year", "kWh"),
+        ),
+        *(("cost", "token", "EUR"), ("cost", "1M tokens", "EUR")),
+    ]
+    energy, cost = listed[1], listed[5]
+    assert cost["value"] == pytest.approx(0.12 * energy["value"])
+    low, high = cost["ci95"]
+    assert 0.8 < low / cost["value"] < 0.87
+    assert 1.15 < high / cost["value"] < 1.25
+    for form in ("markdown", "html", "text"):
+        assert "device power, no EE HPC level" in milabench("report", str(other.path), *tender, "--format", form).out
+    compared = milabench("compare", str(run.path), str(other.path)).out
+    assert "pdu.csv, clock" in compared
+    facts = json.loads(milabench("compare", str(run.path), str(other.path), "--json").out)["comparison"]["systems"]
+    assert [bool(system.get("expenses")) for system in facts] == [True, False]
+
+
+def test_a_record_of_a_meter_that_was_damaged_is_named(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    (run.path / "meters").mkdir()
+    (run.path / "meters" / "pdu.json").write_text('{"schema": 1}')
+    said = milabench("report", str(run.path))
+    assert (said.code, "meters/pdu.json: cannot be read: is no record of a meter" in said.err) == (6, True)

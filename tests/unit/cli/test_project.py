@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from milabench.cli import accept, compare, project, report
 from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
-from tests.recorded_run import Recorded, rates, record
+from tests.recorded_run import Recorded, data, rates, record
 from tests.scaled_runs import COUNTS, on_nodes, usl
 
 Invoke = Callable[..., Result]
@@ -78,6 +79,13 @@ def test_a_back_test_that_fails_is_said(tmp_path: Path, invoke: Invoke) -> None:
         on_nodes(tmp_path, count, level)
     told = invoke(project.command, *(f"on{count}" for count in COUNTS)).stdout
     assert re.search(r"back-test .*without 16, ideal projects 1600.* OUTSIDE its interval", told)
+
+
+def test_a_law_of_two_counts_has_no_interval_that_the_third_could_be_in(invoke: Invoke, runs: list[str]) -> None:
+    assert only(invoke, *runs[:3])["back_test"]["is_within"] is None
+    assert re.search(
+        r"back-test .* of the measured 373\.\d+; no interval$", invoke(project.command, *runs[:3]).stdout, re.M
+    )
 
 
 def test_the_text_puts_what_is_projected_into_a_table_of_its_own(invoke: Invoke, runs: list[str]) -> None:
@@ -165,29 +173,45 @@ def test_unlike_devices_have_no_common_law(tmp_path: Path, invoke: Invoke) -> No
         invoke(project.command, "on1", "on2")
 
 
-def test_a_time_has_the_law_of_messages_alone(tmp_path: Path, invoke: Invoke) -> None:
+def timed(base: Path, seconds: Callable[[int], float]) -> list[str]:
+    """Runs of a job over 1 to 16 nodes whose main metric is a time."""
+    paths = []
     for count in COUNTS:
+        job = {"bench": "job", "tag": "", "method": "multinode", "group": "g"}
+        metric = {"metric": "time", "units": "s", "direction": "lower", "case": "all", "main": True}
         steps = [
             Recorded(
-                bench="allreduce",
+                **job,
                 node=f"n{node}",
-                tag="",
-                method="multinode",
                 repeat=repeat,
-                group="g",
-                events=rates(*[2.0 + 0.5 * (count.bit_length() - 1)] * 5, units="ms", direction="lower")
-                if not node
-                else (),
+                events=() if node else (data(**metric, value=seconds(count) * (1 + 0.001 * repeat)),),
             )
             for repeat in range(3)
             for node in range(count)
         ]
-        record(tmp_path, *steps, name=f"on{count}")
-    told = projection(invoke, *(f"on{count}" for count in COUNTS))
-    for bench in told["benchmarks"]:
-        if bench["direction"] == "lower":
-            assert [law["law"] for law in bench["laws"]] == ["logarithmic"]
-            assert bench["projected"][0]["projected_value"] == pytest.approx(4.5, rel=0.01)
+        paths.append(str(record(base, *steps, name=f"on{count}").path))
+    return paths
+
+
+def test_a_time_that_grows_has_the_law_of_messages_alone(tmp_path: Path, invoke: Invoke) -> None:
+    bench = only(invoke, *timed(tmp_path, lambda count: 2.0 + 0.5 * math.log2(count)))
+    assert ([law["law"] for law in bench["laws"]], bench["units"], bench["direction"]) == (
+        ["logarithmic"],
+        "s",
+        "lower",
+    )
+    assert bench["projected"][0]["projected_value"] == pytest.approx(4.5, rel=0.01)
+    assert {row["efficiency"] for row in bench["measured"]} == {None}
+
+
+def test_of_a_time_that_falls_one_over_it_is_what_scales(tmp_path: Path, invoke: Invoke) -> None:
+    bench = only(invoke, *timed(tmp_path, lambda count: 100 * 100 / usl(count)))
+    assert (bench["units"], bench["is_inverse"], bench["projected"][0]["law"]) == ("1/(s)", True, "usl")
+    assert bench["projected"][0]["projected_value"] == pytest.approx(usl(32) / 1e4, rel=0.02)
+    last = bench["measured"][-1]
+    assert last["ci95"][0] < last["value"] < last["ci95"][1] and last["efficiency"] == pytest.approx(
+        usl(16) / 1600, rel=0.01
+    )
 
 
 def test_three_counts_leave_a_law_open_and_say_so(invoke: Invoke, runs: list[str]) -> None:
@@ -212,6 +236,8 @@ def test_beyond_eight_times_the_largest_measured_count_somebody_has_to_answer_fo
     assert [row["rests_on_bound"] for row in told["benchmarks"][0]["projected"]] == [False, True]
     text = invoke(project.command, *runs, "--to", "129", "--bound", "256: simulated by the vendor").stdout
     assert "declared bound: 256, simulated by the vendor" in text
+    with pytest.raises(UsageError, match=r"the declared bound of 16 is not beyond the largest measured count \(16\)"):
+        invoke(project.command, *runs, "--bound", "16: simulated")
     with pytest.raises(UsageError, match="project to 257: beyond the declared bound of 256"):
         invoke(project.command, *runs, "--to", "257", "--bound", "256: simulated")
 
@@ -296,6 +322,11 @@ def test_a_row_of_the_page_is_marked_and_apart(invoke: Invoke, runs: list[str]) 
     assert page.count("band-of-law") == 1 and page.count('class="line law') == 4
 
 
-def test_the_page_says_what_so_few_counts_leave_open(invoke: Invoke, runs: list[str]) -> None:
+def test_two_counts_project_without_an_interval_and_say_why(invoke: Invoke, runs: list[str]) -> None:
+    bench = only(invoke, *runs[:2])
+    assert {(row["law"], row["prediction_interval"], row["law_interval"]) for row in bench["projected"]} == {
+        ("ideal", None, None)
+    }
     page = invoke(project.command, *runs[:2], "--format", "html").stdout
-    assert "2 counts neither choose nor rule out amdahl and usl and logarithmic" in page
+    assert "two measured counts settle no law but ideal" in page and "band-of-law" not in page
+    assert "2 counts neither choose nor rule out amdahl, usl, logarithmic" in page

@@ -223,6 +223,8 @@ def test_the_calendar_is_counted_from_the_acceptance(milabench: Milabench, base:
         (["--recheck", "1.5", "--against", "then"], "'1.5' is no share"),
         (["--recheck", "0.9", "--against", "now"], "is the run that --against now names"),
         (["--against", "then"], "--against goes with --recheck"),
+        (["--recheck", "0.9", "--against", "then", "--reference", "then"], "not --reference"),
+        (["--recheck", "0.9", "--against", "then", "--from", "2026-11-01"], "--from goes with --every"),
         (["--recheck", "0.9", "--against", "then", "--every", "often"], "'2 years', '6 months'"),
         (["--recheck", "0.9", "--against", "then", "--every", "9999 years"], "beyond the year 9999"),
         (["--recheck", "0.9", "--against", "then", "--calendar", "a.ics"], "--calendar goes with --every"),
@@ -234,6 +236,15 @@ def test_wrong_use_is_one_line(milabench: Milabench, base: Path, options: list[s
     said = milabench("accept", str(now), *options)
     assert (said.code, said.out) == (2, "")
     assert words in said.err.strip().splitlines()[-1]
+
+
+def test_a_variable_for_another_way_contradicts_nothing(
+    milabench: Milabench, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    then, now = written(base, "then", {"a": [100]}), written(base, "now", {"a": [100]}, created=NOW)
+    for name, value in (("ALPHA", "0.01"), ("REFERENCE", "then"), ("FROM", "2026-01-01")):
+        monkeypatch.setenv(f"MILABENCH_{name}", value)
+    assert rechecked(milabench, now, then)[0] == 0
 
 
 def test_runs_in_the_wrong_order_are_refused(milabench: Milabench, base: Path) -> None:
@@ -358,7 +369,7 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {a: {minimum: 90 items/s}}\n")
     run = growing(base, "grows", (100.0, 100.1, 99.9, 100.0, 100.0), 5)
-    for name in ("text", "markdown", "html", "junit", "csv"):
+    for name in ("text", "markdown", "html", "latex", "junit", "csv"):
         said = milabench("accept", str(run), "--criteria", str(criteria), "--sequential", "--format", name)
         assert (said.code, "of at most 5 launches" in " ".join(said.out.split())) == (0, True)
 

@@ -164,7 +164,7 @@ def test_failures_are_judged_by_walds_test(tmp_path: Path) -> None:
         return only(so_far(text, summary, None, trials, bad_failure_rate=rate), "failure_rate")
 
     assert (after(54).verdict, after(55).verdict) == ("INCONCLUSIVE", "PASS")
-    assert after(54).missing == "steps: 1 more that pass accept it or 4 more that fail reject it"
+    assert after(54).missing == "steps: 1 more that pass would accept it or 4 more that fail would reject it"
     assert after(20, 3).verdict == "FAIL"
 
 
@@ -173,11 +173,17 @@ def test_the_exact_rates_of_a_short_plan_are_told(tmp_path: Path) -> None:
     found = so_far("failure_rate: 10 %", run(tmp_path, CLEAR), None, Trials(failed=[False] * 3, planned=6))
     (note,) = [note for note in found.notes if note.startswith("failures:")]
     test = FailureTest(good=0.1, bad=0.2, risks=Risks(alpha=0.05, beta=0.10, cap=6))
-    ends = {failed: test.decide(failed).ending for failed in product([False, True], repeat=6)}
+    decisions = {failed: test.decide(failed) for failed in product([False, True], repeat=6)}
+    ends = {failed: None if found.is_by_cap else found.ending for failed, found in decisions.items()}
     rejected = sum(0.1 ** sum(failed) * 0.9 ** (6 - sum(failed)) for failed, end in ends.items() if end == "reject")
     accepted = sum(0.2 ** sum(failed) * 0.8 ** (6 - sum(failed)) for failed, end in ends.items() if end == "accept")
     assert f"10.00% of the steps fail is rejected in {rejected:.1%} of all runs" in note
-    assert f"20.00% fail is accepted in {accepted:.1%}, by 6 steps at most" in note
+    assert f"20.00% fail is accepted in {accepted:.1%}; 6 steps do not decide" in note
+    last = only(
+        so_far("failure_rate: 10 %", run(tmp_path, CLEAR, "last"), None, Trials(failed=[False] * 6, planned=6)),
+        "failure_rate",
+    )
+    assert (last.verdict, "too few to tell 10.00% from 20.00%" in last.missing) == ("INCONCLUSIVE", True)
 
 
 def test_without_a_tolerated_failure_the_first_one_rejects(tmp_path: Path) -> None:

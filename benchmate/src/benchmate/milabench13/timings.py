@@ -41,6 +41,9 @@ class StepTimer:
         self.n_obs = 0
         self.total_obs = total_observations()
         self.timesteps: Any = 0
+        # Known here only: a step may be ended in a thread of its own, which has no overseer.
+        overseer = current_overseer.get()
+        self._is_ours = pusher is record_push or (overseer is not None and pusher == overseer.give)
         self._began_ns = time.perf_counter_ns()
 
     @property
@@ -64,8 +67,7 @@ class StepTimer:
 
     def _observation(self, n: object, t0_ns: int, host_ns: int) -> Mapping[str, object]:
         """Return what makes an observation of a rate, for our own functions; those of the program may not know the keys."""
-        overseer = current_overseer.get()
-        if self.pusher is not record_push and (overseer is None or self.pusher != overseer.give):
+        if not self._is_ours:
             return {}
         return {"n": as_number(n), "elapsed": host_ns / 1e9, "t0_ns": t0_ns, "host_ns": host_ns}
 

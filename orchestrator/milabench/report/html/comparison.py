@@ -17,7 +17,7 @@ from milabench.report.html import details
 from milabench.report.html.markup import Child, Markup, el, html_table, note
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
-from milabench.report.html.run import device_facts
+from milabench.report.html.run import device_facts, expense_content
 from milabench.report.html.serving import serving_figures
 from milabench.report.registry import SYSTEMS_DRAWN
 
@@ -46,12 +46,14 @@ def comparison_article(
         alert("To be known before the first number", "doubt", [("", text) for text in comparison.warnings]),
         alert("Skipped, on purpose", "none", skips),
     ]
+    summaries = comparison_text.named_summaries(comparison)
     sections: tuple[tuple[str, str, Child], ...] = (
         ("ratios", "Ratios", _ratios(comparison)),
         ("table", "Benchmarks", _benchmarks(comparison)),
         *((("curves", "Curves", _curves(comparison)),) if comparison.curves else ()),
         ("index", "Index", _index(comparison)),
         ("memory", "Resources", _too_many(comparison) or _memory(comparison)),
+        *((("expenses", "Energy, cost, carbon", spent),) if (spent := expense_content(summaries)) else ()),
         ("systems", "Systems", _systems(comparison)),
         ("why", "What differs", _why(comparison, differences)),
         ("details", "Each benchmark", _too_many(comparison) or _details(comparison, traced, how)),

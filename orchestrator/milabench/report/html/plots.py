@@ -61,6 +61,16 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SwingBar:
+    """A line from what a result is at the lower bound of an input to what it is at the upper one."""
+
+    label: str
+    low: float
+    high: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionLine:
     """A distribution: values at `QUANTILES` of analysis.traces."""
 
@@ -298,6 +308,29 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
         content.append(el("rect", x=_LEFT, y=at(y - 6), width=at(width), height="12", class_=f"bar {bar.mark}"))
         drawn.append((bar.label, bar.text, content))
     describe = "; ".join(f"{bar.label}: {bar.text}" for bar in rows)
+    return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
+
+
+def tornado(title: str, rows: Sequence[SwingBar], *, centre: float, units: str) -> Markup:
+    """Draw a bar to either side of the centre for each input: framed towards its lower bound, filled towards its upper one."""
+    low, high = padded([centre, *(end for row in rows for end in (row.low, row.high))])
+    scale = Scale(low=low, high=high, start=_LEFT, stop=WIDTH - 220)
+    grid: list[Child] = [
+        axis_grid(scale, ticks(low, high), _TOP, _bottom(rows)),
+        _line(scale(centre), _bottom(rows), "one"),
+    ]
+    drawn = []
+    for position, row in enumerate(rows):
+        y, content = _middle(position), list[Child]()
+        for end, looks in (
+            (row.low, ({"class_": "frame"}, {"fill": "url(#hatch)"})),
+            (row.high, ({"class_": "bar a"},)),
+        ):
+            left, right = sorted((scale(centre), scale(end)))
+            place = {"x": at(left), "y": at(y - 7), "width": at(max(1.0, right - left)), "height": "14"}
+            content += [el("rect", **place, **look) for look in looks]
+        drawn.append((row.label, row.text, content))
+    describe = "; ".join(f"{row.label}: {row.text}" for row in rows)
     return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from milabench.procurement.projection import LAWS
-from milabench.procurement.scaling_study import BenchScaling, ScalingStudy
-from milabench.report import projection as texts
+from collections.abc import Sequence
+
+from milabench.procurement.projection import LAWS, Projected, ScalingFit
+from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
+from milabench.report import projection_text as texts
 from milabench.report.html.axis import Scale, coordinate
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note
 from milabench.report.html.page import alert, article, document, tile
@@ -41,10 +43,10 @@ def _tile(scaling: BenchScaling) -> Markup:
     """Return the measured end beside the projected one, each called by what it is."""
     last, furthest = scaling.measured[-1], scaling.projected[-1]
     is_tested = scaling.held_out is not None and scaling.held_out.is_within and not scaling.unsettled
-    interval = texts.interval_text(furthest.prediction)
+    interval = texts.bounds_text(furthest.prediction)
     return tile(
         scaling.bench,
-        f"{format_number(last.side.value)} {scaling.units}",
+        f"{format_number(last.value)} {scaling.units}",
         f"measured on {last.count} {scaling.of}",
         f"projected to {furthest.count:g}: {format_number(furthest.centre)} {interval}",
         f"by {scaling.chosen.fit.law}",
@@ -68,83 +70,82 @@ def _section(scaling: BenchScaling, study: ScalingStudy) -> Markup:
 
 def scaling_figure(scaling: BenchScaling) -> Markup:
     """Draw the measured points with their intervals, the fit of each law, and the band of the chosen one."""
-    counts = [each.count for each in scaling.measured]
-    furthest = max([float(counts[-1]), *(each.count for each in scaling.projected)])
-    x = scale_of([counts[0], furthest], LEFT + 24, RIGHT - 24)
-    along = _along(x, counts[0], furthest)
-    band = [(each.count, each.prediction) for each in scaling.band(along) if each.prediction is not None]
-    values = [each.side.value or 0.0 for each in scaling.measured]
-    heights = [*values, *(each.centre for each in scaling.band(along))]
-    reach = _MOST_REACH * max(heights)
-    ends = [min(reach, end) for each in scaling.measured for end in each.side.ci95 or ()]
-    y = Scale(
-        low=0,
-        high=axis_end(max([*heights, *ends, *(min(reach, high) for _, (_, high) in band)])),
-        start=BOTTOM,
-        stop=TOP,
-    )
-    border = x(counts[-1])
-    fits = {each.law: each.fit for each in scaling.chosen.candidates if each.fit is not None}
-    chosen = scaling.chosen.fit.law
-    beside = label(border + 6, TOP + 12, "projected ▶", "halo whole") if border < RIGHT - 90 else None
+    counts = sorted({*(each.count for each in scaling.measured), *(each.count for each in scaling.projected)})
+    largest, chosen = scaling.largest, scaling.chosen.fit.law
+    x = scale_of([counts[0], counts[-1]], LEFT + 24, RIGHT - 24)
+    along = _along(x, counts[0], counts[-1])
+    curve = scaling.band(along)
+    y = _height(scaling, curve)
+    border = x(largest)
+    band = _band(curve, x, y)
+    width = coordinate(RIGHT - border)
     drawn: list[Child] = [
-        el(
-            "rect",
-            x=coordinate(border),
-            y=TOP,
-            width=coordinate(RIGHT - border),
-            height=BOTTOM - TOP,
-            class_="panel",
-        ),
-        axes(x, y, scaling.of, scaling.units, sorted({*counts, *(each.count for each in scaling.projected)})),
-        el("path", d=_band(band, x, y), class_=f"area band-of-law {_MARKS[chosen]}") if band else None,
+        el("rect", x=coordinate(border), y=TOP, width=width, height=BOTTOM - TOP, class_="panel"),
+        axes(x, y, scaling.of, scaling.units, counts),
+        el("path", d=band, class_=f"area band-of-law {_MARKS[chosen]}") if band else None,
         el("path", d=f"M{coordinate(border)},{TOP}V{BOTTOM}", class_="limit"),
         label(border - 6, TOP + 12, "◀ measured", "halo whole", "end"),
-        beside,
+        label(border + 6, TOP + 12, "projected ▶", "halo whole") if border < RIGHT - 90 else None,
     ]
-    for law, fit in fits.items():
-        drawn_part = [(count, value) for count in along if y.holds(value := fit.at(count))]
-        path = "M" + "L".join(f"{coordinate(x(count))},{coordinate(y(value))}" for count, value in drawn_part)
-        drawn.append(
-            el("path", el("title", law), d=path, class_=f"line law {'' if law == chosen else 'thin '}{_MARKS[law]}")
-        )
-    for each in scaling.measured:
-        at_x, at_y = x(each.count), y(each.side.value or 0.0)
-        told = f"{format_number(each.side.value)} {scaling.units} {texts.interval_text(each.side.ci95)}".rstrip()
-        bar = interval_path(each.side.ci95, y, at_x, is_upright=True)
-        drawn.append(
-            el(
-                "g",
-                el("title", f"measured on {each.count} {scaling.of}: {told}"),
-                el("path", d=bar, class_="whisker") if bar else None,
-                el("g", marker(_POINTS, at_x, at_y), class_=f"dots point {_POINTS}"),
-            )
-        )
-    sign = {"measured": _POINTS} | {f"{law} (chosen)" if law == chosen else law: _MARKS[law] for law in fits}
-    describe = "; ".join(
-        f"measured on {each.count} {scaling.of}: {format_number(each.side.value)}" for each in scaling.measured
-    ) + "".join(f"; projected to {each.count:g}: {format_number(each.centre)}" for each in scaling.projected)
-    drawing = svg(f"{scaling.bench} against {scaling.of}", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
-    band_note = (
-        f"The band is the 95 % interval of a launch by {' or '.join(fit.law for fit in scaling.chosen.possible)}."
-    )
+    fits = [each.fit for each in scaling.chosen.candidates if each.fit is not None]
+    for fit in fits:
+        kind = f"line law {'' if fit.law == chosen else 'thin '}{_MARKS[fit.law]}"
+        drawn.append(el("path", el("title", fit.law), d=_line(fit, along, x, y), class_=kind))
+    drawn += [_point(scaling, each, x, y) for each in scaling.measured]
+    sign = {"measured": _POINTS}
+    sign |= {f"{fit.law} (chosen)" if fit.law == chosen else fit.law: _MARKS[fit.law] for fit in fits}
+    describe = [f"measured on {each.count} {scaling.of}: {format_number(each.value)}" for each in scaling.measured]
+    describe += [f"projected to {each.count:g}: {format_number(each.centre)}" for each in scaling.projected]
+    laws = " or ".join(fit.law for fit in scaling.chosen.possible)
+    drawing = svg(f"{scaling.bench} against {scaling.of}", "; ".join(describe)[:4000], WIDTH, BOTTOM + 44, *drawn)
     return figure(
         f"{scaling.bench}: {scaling.units} against {scaling.of}",
         [plot_legend(sign), drawing],
         "Points were measured; bars are their 95 % intervals over launches, from 3 on. Right of the dashed line nobody measured. "
-        + (band_note if band else "There is no band: the law has no interval."),
+        + (
+            f"The band is the 95 % interval of a launch by {laws}."
+            if band
+            else "There is no band: there is no interval."
+        ),
     )
 
 
 def _along(x: Scale, low: float, high: float) -> list[float]:
     """Return counts from low to high, evenly spaced on their axis; fractions of a node have a place on a curve only."""
     if x.is_log:
-        return [low * (high / low) ** (step / _STEPS) for step in range(_STEPS)] + [high]
-    return [low + (high - low) * step / _STEPS for step in range(_STEPS)] + [high]
+        return [*(low * (high / low) ** (step / _STEPS) for step in range(_STEPS)), high]
+    return [*(low + (high - low) * step / _STEPS for step in range(_STEPS)), high]
 
 
-def _band(band: list[tuple[float, tuple[float, float]]], x: Scale, y: Scale) -> str:
-    upper = [(count, high) for count, (_, high) in band]
-    lower = [(count, low) for count, (low, _) in reversed(band)]
-    points = [f"{coordinate(x(count))},{coordinate(y(end))}" for count, end in [*upper, *lower]]
-    return "M" + "L".join(points) + "z"
+def _height(scaling: BenchScaling, curve: Sequence[Projected]) -> Scale:
+    """Return the scale of the values, from zero to where the chosen law, its band and the measured intervals end."""
+    centres = [*(each.value for each in scaling.measured), *(each.centre for each in curve)]
+    intervals = [*(each.interval for each in scaling.measured), *(each.prediction for each in curve)]
+    reach = _MOST_REACH * max(centres)
+    ends = [min(reach, interval[1]) for interval in intervals if interval is not None]
+    return Scale(low=0, high=axis_end(max([*centres, *ends])), start=BOTTOM, stop=TOP)
+
+
+def _line(fit: ScalingFit, along: Sequence[float], x: Scale, y: Scale) -> str:
+    """Return the path of a law, as far as it is on the drawing."""
+    values = [(count, fit.at(count)) for count in along]
+    places = [f"{coordinate(x(count))},{coordinate(y(value))}" for count, value in values if y.holds(value)]
+    return "M" + "L".join(places) if places else ""
+
+
+def _band(curve: Sequence[Projected], x: Scale, y: Scale) -> str:
+    ends = [(each.count, *each.prediction) for each in curve if each.prediction is not None]
+    around = [(count, high) for count, _, high in ends] + [(count, low) for count, low, _ in reversed(ends)]
+    return "M" + "L".join(f"{coordinate(x(count))},{coordinate(y(end))}" for count, end in around) + "z" if ends else ""
+
+
+def _point(scaling: BenchScaling, measured: MeasuredCount, x: Scale, y: Scale) -> Markup:
+    at_x = x(measured.count)
+    value = f"{format_number(measured.value)} {scaling.units} {texts.bounds_text(measured.interval)}".rstrip()
+    bar = interval_path(measured.interval, y, at_x, is_upright=True)
+    return el(
+        "g",
+        el("title", f"measured on {measured.count} {scaling.of}: {value}"),
+        el("path", d=bar, class_="whisker") if bar else None,
+        el("g", marker(_POINTS, at_x, y(measured.value)), class_=f"dots point {_POINTS}"),
+    )

@@ -58,6 +58,7 @@ def run_article(
             *((("curves", "Curves", _curves(summary)),) if any(bench.serving for bench in summary.benchmarks) else ()),
             ("spread", "Spread", _spread(summary)),
             ("memory", "Memory, overlap", _memory(summary)),
+            *((("expenses", "Energy, cost, carbon", expense_content([("", summary)])),) if summary.expenses else ()),
             ("details", "Each benchmark", _details(summary, traced, how, key)),
             ("system", "System", _system(summary)),
             ("records", "Records", _records(summary)),
@@ -182,6 +183,11 @@ def _curves(summary: Summary) -> list[Child]:
             ],
         ]
     return [*children, *map(note, curves.LEGEND)]
+
+
+def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:
+    """Return the table of energy, cost and carbon."""
+    return [html_table(table, is_alone=True) for table in model.expense_tables(named)]
 
 
 def _interval(bench: BenchSummary) -> str:

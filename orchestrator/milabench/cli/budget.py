@@ -1,0 +1,69 @@
+"""`milabench budget`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from milabench.cli.compare import SCORE_METRICS
+from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import base_option, collected_as, table_width, wide_option
+from milabench.errors import DONE
+from milabench.workflow.options import BudgetRequest
+
+
+def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Return `10%` or 0.1 as a share from 0 to 1. Raises BadParameter."""
+    text = value.strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise click.BadParameter(f"expected a share such as 10% or 0.1, got '{value}'", ctx, param)
+    return share
+
+
+@click.command(
+    "budget",
+    epilog="Exit codes: 0 answered; 2 usage, or a tender or an offer that lacks what the question needs; 3 nothing in common; "
+    "6 records unreadable.",
+)
+@click.argument("tender", metavar="TENDER", type=click.Path(path_type=Path))
+@click.argument("systems", nargs=-1, metavar="[RUN|OFFER]...")
+@base_option
+@click.option(
+    "--match", nargs=2, metavar="A B", help="How many nodes of B, and of the systems named, have the score of A."
+)
+@click.option(
+    "--spend", metavar="AMOUNT", help="What this money buys and runs for the years of the tender: 2M, '300 k EUR'."
+)
+@click.option("--power", metavar="AMOUNT", help="What fits in this power: 400kW.")
+@click.option("--metric", type=click.Choice(SCORE_METRICS), help="The score, instead of the tender's own.")
+@click.option(
+    "--vary",
+    callback=varied_share,
+    default="10%",
+    show_default=True,
+    metavar="SHARE",
+    help="How far amounts without an uncertainty of their own are varied, to show what the answer hangs on. 0: not at all.",
+)
+@format_options
+@wide_option
+@collected_as("request", BudgetRequest)
+def command(request: BudgetRequest, destination: Destination, wide: bool) -> int:
+    """Answer how many nodes match a system, what money buys, what fits in a power; by default by the limits of the tender.
+
+    Systems are offers (offer.yaml), runs, JSON reports or bundles.
+    """
+    from milabench.report.budget import render_budget
+    from milabench.workflow.budget import answer_budget
+
+    answered = answer_budget(request)
+    width = table_width(wide) if destination.output is None else None
+    title = answered.tender.title or answered.tender.file
+    destination.write(
+        render_budget(destination.format, answered.metric, answered.answers, answered.notes, title, width)
+    )
+    return DONE

@@ -1,0 +1,67 @@
+"""`milabench offer`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import base_option, file_option, table_width, terminal_session, wide_option
+from milabench.errors import VERDICT_CODES, RecordError
+
+_tender_option = file_option("--tender", required=True, help="The tender (procurement.yaml) that it answers.")
+
+
+@click.group("offer")
+def command() -> None:
+    """Create an offer's archive, or verify one against its tender."""
+
+
+@command.command("create", short_help="Pack a declaration and its runs into one archive")
+@_tender_option
+@file_option("--offer", "declaration", required=True, help="What is declared (offer.yaml); it names the runs.")
+@file_option("-o", "--output", required=True, help="The zip file to write.")
+@file_option("--sign", "key", metavar="KEY", help="Sign with this SSH key.")
+@base_option
+def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, base: Path | None) -> None:
+    """Pack an offer's declaration with every run that it names into one tamper-evident archive.
+
+    It is a bundle: `milabench verify` recomputes its numbers, `milabench offer verify` also compares it with the tender.
+    """
+    from milabench.workflow.offers import create_offer
+
+    manifest = create_offer(tender, declaration, output, base, key)
+    for note in manifest.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"written to {output}: {len(manifest.runs)} runs, {len(manifest.files)} files, chain {manifest.chain}")
+
+
+@command.command(
+    "verify",
+    short_help="Recompute an offer's numbers and find its changes",
+    epilog="Exit codes: 0 PASS; 2 the tender or the declaration has mistakes; 6 altered, or no offer; 7 FAIL; 8 INCONCLUSIVE: "
+    "something is not shown.",
+)
+@click.argument("offer", type=click.Path(path_type=Path))
+@_tender_option
+@file_option(
+    "--allowed-signers", metavar="FILE", help="Require a signature by one of these (the format of ssh-keygen)."
+)
+@format_options
+@wide_option
+def verify_archive(
+    offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination, wide: bool
+) -> int:
+    """Recompute every number of an offer from its records, name its changes with their tiers, check its power level."""
+    from milabench.report.document_formats import write_document
+    from milabench.report.offer import check_to_json, offer_document
+    from milabench.workflow.offers import signed_text, verify_offer
+
+    found = verify_offer(offer, tender, terminal_session(), allowed_signers)
+    verified = found.verification
+    document = offer_document(found.check, verified.wrong, signed_text(verified))
+    value = {**check_to_json(found.check), "bundle": verified.to_json(str(offer))}
+    width = table_width(wide) if destination.output is None else None
+    destination.write(write_document(destination.format, document, value, width))
+    return RecordError.exit_code if verified.wrong else VERDICT_CODES[found.check.verdict]

@@ -1,0 +1,398 @@
+"""Budget questions: how many nodes of one system match another, what money buys, what fits in a power, and what that hangs on.
+
+Nodes are whole: what a limit allows is rounded down, what matches is rounded up, and scores, money and power are computed again
+from the whole nodes. Only scores that count nodes can be asked (ssi, ssni, ssp, throughput): they grow in proportion to N.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from milabench.errors import ConfigError, Problem
+from milabench.procurement.costs import YEAR_HOURS, OwnershipCosts, carbon_intensity, lifetime_cost
+from milabench.procurement.scores import METRICS, MachineSize
+from milabench.procurement.sensitivity import (
+    Swing,
+    UncertainInput,
+    VarianceShares,
+    one_at_a_time,
+    variance_shares,
+)
+from milabench.procurement.tender import Terms
+from milabench.procurement.tender_scores import ScoredBid, TenderScores
+from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, propagate, same_units, sum_of
+
+Question = Literal["match", "spend", "power"]
+
+# A weight is an opinion: it is varied by half to either side.
+_WEIGHT_FACTOR: Final = 1.5
+_ONE: Final = constant(1.0)
+_POINTS: Final = 256
+_ROUNDING: Final = 1e-9
+_MOST_NODES: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSystem:
+    """A system as a question needs it: `score` at `nodes`, the terms that it is a mean of with their weights, what a node takes.
+
+    `node_price` and `fixed_price` are in the currency of their units, `node_kw` is the power of a node at work, known as
+    `power_level` says. `least_nodes` are those that its largest benchmark runs on.
+    """
+
+    name: str
+    nodes: float
+    score: UncertainValue
+    metric: str
+    mean: Mean
+    machine: MachineSize
+    terms: Mapping[str, tuple[UncertainValue, float]] = field(default_factory=dict)
+    node_price: UncertainValue | None = None
+    fixed_price: UncertainValue | None = None
+    node_kw: UncertainValue | None = None
+    power_level: str = ""
+    least_nodes: float = 1.0
+
+    def score_at(self, nodes: float) -> UncertainValue:
+        """Return its score with so many nodes."""
+        return product([(self.score, 1)], nodes / self.nodes, self.score.units)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRange:
+    """One input of an answer, from where to where it was varied, and why so: as stated, as it is in the score, or as assumed."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    units: str = ""
+    basis: Literal["stated", "scored", "assumed"] = "stated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetAnswer:
+    """The answer of one system to a question: whole `nodes`, `bounds` at 95 % (None where not known), what they come to.
+
+    `quotient` is the number before it was made whole. `cost` is what the nodes cost over their years, `power_kw` what they draw
+    at work, `energy_kwh` and `carbon_kg` are of a year with PUE. `result` names what swings and shares are of: the nodes that
+    match, or the score that a limit allows, neither of them rounded. `why_not` says why the nodes have no score.
+    """
+
+    question: Question
+    system: str
+    asked: str
+    nodes: int
+    quotient: UncertainValue
+    bounds: tuple[int, int] | None
+    score: UncertainValue | None = None
+    ratio: UncertainValue | None = None
+    cost: UncertainValue | None = None
+    power_kw: UncertainValue | None = None
+    energy_kwh: UncertainValue | None = None
+    carbon_kg: UncertainValue | None = None
+    power_level: str = ""
+    result: str = ""
+    inputs: tuple[InputRange, ...] = ()
+    swings: tuple[Swing, ...] = ()
+    shares: VarianceShares | None = None
+    why_not: str = ""
+
+
+def budget_system(scores: TenderScores, entry: ScoredBid) -> BudgetSystem:
+    """Return a scored bid as a question needs it. Raises ConfigError where it has no score, or one that counts no nodes."""
+    name = entry.bid.name
+    if "machine.nodes" not in METRICS[scores.metric].needs:
+        known = ", ".join(metric for metric, each in METRICS.items() if "machine.nodes" in each.needs)
+        what = f"{scores.metric} does not grow with the nodes of a system"
+        raise ConfigError(Problem("", "metric", what, f"ask by one of {known} (--metric)"))
+    if entry.score is None or entry.machine.nodes is None:
+        raise ConfigError(Problem("", name, f"has no score: {entry.why_not or 'how many nodes it has is not known'}"))
+    offer = entry.bid.offer
+    weighted = METRICS[scores.metric].is_weighted
+    return BudgetSystem(
+        name=name,
+        nodes=entry.machine.nodes,
+        score=entry.score.value,
+        metric=scores.metric,
+        mean=scores.mean,
+        machine=entry.machine,
+        terms={
+            term.name: (term.term, scores.tender.benchmarks[term.name].weight if weighted else 1.0)
+            for term in entry.score.terms
+        },
+        node_price=None if offer is None else offer.price.node,
+        fixed_price=None if offer is None else offer.price.fixed,
+        node_kw=None if offer is None else offer.power.node,
+        power_level="" if offer is None else offer.power.level,
+        least_nodes=max((row.nodes or 1.0 for row in entry.benchmarks if row.term is not None), default=1.0),
+    )
+
+
+def matching_nodes(wanted: BudgetSystem, system: BudgetSystem, terms: Terms, *, vary: float = 0.1) -> BudgetAnswer:
+    """Return how many nodes of a system reach the score of another, rounded up.
+
+    `vary` is the share by which weights and unstated prices are taken to be off, for what the answer hangs on.
+    """
+    quotient = product([(wanted.score, 1), (system.score, -1)], system.nodes, "nodes")
+    interval = quotient.interval()
+    answer = _answer(
+        "match",
+        system,
+        terms,
+        f"the {wanted.score.value:.4g} of {wanted.nodes:g} nodes of {wanted.name}",
+        _up(quotient.value),
+        quotient,
+        None if interval is None else (_up(interval[0]), _up(interval[1])),
+    )
+    if answer.score is not None:
+        answer = replace(answer, ratio=product([(answer.score, 1), (wanted.score, -1)]))
+
+    def nodes(names: Mapping[str, float]) -> float:
+        return _per_node(wanted, names) * wanted.nodes / _per_node(system, names)
+
+    return _with_sensitivity(answer, "nodes that match", nodes, _score_inputs([wanted, system], vary))
+
+
+def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, *, vary: float = 0.1) -> BudgetAnswer:
+    """Return how many nodes money buys and keeps running for the years of the terms, as K-COST-4 counts them.
+
+    Raises ConfigError where the price of a node is not known, for two currencies, and where nothing is left for nodes.
+    """
+    node = _lifetime_of_node(system, terms)
+    inputs = {"budget": budget, "node": node}
+    if system.fixed_price is not None:
+        same_units([budget, system.fixed_price], "budget")
+        if system.fixed_price.value >= budget.value:
+            what = f"{budget.value:g} {budget.units} are spent by the {system.fixed_price.value:g} that {system.name} costs"
+            raise ConfigError(Problem("", "budget", f"{what} whatever its nodes"))
+        inputs["fixed"] = system.fixed_price
+    same_units([budget, node], "budget")
+    quotient = propagate(lambda names: (names["budget"] - names.get("fixed", 0.0)) / names["node"], inputs, "nodes")
+    asked = f"{_money(budget)}, over {terms.years:g} years" if terms.years else f"{_money(budget)}, to buy"
+    answer = _limited("spend", system, terms, asked, quotient)
+    stated = {
+        "budget": budget if budget.deviations else None,
+        "price of a node": system.node_price,
+        "fixed price": system.fixed_price,
+        **_energy_inputs(system, terms),
+    }
+
+    def score(names: Mapping[str, float]) -> float:
+        left = names.get("budget", budget.value) - names.get("fixed price", 0.0)
+        energy = (
+            math.prod([names.get(name, 1.0) for name in _ENERGY]) * YEAR_HOURS if _has_energy(system, terms) else 0.0
+        )
+        years = terms.years or 0.0
+        each = names["price of a node"] * (1 + years * terms.upkeep) + years * energy
+        return max(0.0, left) / each * _per_node(system, names)
+
+    return _with_sensitivity(
+        answer, "score that it buys", score, [*_stated_inputs(stated, vary), *_score_inputs([system], vary)]
+    )
+
+
+def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *, vary: float = 0.1) -> BudgetAnswer:
+    """Return how many nodes a power allows, without the building's. Raises ConfigError where that of a node is not known."""
+    if system.node_kw is None:
+        hint = "give its offer power: {node: 10 kW}"
+        raise ConfigError(Problem("", system.name, "the power of a node is not known", hint))
+    quotient = product([(limit, 1), (system.node_kw, -1)], 1.0, "nodes")
+    answer = _limited("power", system, terms, f"{limit.value:g} kW", quotient)
+    stated = {"limit of power": limit if limit.deviations else None, "power of a node": system.node_kw}
+
+    def score(names: Mapping[str, float]) -> float:
+        return names.get("limit of power", limit.value) / names["power of a node"] * _per_node(system, names)
+
+    return _with_sensitivity(
+        answer, "score that fits", score, [*_stated_inputs(stated, vary), *_score_inputs([system], vary)]
+    )
+
+
+def _limited(
+    question: Question, system: BudgetSystem, terms: Terms, asked: str, quotient: UncertainValue
+) -> BudgetAnswer:
+    interval = quotient.interval()
+    bounds = None if interval is None else (_down(interval[0]), _down(interval[1]))
+    return _answer(question, system, terms, asked, _down(quotient.value), quotient, bounds)
+
+
+def _answer(
+    question: Question,
+    system: BudgetSystem,
+    terms: Terms,
+    asked: str,
+    nodes: int,
+    quotient: UncertainValue,
+    bounds: tuple[int, int] | None,
+) -> BudgetAnswer:
+    """Return what the whole nodes come to."""
+    answer = BudgetAnswer(
+        question=question,
+        system=system.name,
+        asked=asked,
+        nodes=nodes,
+        quotient=quotient,
+        bounds=bounds,
+        power_level=system.power_level,
+    )
+    if not nodes:
+        return replace(answer, why_not="not one node")
+    if nodes < system.least_nodes:
+        answer = replace(answer, why_not=f"a benchmark runs on {system.least_nodes:g} nodes")
+    else:
+        answer = replace(answer, score=system.score_at(nodes))
+    if system.node_price is not None:
+        node = product([(_lifetime_of_node(system, terms), 1)], nodes, system.node_price.units)
+        fixed = system.fixed_price
+        answer = replace(answer, cost=node if fixed is None else sum_of([node, fixed]))
+    if system.node_kw is not None:
+        power = product([(system.node_kw, 1)], nodes, "kW")
+        used = product([(power, 1), (terms.pue or _ONE, 1), (terms.utilization or _ONE, 1)], YEAR_HOURS, "kWh")
+        answer = replace(answer, power_kw=power, energy_kwh=used)
+        if terms.grid_carbon is not None:
+            made = None
+            if terms.embodied_carbon is not None and terms.years is not None:
+                made = product([(terms.embodied_carbon, 1)], 1000 * nodes / terms.years, "g")
+            carbon = carbon_intensity(used, terms.grid_carbon, made)
+            answer = replace(answer, carbon_kg=product([(carbon, 1)], 1e-3, "kg"))
+    return answer
+
+
+_ENERGY: Final = ("power of a node", "PUE", "share of the year in use", "price of energy")
+
+
+def _has_energy(system: BudgetSystem, terms: Terms) -> bool:
+    return system.node_kw is not None and terms.electricity is not None and terms.years is not None
+
+
+def _energy_inputs(system: BudgetSystem, terms: Terms) -> dict[str, UncertainValue | None]:
+    if not _has_energy(system, terms):
+        return {}
+    return dict(zip(_ENERGY, (system.node_kw, terms.pue, terms.utilization, terms.electricity), strict=True))
+
+
+def _lifetime_of_node(system: BudgetSystem, terms: Terms) -> UncertainValue:
+    """Return what a node costs, with the energy and the upkeep of all years where these are known."""
+    price = system.node_price
+    if price is None:
+        hint = "give its offer price: {node: 300 k EUR}"
+        raise ConfigError(Problem("", system.name, "the price of a node is not known", hint))
+    if terms.years is None:
+        return price
+    if not _has_energy(system, terms):
+        return product([(price, 1)], 1 + terms.years * terms.upkeep, price.units)
+    assert system.node_kw is not None
+    assert terms.electricity is not None
+    return lifetime_cost(
+        OwnershipCosts(
+            price=price,
+            years=terms.years,
+            power_kw=system.node_kw,
+            electricity=product([(terms.electricity, 1)], 1.0, terms.electricity.units.split("/")[0]),
+            pue=terms.pue or _ONE,
+            energy_use=terms.utilization or _ONE,
+            interest=terms.interest,
+            upkeep=terms.upkeep,
+        )
+    )
+
+
+def _money(amount: UncertainValue) -> str:
+    return f"{amount.value:,.0f} {amount.units}"
+
+
+def _down(number: float) -> int:
+    return math.floor(min(number * (1 + _ROUNDING), _MOST_NODES))
+
+
+def _up(number: float) -> int:
+    return math.ceil(min(number * (1 - _ROUNDING), _MOST_NODES))
+
+
+# --- what an answer hangs on ------------------------------------------------------------------------------------------
+
+
+def _per_node(system: BudgetSystem, names: Mapping[str, float]) -> float:
+    """Return what one node brings to the score, its figures and the weights times those that are named."""
+    values = [term.value * names.get(_figure_name(bench, system), 1.0) for bench, (term, _) in system.terms.items()]
+    weights = [weight * names.get(f"weight of {bench}", 1.0) for bench, (_, weight) in system.terms.items()]
+    total = math.fsum(weights)
+    pairs = list(zip(values, weights, strict=True))
+    if system.mean == "geometric":
+        mean = math.exp(math.fsum(weight * math.log(value) for value, weight in pairs) / total)
+    elif system.mean == "arithmetic":
+        mean = math.fsum(weight * value for value, weight in pairs) / total
+    else:
+        mean = total / math.fsum(weight / value for value, weight in pairs)
+    return mean * METRICS[system.metric].scale(system.machine, total) / system.nodes
+
+
+def _figure_name(bench: str, system: BudgetSystem) -> str:
+    return f"{bench} on {system.name}"
+
+
+def _stated_inputs(stated: Mapping[str, UncertainValue | None], vary: float) -> list[InputRange]:
+    """Return the ranges of amounts: as stated, else by the share that was assumed."""
+    ranges = []
+    for name, amount in stated.items():
+        if amount is None:
+            continue
+        interval = amount.interval() if amount.deviations else None
+        low, high = interval or (amount.value / (1 + vary), amount.value * (1 + vary))
+        if name == "PUE":
+            low = max(1.0, low)
+        elif name == "share of the year in use":
+            high = min(1.0, high)
+        basis: Literal["stated", "assumed"] = "assumed" if interval is None else "stated"
+        ranges.append(InputRange(name=name, value=amount.value, low=low, high=high, units=amount.units, basis=basis))
+    return ranges
+
+
+def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRange]:
+    """Return the ranges of figures, by the intervals of their launches, and of weights: all factors of what they are."""
+    ranges = []
+    for system in systems:
+        for bench, (term, _) in system.terms.items():
+            interval = term.interval() if term.deviations else None
+            if interval is not None:
+                low, high = interval[0] / term.value, interval[1] / term.value
+                ranges.append(
+                    InputRange(
+                        name=_figure_name(bench, system), value=1.0, low=low, high=high, units="x", basis="scored"
+                    )
+                )
+    is_weighted = METRICS[systems[0].metric].is_weighted and len(systems[0].terms) > 1
+    for bench, (_, weight) in systems[0].terms.items() if is_weighted else ():
+        if weight:
+            low, high = 1 / _WEIGHT_FACTOR, _WEIGHT_FACTOR
+            ranges.append(
+                InputRange(name=f"weight of {bench}", value=1.0, low=low, high=high, units="x", basis="assumed")
+            )
+    return [each for each in ranges if vary or each.basis != "assumed"]
+
+
+def _with_sensitivity(
+    answer: BudgetAnswer, result: str, function: Callable[[Mapping[str, float]], float], inputs: Sequence[InputRange]
+) -> BudgetAnswer:
+    """Return the answer with what its result hangs on; an input that cannot be off is a constant of the function."""
+    varied = {
+        each.name: UncertainInput(value=each.value, low=each.low, high=each.high, shape="lognormal")
+        for each in inputs
+        if each.low < each.high
+    }
+    constants = {each.name: each.value for each in inputs}
+
+    def of(names: Mapping[str, float]) -> float:
+        return function({**constants, **names})
+
+    return replace(
+        answer,
+        result=result,
+        inputs=tuple(each for each in inputs if each.name in varied),
+        swings=one_at_a_time(of, varied),
+        shares=variance_shares(of, varied, points=_POINTS) if varied else None,
+    )

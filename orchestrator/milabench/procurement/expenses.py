@@ -1,0 +1,225 @@
+"""What the work of a run takes in energy, money and carbon, by the terms of a tender: for an item, a run, a year.
+
+All of it is computed for a year of use and divided by the items of that year, so that what both hang on cancels. Energy and its
+cost are those of the time at work; what an idle machine draws is no part of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from milabench.analysis.ab_run import launches
+from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
+from milabench.analysis.job_mix import Costs
+from milabench.analysis.sample_statistics import mean
+from milabench.analysis.summary_model import BenchSummary, Expense
+from milabench.errors import ConfigError, Problem
+from milabench.procurement.costs import (
+    YEAR_HOURS,
+    OwnershipCosts,
+    carbon_intensity,
+    embodied_carbon,
+    yearly_cost,
+)
+from milabench.procurement.metering import MeteredLaunch
+from milabench.procurement.tender import Terms
+from milabench.procurement.uncertainty import Deviation, UncertainValue, constant, product
+
+BOARD_LEVEL: Final = "device power, no EE HPC level"
+PROVISIONED_LEVEL: Final = "as declared, not measured"
+_ONE: Final = constant(1.0)
+# Units of an amount for one item, and for more of them, with what the first is worth in the second.
+_UNITS: Final[Mapping[str, tuple[str, str, float]]] = {"energy": ("J", "kWh", 1 / 3.6e6), "carbon": ("g", "kg", 1e-3)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteredBench:
+    """What meters measured of a benchmark, by replicate; `error` is the most that they err by, as their owner declares it."""
+
+    launches: Mapping[int, MeteredLaunch] = field(default_factory=dict)
+    error: float | None = None
+    level: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What is known of a benchmark's work: items a second, J an item, items of a launch, and how the power is known."""
+
+    joules: UncertainValue
+    power: Literal["meter", "node", "board", "provisioned"]
+    level: str
+    source: str
+    rate: UncertainValue = _ONE
+    items: float = 0.0
+
+
+def expenses(
+    bench: BenchSummary,
+    terms: Terms,
+    costs: Costs,
+    nodes: int,
+    metered: MeteredBench | None = None,
+    price: UncertainValue | None = None,
+    declared_by: str = "power_W of the system file",
+) -> tuple[Expense, ...]:
+    """Return what a benchmark's work takes; nothing where it has no valid rate in items, or no power is known.
+
+    `costs` are those of the system that ran, of so many `nodes`, with the `price` of an offer; the terms win where both say
+    something. `declared_by` says where a power that nothing measured is from. Raises ConfigError for two currencies.
+    """
+    work = _work(bench, costs, metered, declared_by)
+    if work is None:
+        return ()
+    used = terms.utilization or _ONE
+    power_kw = product([(work.joules, 1), (work.rate, 1)], 1e-3, "kW")
+    energy = product([(power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
+    items = product([(work.rate, 1), (used, 1)], YEAR_HOURS * 3600)
+    pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
+    of_year: list[tuple[Literal["energy", "cost", "carbon"], UncertainValue, tuple[str, ...]]] = [
+        ("energy", energy, ("power at work", *pue))
+    ]
+    if (money := _cost_of_year(terms, costs, power_kw, energy, price)) is not None:
+        of_year.append(("cost", *money))
+    if terms.grid_carbon is not None:
+        made = None
+        if terms.embodied_carbon is not None and (years := terms.years or costs.years) is not None:
+            whole = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
+            made = embodied_carbon(whole, reserved_h=min(YEAR_HOURS, years * YEAR_HOURS), lifetime_h=years * YEAR_HOURS)
+        carbon = carbon_intensity(energy, terms.grid_carbon, made)
+        parts = ("energy", "making the nodes") if made is not None else ("energy",)
+        of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
+    return tuple(expense for each in of_year for expense in _expenses(bench, work, items, *each))
+
+
+def _pue(costs: Costs) -> UncertainValue:
+    return constant(costs.pue)
+
+
+def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None, declared_by: str) -> _Work | None:
+    rates = launches(bench)
+    is_usable = bench.outcome == "passed" and bench.validity != "invalid" and bench.direction == "higher"
+    if not (rates and is_usable and bench.units.endswith("/s")):
+        return None
+    powered = _metered(bench, rates, metered) or _by_boards(bench, rates) or _declared(bench, rates, costs, declared_by)
+    if powered is None:
+        return None
+    items = dict.fromkeys(rates, 0.0)
+    for process in bench.processes:
+        done = math.fsum([*(total.items for total in process.throughput.totals), process.throughput.left_out])
+        items[process.repeat] = items.get(process.repeat, 0.0) + done
+    return replace(
+        powered,
+        rate=UncertainValue.of_launches(list(rates.values()), bench.units, f"{bench.bench}:rate"),
+        items=mean([items[repeat] for repeat in rates]),
+    )
+
+
+def _metered(bench: BenchSummary, rates: Mapping[int, float], metered: MeteredBench | None) -> _Work | None:
+    """Return what meters say, with their error and that of their clocks; None unless they saw every launch."""
+    if metered is None or not rates.keys() <= metered.launches.keys():
+        return None
+    taken = [metered.launches[repeat].power_w / rate for repeat, rate in rates.items()]
+    by_clock = max(metered.launches[repeat].clock_share for repeat in rates)
+    doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
+    if metered.error is not None:
+        doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
+    own = UncertainValue(value=1.0, deviations=tuple(doubts))
+    joules = product([(_joules(bench, taken), 1), (own, 1)], 1.0, "J")
+    return _Work(joules=joules, power="meter", level=metered.level, source=metered.source)
+
+
+def _by_boards(bench: BenchSummary, rates: Mapping[int, float]) -> _Work | None:
+    """Return what the sensors of the devices say; None unless all of them did."""
+    by_step = energies(bench)
+    known: dict[int, list[float]] = {repeat: [] for repeat in rates}
+    for process in bench.processes:
+        joules = joules_per_item(process, by_step)
+        if joules is None and process.repeat in known:
+            return None
+        known.setdefault(process.repeat, []).append(joules or 0.0)
+    joules_of = _joules(bench, [mean(known[repeat]) for repeat in rates])
+    return _Work(joules=joules_of, power="board", level=BOARD_LEVEL, source="sensors of the devices")
+
+
+def _declared(bench: BenchSummary, rates: Mapping[int, float], costs: Costs, by: str) -> _Work | None:
+    if costs.power_w is None:
+        return None
+    joules = _joules(bench, [costs.power_w / rate for rate in rates.values()])
+    return _Work(joules=joules, power="provisioned", level=PROVISIONED_LEVEL, source=by)
+
+
+def _joules(bench: BenchSummary, of_launches: Sequence[float]) -> UncertainValue:
+    return UncertainValue.of_launches(of_launches, "J", f"{bench.bench}:joules")
+
+
+def _cost_of_year(
+    terms: Terms, costs: Costs, power_kw: UncertainValue, energy: UncertainValue, price: UncertainValue | None
+) -> tuple[UncertainValue, tuple[str, ...]] | None:
+    """Return what a year costs and what is in that; None where neither the price of energy nor that of the system is known."""
+    if terms.currency and costs.currency and terms.currency != costs.currency:
+        what = f"prices in two currencies: {terms.currency} of the tender, {costs.currency} of the system"
+        raise ConfigError(Problem("", "currency", what, "convert one of them"))
+    electricity = terms.electricity
+    currency = terms.currency or costs.currency or (electricity.units.split("/")[0] if electricity is not None else "")
+    if electricity is None and costs.electricity is not None:
+        electricity = constant(costs.electricity)
+    if electricity is None:
+        return None
+    if costs.currency and electricity.units.split("/")[0] not in ("", costs.currency):
+        what = f"prices in two currencies: energy in {electricity.units}, the system in {costs.currency}"
+        raise ConfigError(Problem("", "currency", what, "convert one of them"))
+    years = terms.years or costs.years
+    if price is None and costs.price is not None:
+        price = constant(costs.price, currency)
+    if price is None or years is None:
+        return product([(energy, 1), (electricity, 1)], 1.0, currency), ("energy",)
+    cost = yearly_cost(
+        OwnershipCosts(
+            price=product([(price, 1)], 1.0, currency),
+            years=years,
+            power_kw=power_kw,
+            electricity=product([(electricity, 1)], 1.0, currency),
+            pue=terms.pue or _pue(costs),
+            energy_use=terms.utilization or _ONE,
+            interest=terms.interest,
+            upkeep=terms.upkeep,
+        )
+    )
+    return cost.total, ("price", *(("upkeep",) if terms.upkeep else ()), "energy")
+
+
+def _expenses(
+    bench: BenchSummary,
+    work: _Work,
+    items: UncertainValue,
+    quantity: Literal["energy", "cost", "carbon"],
+    of_year: UncertainValue,
+    parts: tuple[str, ...],
+) -> Iterator[Expense]:
+    single, several, worth = _UNITS.get(quantity, (of_year.units, of_year.units, 1.0))
+    of_item = product([(of_year, 1), (items, -1)], 1.0, several)
+    item = item_of(bench.units)
+    amounts = (
+        (item, product([(of_item, 1)], 1 / worth, single)),
+        (f"1M {item}s", product([(of_item, 1)], 1e6, several)),
+        ("run", product([(of_item, 1)], work.items, several) if work.items else None),
+        ("year", of_year),
+    )
+    for per, amount in amounts:
+        if amount is not None:
+            yield Expense(
+                bench=bench.bench,
+                quantity=quantity,
+                per=per,
+                value=amount.value,
+                ci95=amount.interval(),
+                units=amount.units,
+                parts=parts,
+                power=work.power,
+                level=work.level,
+                source=work.source,
+            )

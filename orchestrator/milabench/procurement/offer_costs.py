@@ -1,0 +1,70 @@
+"""What the whole of an offer costs and draws, on the terms of its tender."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from milabench.procurement.costs import OwnershipCosts, YearlyCost, lifetime_cost, yearly_cost
+from milabench.procurement.offer import Offer
+from milabench.procurement.tender import Tender
+from milabench.procurement.uncertainty import UncertainValue, constant, product, sum_of
+
+WithinLimit = Literal["yes", "no", "not decided"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferCosts:
+    """The price and the power of all nodes, what a year and all years cost; None for what the terms or the offer do not give.
+
+    `within_budget` and `within_power` compare with the tender's limits, one-sided at 95 %; None without a limit.
+    """
+
+    price: UncertainValue | None = None
+    power_kw: UncertainValue | None = None
+    yearly: YearlyCost | None = None
+    lifetime: UncertainValue | None = None
+    within_budget: WithinLimit | None = None
+    within_power: WithinLimit | None = None
+
+
+def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
+    """Return what an offer costs. The budget pays the price with energy and upkeep of all years, where they are known."""
+    terms, limits = tender.terms, tender.limits
+    parts = [product([(offer.price.node, 1)], offer.nodes, offer.price.node.units)] if offer.price.node else []
+    parts += [offer.price.fixed] if offer.price.fixed else []
+    price = sum_of(parts) if parts else None
+    power = offer.power.node and product([(offer.power.node, 1)], offer.nodes, "kW")
+    owned = None
+    electricity = terms.electricity
+    # In two currencies it is no offer that fits the tender, and verifying it says so.
+    is_priced = price is not None and electricity is not None and electricity.units == f"{price.units}/kWh"
+    if is_priced and price and power and electricity and terms.years is not None:
+        owned = OwnershipCosts(
+            price=price,
+            years=terms.years,
+            power_kw=power,
+            electricity=replace(electricity, units=price.units),
+            pue=terms.pue or constant(1.0),
+            energy_use=terms.utilization or constant(1.0),
+            interest=terms.interest,
+            upkeep=terms.upkeep,
+        )
+    lifetime = None if owned is None else lifetime_cost(owned)
+    return OfferCosts(
+        price=price,
+        power_kw=power,
+        yearly=None if owned is None else yearly_cost(owned),
+        lifetime=lifetime,
+        within_budget=_within(lifetime or price, limits.budget),
+        within_power=_within(power, limits.power),
+    )
+
+
+def _within(value: UncertainValue | None, limit: UncertainValue | None) -> WithinLimit | None:
+    if limit is None:
+        return None
+    interval = None if value is None else product([(value, 1), (limit, -1)]).interval(0.90)
+    if interval is None:
+        return "not decided"
+    return "yes" if interval[1] <= 1 else "no" if interval[0] > 1 else "not decided"

@@ -1,0 +1,177 @@
+"""The answers to budget questions: a document, and the same for programs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from milabench.procurement.budget import BudgetAnswer
+from milabench.procurement.uncertainty import UncertainValue
+from milabench.report.comparison_text import interval_text
+from milabench.report.document import Document, Notes, Statement, Table, Title, section
+from milabench.report.document_formats import write_document
+from milabench.report.model import format_number
+from milabench.report.tender import value_to_json
+
+BUDGET_LEGEND = (
+    "nodes: whole ones, rounded up where they are to match and down where something limits them; all else is computed from these",
+    "bounds: of the nodes, 95 %, rounded in the same way; cost: price, upkeep and energy of all years, without interest; power:"
+    " at work, without the building's; energy and carbon: of a year, with PUE",
+    "low, high: the result with this input at its bound and all others as they are; first: the share of the variance that goes"
+    " when the input is known; total: the share that stays when all others are (Sobol), each with its standard error",
+    "basis: stated in the files, scored: as it is in the score, or assumed: prices and rates without an uncertainty, and weights",
+)
+
+
+def budget_sentence(answer: BudgetAnswer) -> str:
+    """Return an answer in one sentence that may be quoted."""
+    bounds = "" if answer.bounds is None else f" ({answer.bounds[0]} to {answer.bounds[1]} at 95 %)"
+    bounds = bounds if answer.bounds != (answer.nodes, answer.nodes) else ""
+    what = {
+        "match": f"{answer.nodes} nodes of {answer.system} match {answer.asked}",
+        "spend": f"{answer.asked} pays for {answer.nodes} nodes of {answer.system}",
+        "power": f"{answer.nodes} nodes of {answer.system} fit in {answer.asked}",
+    }[answer.question]
+    if answer.score is None:
+        return f"{what}{bounds}: no score, {answer.why_not}"
+    return f"{what}{bounds}, with a score of {answer.score.value:.4g}"
+
+
+def budget_document(metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], title: str) -> Document:
+    """Return the answers, then what each of them hangs on."""
+    return (
+        Title(text=f"budget by {metric}: {title}"),
+        Statement(text="; ".join(map(budget_sentence, answers)) + "."),
+        *section("not answered", [("", line) for line in notes]),
+        _answer_table(answers),
+        *(_input_table(answer) for answer in answers if answer.inputs),
+        Notes(lines=BUDGET_LEGEND),
+    )
+
+
+def _answer_table(answers: Sequence[BudgetAnswer]) -> Table:
+    columns = (
+        *(("question", True), ("system", True), ("nodes", False), ("bounds", True), ("score", False)),
+        *(("interval of it", True), ("over the first", False), ("cost", False), ("power kW", False)),
+        *(("energy kWh/year", False), ("carbon kg/year", False), ("power by", True), ("remark", True)),
+    )
+    rows = []
+    for answer in answers:
+        interval = answer.score.interval() if answer.score is not None and answer.score.deviations else None
+        bounds = "not known" if answer.bounds is None else f"{answer.bounds[0]} to {answer.bounds[1]}"
+        rows.append(
+            (
+                *(f"{answer.question}: {answer.asked}", answer.system, str(answer.nodes), bounds),
+                "" if answer.score is None else f"{answer.score.value:.5g}",
+                "" if interval is None else interval_text(interval),
+                "" if answer.ratio is None else f"{answer.ratio.value:.4f}",
+                *map(_cell, (answer.cost, answer.power_kw, answer.energy_kwh, answer.carbon_kg)),
+                answer.power_level,
+                answer.why_not,
+            )
+        )
+    table = Table(
+        title="answers",
+        headings=tuple(heading for heading, _ in columns),
+        is_text=tuple(is_text for _, is_text in columns),
+        rows=tuple(rows),
+        spare=("energy kWh/year", "carbon kg/year", "power by", "over the first"),
+    )
+    return table.without_empty()[0]
+
+
+def _cell(value: UncertainValue | None) -> str:
+    if value is None:
+        return ""
+    units = f" {value.units}" if value.units not in ("kW", "kWh", "kg", "g") else ""
+    if value.value >= 1e6:
+        return f"{value.value / 1e6:,.2f} M{units}"
+    return f"{format_number(value.value)}{units}"
+
+
+def sensitivity_title(answer: BudgetAnswer) -> str:
+    """Return what the inputs of an answer were varied for."""
+    return f"{answer.result}, {answer.system} ({answer.question})"
+
+
+def _input_table(answer: BudgetAnswer) -> Table:
+    shares = {share.name: share for share in answer.shares.shares} if answer.shares is not None else {}
+    ranges = {each.name: each for each in answer.inputs}
+    rows = []
+    for swing in answer.swings:
+        given, share = ranges[swing.name], shares[swing.name]
+        rows.append(
+            (
+                *(
+                    swing.name,
+                    f"{given.value:.5g} {given.units}".rstrip(),
+                    f"{given.low:.5g} to {given.high:.5g}",
+                    given.basis,
+                ),
+                *(format_number(swing.low), format_number(swing.high)),
+                *(f"{share.first:.3f} ± {share.first_error:.3f}", f"{share.total:.3f} ± {share.total_error:.3f}"),
+            )
+        )
+    return Table(
+        title=f"what it hangs on: {sensitivity_title(answer)}",
+        headings=("input", "value", "varied", "basis", "low", "high", "first", "total"),
+        is_text=(True, True, True, True, False, False, False, False),
+        rows=tuple(rows),
+        spare=("first", "basis"),
+    )
+
+
+def budget_to_json(metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str]) -> dict[str, Any]:
+    """Return the answers for programs, without their schema."""
+    return {"metric": metric, "answers": [_answer_json(answer) for answer in answers], "not_answered": list(notes)}
+
+
+def _answer_json(answer: BudgetAnswer) -> dict[str, Any]:
+    swings = {swing.name: swing for swing in answer.swings}
+    shares = {share.name: share for share in answer.shares.shares} if answer.shares is not None else {}
+    amounts = ("quotient", "score", "ratio", "cost", "power_kw", "energy_kwh", "carbon_kg")
+    return {
+        **{
+            name: getattr(answer, name)
+            for name in ("question", "system", "asked", "nodes", "bounds", "power_level", "why_not")
+        },
+        "sentence": budget_sentence(answer),
+        **{name: value_to_json(getattr(answer, name)) for name in amounts},
+        "sensitivity": {
+            "result": answer.result,
+            "evaluations": 0 if answer.shares is None else answer.shares.evaluations,
+            "inputs": [
+                {
+                    "name": each.name,
+                    "value": each.value,
+                    "units": each.units,
+                    "range": [each.low, each.high],
+                    "basis": each.basis,
+                    "swing": [swings[each.name].low, swings[each.name].high],
+                    "first": shares[each.name].first,
+                    "first_error": shares[each.name].first_error,
+                    "total": shares[each.name].total,
+                    "total_error": shares[each.name].total_error,
+                }
+                for each in answer.inputs
+            ],
+        },
+    }
+
+
+def render_budget(
+    format_name: str,
+    metric: str,
+    answers: Sequence[BudgetAnswer],
+    notes: Sequence[str] = (),
+    title: str = "",
+    width: int | None = None,
+) -> str:
+    """Return the answers in a format; the page has drawings. Raises UsageError for a format that has none of this."""
+    document = budget_document(metric, answers, notes, title)
+    if format_name == "html":
+        # The page takes longer to import than text takes to write.
+        page: str = importlib.import_module("milabench.report.html.budget").budget_page(document, answers)
+        return page
+    return write_document(format_name, document, budget_to_json(metric, answers, notes), width)

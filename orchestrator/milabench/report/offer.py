@@ -1,0 +1,142 @@
+"""What checking an offer shows: a document, and the same for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milabench.procurement.offer_check import OfferCheck
+from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
+from milabench.report.model import format_number
+from milabench.report.tender import value_to_json
+from milabench.shown import cut_text
+
+_MOST_SHOWN = 60  # characters of a value that changed
+
+
+def offer_document(check: OfferCheck, altered: tuple[str, ...], signer: str) -> Document:
+    """Return what an offer came to: the verdict, what fails or is not shown, evidence, changes and power.
+
+    `altered` says what in the archive is not what it was, `signer` who signed it.
+    """
+    offer = check.offer
+    open_findings = [
+        (f"{f.verdict} {f.what}", _with_place(f.why, f.where)) for f in check.findings if f.verdict != "PASS"
+    ]
+    return (
+        Title(text=f"{'ALTERED' if altered else check.verdict}: {offer.name}"),
+        Statement(text=_sentence(check, altered)),
+        Properties(
+            pairs=(
+                ("nodes", str(offer.nodes)),
+                ("signed", signer),
+                ("compared with", check.compared_with or "nothing: the tender names no suite"),
+                ("power", f"{check.power.level}: {check.power.why}"),
+                *((name, str(text)) for name, text in offer.stack.items()),
+            )
+        ),
+        *section("altered", [("", line) for line in altered]),
+        *section("fails or is not shown", open_findings),
+        *section("what the declared power level lacks", [("", line) for line in check.power.missing]),
+        evidence_table(check),
+        *([change_table(check)] if check.changes else []),
+        Notes(
+            lines=(
+                "measured: on so many nodes; projected: from runs on others; declared: no record shows it",
+                "tier: the least that allows the change, by suite, program and lock; whether changed source keeps"
+                " to its tier is for experts to judge",
+            )
+        ),
+    )
+
+
+def _sentence(check: OfferCheck, altered: tuple[str, ...]) -> str:
+    if altered:
+        return f"The archive was modified: {altered[0]}"
+    count = sum(finding.verdict == "FAIL" for finding in check.findings)
+    open_ones = sum(finding.verdict == "INCONCLUSIVE" for finding in check.findings)
+    allowed = sum(change.verdict == "allowed" for change in check.changes)
+    return (
+        f"All numbers were computed again from the records; {count} failures, {open_ones} not shown, "
+        f"{allowed} of {len(check.changes)} changes allowed."
+    )
+
+
+def _with_place(text: str, where: str) -> str:
+    return f"{text} ({where})" if where else text
+
+
+def evidence_table(check: OfferCheck) -> Table:
+    """Return what stands behind each benchmark."""
+    rows = [
+        (
+            *(row.bench, row.tier, row.standing, ", ".join(map(str, row.counts))),
+            "" if row.value is None else format_number(row.value),
+            *(row.units, ", ".join(row.runs), row.why_not),
+        )
+        for row in check.evidence
+    ]
+    headings = ("benchmark", "tier", "shown by", "nodes", "figure", "units", "runs", "why not")
+    is_text = (True, True, True, False, False, True, True, True)
+    return Table(title="evidence", headings=headings, is_text=is_text, rows=tuple(rows)).without_empty()[0]
+
+
+def change_table(check: OfferCheck) -> Table:
+    """Return every difference from the tender's own suite with its tier."""
+    rows = [
+        (
+            *(change.bench, change.name, cut_text(change.asked, _MOST_SHOWN), cut_text(change.found, _MOST_SHOWN)),
+            *(change.needs or "none", change.declared, change.verdict, change.why),
+        )
+        for change in check.changes
+    ]
+    headings = ("benchmark", "what", "tender", "offer", "tier", "declared", "verdict", "why")
+    return words_table("changes", headings, rows)
+
+
+def check_to_json(check: OfferCheck) -> dict[str, Any]:
+    """Return a checked offer for programs, without its schema."""
+    return {
+        "offer": check.offer.name,
+        "verdict": check.verdict,
+        "nodes": check.offer.nodes,
+        "compared_with": check.compared_with,
+        "findings": [
+            {"what": finding.what, "verdict": finding.verdict, "why": finding.why, "where": finding.where}
+            for finding in check.findings
+        ],
+        "evidence": [
+            {
+                "bench": row.bench,
+                "tier": row.tier,
+                "standing": row.standing,
+                "runs": list(row.runs),
+                "nodes": list(row.counts),
+                "value": row.value,
+                "units": row.units,
+                "why_not": row.why_not,
+            }
+            for row in check.evidence
+        ],
+        "changes": [
+            {
+                "bench": change.bench,
+                "name": change.name,
+                "tender": change.asked,
+                "offer": change.found,
+                "tier": change.needs,
+                "declared": change.declared,
+                "verdict": change.verdict,
+                "why": change.why,
+            }
+            for change in check.changes
+        ],
+        "power": {
+            "level": check.power.level,
+            "declared": value_to_json(check.power.declared),
+            "devices": value_to_json(check.power.devices),
+            "shown": None if check.power.shown is None else check.power.shown.label,
+            "missing": list(check.power.missing),
+            "verdict": check.power.verdict,
+            "why": check.power.why,
+        },
+    }

@@ -1,0 +1,401 @@
+"""All offers to a tender side by side: a document, a page, a workbook of formulas, the same for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
+from milabench.procurement.offer import Offer
+from milabench.procurement.offer_check import OfferCheck
+from milabench.procurement.offer_costs import OfferCosts
+from milabench.procurement.scores import METRICS
+from milabench.procurement.tender import Tender
+from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores
+from milabench.procurement.uncertainty import UncertainValue
+from milabench.report.document import Document, Notes, Table, section
+from milabench.report.tender import tender_document, tender_to_json, value_to_json
+from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferSide:
+    """One offer: its file, its score, what it costs, and what verifying it found; `altered` says what is not what it was."""
+
+    file: str
+    offer: Offer
+    entry: ScoredBid
+    costs: OfferCosts
+    check: OfferCheck
+    signer: str
+    altered: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """ALTERED, else the verdict of the verification."""
+        return "ALTERED" if self.altered else self.check.verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferTable:
+    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with."""
+
+    tender: Tender
+    scores: TenderScores
+    sides: tuple[OfferSide, ...]
+
+
+# --- the document and the page ------------------------------------------------------------------------------------
+
+
+def offers_document(table: OfferTable) -> Document:
+    """Return the offers with their scores, what they cost, and what their verification found."""
+    title, *blocks = tender_document(table.scores)
+    fails = [
+        (f"{side.offer.name}, {finding.what}", f"{finding.verdict}: {finding.why}")
+        for side in table.sides
+        for finding in side.check.findings
+        if finding.verdict != "PASS"
+    ]
+    return (
+        title,
+        *section("altered", [(side.offer.name, line) for side in table.sides for line in side.altered]),
+        *section("fails or is not shown", fails),
+        *blocks,
+        _cost_table(table).without_empty()[0],
+        _verification_table(table),
+        Notes(
+            lines=(
+                "all years: the price with the energy and the upkeep of all years, without interest, which is what a budget pays",
+                "budget, power: whether it is within the tender's limit, one-sided at 95 %",
+                "verified: all numbers computed again from the records, and the changes put into tiers: `milabench offer verify`",
+            )
+        ),
+    )
+
+
+def _cost_table(table: OfferTable) -> Table:
+    headings = (
+        *(
+            "system",
+            "nodes",
+            "price",
+            "power kW",
+            "energy a year",
+            "a year",
+            "all years",
+            "interval of that",
+            "currency",
+        ),
+        *("score per M", "score per kW", "budget", "power"),
+    )
+    rows = []
+    for side in table.sides:
+        costs, value = side.costs, None if side.entry.score is None else side.entry.score.value
+        whole = costs.lifetime or costs.price
+        interval = None if costs.lifetime is None else costs.lifetime.interval()
+        rows.append(
+            (
+                side.offer.name,
+                str(side.offer.nodes),
+                _number(costs.price),
+                _number(costs.power_kw),
+                _number(costs.yearly.energy if costs.yearly else None),
+                _number(costs.yearly.total if costs.yearly else None),
+                _number(costs.lifetime),
+                "" if interval is None else f"[{interval[0]:,.0f}, {interval[1]:,.0f}]",
+                "" if costs.price is None else costs.price.units,
+                "" if whole is None or value is None else f"{value.value / whole.value * 1e6:.4g}",
+                "" if costs.power_kw is None or value is None else f"{value.value / costs.power_kw.value:.4g}",
+                costs.within_budget or "",
+                costs.within_power or "",
+            )
+        )
+    is_text = (True, *[False] * 6, True, True, False, False, True, True)
+    return Table(title="costs", headings=headings, is_text=is_text, rows=tuple(rows))
+
+
+def _number(value: UncertainValue | None) -> str:
+    return "" if value is None else f"{value.value:,.0f}" if value.value >= 1000 else f"{value.value:.4g}"
+
+
+def _verification_table(table: OfferTable) -> Table:
+    headings = (
+        "system",
+        "verified",
+        "signed",
+        "measured",
+        "projected",
+        "declared",
+        "changes",
+        "not allowed",
+        "power level",
+    )
+    rows = []
+    for side in table.sides:
+        standings = [row.standing for row in side.check.evidence]
+        refused = sum(change.verdict != "allowed" for change in side.check.changes)
+        rows.append(
+            (
+                *(side.offer.name, side.verdict, side.signer),
+                *(str(standings.count(standing)) for standing in ("measured", "projected", "declared")),
+                *(str(len(side.check.changes)), str(refused), f"{side.check.power.level}: {side.check.power.why}"),
+            )
+        )
+    is_text = (True, True, True, False, False, False, False, False, True)
+    return Table(title="verification", headings=headings, is_text=is_text, rows=tuple(rows))
+
+
+def offers_page(table: OfferTable) -> str:
+    """Return the page, the scores over the first offer's drawn."""
+    from milabench.report.html.blocks import document_page
+    from milabench.report.html.plots import Ratio, figure, forest
+
+    ratios = [
+        Ratio(
+            label=entry.bid.name,
+            value=entry.ratio.value,
+            interval=entry.ratio.interval(),
+            margin=table.scores.margin,
+            verdict=entry.verdict or "",
+            is_total=True,
+        )
+        for entry in table.scores.bids
+        if entry.ratio is not None
+    ]
+    first = table.scores.bids[0].bid.name
+    title = f"{table.scores.metric} over that of {first}"
+    return document_page(offers_document(table), figure(title, forest(title, ratios)) if ratios else None)
+
+
+def offers_to_json(table: OfferTable) -> dict[str, Any]:
+    """Return the offers side by side for programs, without the schema."""
+    return {
+        **tender_to_json(table.scores),
+        "offers": [
+            {
+                "name": side.offer.name,
+                "file": side.file,
+                "verdict": side.verdict,
+                "signed": side.signer,
+                "altered": list(side.altered),
+                "price": value_to_json(side.costs.price),
+                "power_kW": value_to_json(side.costs.power_kw),
+                "energy_a_year": value_to_json(side.costs.yearly.energy if side.costs.yearly else None),
+                "a_year": value_to_json(side.costs.yearly.total if side.costs.yearly else None),
+                "all_years": value_to_json(side.costs.lifetime),
+                "within_budget": side.costs.within_budget,
+                "within_power": side.costs.within_power,
+            }
+            for side in table.sides
+        ],
+    }
+
+
+# --- the workbook ---------------------------------------------------------------------------------------------------
+
+_FIRST_ROW: Final = 6  # of the benchmarks in a worksheet
+_ROW_HEADS: Final = (
+    *(
+        "benchmark",
+        "tier",
+        "shown by",
+        "figure",
+        "units",
+        "better",
+        "reference",
+        "w",
+        "c",
+        "n",
+        "n ref",
+        "copies",
+        "work",
+    ),
+    *("S", "U", "term", "part of the mean", "remark"),
+)
+# What a benchmark brings to each score, by the columns above; what the mean is multiplied by.
+_TERMS: Final[Mapping[str, str]] = {
+    "ssi": "I{at}*O{at}*N{at}",
+    "ssni": "N{at}",
+    "ssp": "M{at}/(D{at}*J{at})",
+    "throughput": "3600*$B$2/(D{at}*J{at})",
+    "index": "N{at}",
+    "specspeed": "N{at}",
+    "specrate": "L{at}*N{at}",
+}
+_SCALES: Final[Mapping[str, str]] = {"ssni": "$B$2/$B$3*", "ssp": "$B$2*", "throughput": "1/SUM({w})*"}
+_PARTS: Final = {"geometric": "H{at}*LN(P{at})", "arithmetic": "H{at}*P{at}", "harmonic": "H{at}/P{at}"}
+_MEANS: Final = {
+    "geometric": "EXP(SUM({parts})/SUM({w}))",
+    "arithmetic": "SUM({parts})/SUM({w})",
+    "harmonic": "SUM({w})/SUM({parts})",
+}
+
+
+def offers_workbook(table: OfferTable) -> bytes:
+    """Return the workbook: all offers, the terms, and a worksheet of the score for each offer. Raises EnvironmentFailed."""
+    names = sheet_names(["offers", "terms", *(side.offer.name for side in table.sides)])
+    terms, places = _terms_sheet(names[1], table.tender)
+    worksheets = [
+        score_worksheet(name, table.scores, side.entry) for name, side in zip(names[2:], table.sides, strict=True)
+    ]
+    overview = _overview(names[0], table, [sheet for sheet, _ in worksheets], [cell for _, cell in worksheets], places)
+    return workbook_bytes([overview, terms, *(sheet for sheet, _ in worksheets)])
+
+
+def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[Sheet, str]:
+    """Return the worksheet of one score with a formula for each S, U and term, and the cell that holds the score."""
+    sheet, metric = Sheet(name=name), METRICS[scores.metric]
+    value = None if entry.score is None else entry.score.value
+    last = _FIRST_ROW + len(entry.benchmarks) - 1
+    ranges = {"w": f"H{_FIRST_ROW}:H{last}", "parts": f"Q{_FIRST_ROW}:Q{last}"}
+    score: Cell = entry.why_not or "no score"
+    if value is not None:
+        text = (_SCALES.get(scores.metric, "") + _MEANS[scores.mean]).format(**ranges)
+        score = Formula(text=text, value=value.value)
+    interval = None if value is None else value.interval()
+    low, high = interval or (None, None)
+    sheet.add(
+        scores.metric, score, value.units if value else "", "95 % interval", low, high, metric.formula, metric.source
+    )
+    sheet.add("N", entry.machine.nodes)
+    sheet.add("N ref", entry.machine.reference_nodes)
+    sheet.add("admissible", entry.is_admissible)
+    sheet.add(*_ROW_HEADS, is_head=True)
+    for at, row in enumerate(entry.benchmarks, start=_FIRST_ROW):
+        sheet.add(*_worksheet_row(scores, entry, row, at))
+    return sheet, "B1"
+
+
+def _worksheet_row(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark, at: int) -> tuple[Cell, ...]:
+    wanted, term, figure, reference = scores.tender.benchmarks[row.bench], row.term, row.figure, row.reference
+    offer = entry.bid.offer
+    metric = METRICS[scores.metric]
+    weight = wanted.weight if metric.is_weighted else 1.0
+    is_lower = figure is not None and figure.direction == "lower"
+    speedup = use = whole = part = None
+    if term is not None:
+        if term.speedup is not None:
+            speedup = Formula(text=f"G{at}/D{at}" if is_lower else f"D{at}/G{at}", value=term.speedup.value)
+        if term.utilization is not None:
+            use = Formula(text=f"(K{at}/J{at})*($B$2/$B$3)", value=term.utilization)
+        whole = Formula(text=_TERMS[scores.metric].format(at=at), value=term.term.value)
+        part = Formula(
+            text=_PARTS[scores.mean].format(at=at), value=_part_of_mean(scores.mean, weight, term.term.value)
+        )
+    return (
+        *(row.bench, row.tier, row.standing, None if figure is None else figure.value.value),
+        "" if figure is None else figure.value.units,
+        "lower" if is_lower else "higher",
+        None if reference is None else reference.value.value,
+        # Only what is in the score counts in the sums.
+        None if term is None else weight,
+        *(wanted.capability, row.nodes, row.reference_nodes),
+        offer.benchmarks[row.bench].copies if offer is not None and row.bench in offer.benchmarks else 1.0,
+        None if wanted.work is None else wanted.work.value,
+        *(speedup, use, whole, part),
+        row.why_not or (f"RULE BROKEN: {term.breach}" if term is not None and term.breach else ""),
+    )
+
+
+def _part_of_mean(mean: str, weight: float, term: float) -> float:
+    return weight * math.log(term) if mean == "geometric" else weight * term if mean == "arithmetic" else weight / term
+
+
+def _terms_sheet(name: str, tender: Tender) -> tuple[Sheet, Mapping[str, str]]:
+    """Return the tender's terms, and the cell of each by its name."""
+    sheet, terms = Sheet(name=name), tender.terms
+    sheet.add("term", "value", "units", "95 % low", "95 % high", is_head=True)
+    places: dict[str, str] = {}
+
+    def put(key: str, cell: Cell, units: str = "", bounds: Sequence[float] = ()) -> None:
+        places[key] = sheet.refer(f"$B${sheet.add(key, cell, units, *bounds)}")
+
+    put("years", terms.years)
+    put("interest", terms.interest)
+    put("upkeep", terms.upkeep)
+    for key in ("electricity", "pue", "utilization"):
+        value: UncertainValue | None = getattr(terms, key)
+        if value is None:
+            put(key, None if key == "electricity" else 1.0)
+        else:
+            put(key, value.value, value.units, value.interval() or ())
+    if terms.years is not None:
+        rate, years = (places[key].rpartition("!")[2] for key in ("interest", "years"))
+        text = f"{rate}/(1-(1+{rate})^(-{years}))" if terms.interest else f"1/{years}"
+        put("capital recovery factor", Formula(text=text, value=capital_recovery_factor(terms.interest, terms.years)))
+    for key in ("budget", "power"):
+        limit: UncertainValue | None = getattr(tender.limits, key)
+        if limit is not None:
+            put(f"most {key}", limit.value, limit.units)
+    return sheet, places
+
+
+_OVERVIEW: Final = (
+    *("system", "verified", "admissible", "N", "score", "95 % low", "95 % high", "units", "over the first", "verdict"),
+    *("price of a node", "fixed", "price", "currency", "kW of a node", "kW", "energy a year", "capital a year"),
+    *("upkeep a year", "a year", "all years", "score per M", "score per kW", "within budget", "within power", "file"),
+)
+
+
+def _overview(
+    name: str, table: OfferTable, worksheets: Sequence[Sheet], cells: Sequence[str], terms: Mapping[str, str]
+) -> Sheet:
+    sheet = Sheet(name=name)
+    sheet.add(f"{table.scores.metric} by {table.tender.title or table.tender.file}")
+    sheet.add(*_OVERVIEW, is_head=True)
+    for at, (side, worksheet, cell) in enumerate(zip(table.sides, worksheets, cells, strict=True), start=3):
+        sheet.add(*_overview_row(side, at, worksheet.refer(cell), terms))
+    return sheet
+
+
+def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str, str]) -> tuple[Cell, ...]:
+    entry, offer, costs = side.entry, side.offer, side.costs
+    value = None if entry.score is None else entry.score.value
+    low, high = (None if value is None else value.interval()) or (None, None)
+    ratio: Cell = None
+    if entry.ratio is not None:
+        is_higher = METRICS[entry.score.metric].is_higher_better if entry.score else True
+        ratio = Formula(text=f"E{at}/E$3" if is_higher else f"E$3/E{at}", value=entry.ratio.value)
+    return (
+        *(offer.name, side.verdict, entry.is_admissible, offer.nodes),
+        None if value is None else Formula(text=score_cell, value=value.value),
+        *(low, high, "" if value is None else value.units, ratio, entry.verdict),
+        *(_value(offer.price.node), _value(offer.price.fixed), _formula(f"D{at}*K{at}+L{at}", costs.price)),
+        "" if costs.price is None else costs.price.units,
+        *(_value(offer.power.node), _formula(f"D{at}*O{at}", costs.power_kw)),
+        *_cost_cells(costs, at, terms),
+        _per(value, costs.lifetime or costs.price, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
+        _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
+        *(costs.within_budget, costs.within_power, side.file),
+    )
+
+
+def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str]) -> tuple[Cell, ...]:
+    """Return energy, capital and upkeep a year, their sum, and the cost of all years."""
+    yearly = costs.yearly
+    if yearly is None:
+        return (None,) * 5
+    upkeep, years = terms["upkeep"], terms["years"]
+    power = "*".join(terms[key] for key in ("pue", "utilization", "electricity"))
+    return (
+        _formula(f"P{at}*{power}*{YEAR_HOURS:g}", yearly.energy),
+        _formula(f"M{at}*{terms['capital recovery factor']}", yearly.capital),
+        0.0 if yearly.upkeep is None else _formula(f"M{at}*{upkeep}", yearly.upkeep),
+        _formula(f"Q{at}+R{at}+S{at}", yearly.total),
+        _formula(f"M{at}*(1+{years}*{upkeep})+{years}*Q{at}", costs.lifetime),
+    )
+
+
+def _value(value: UncertainValue | None) -> float | None:
+    return None if value is None else value.value
+
+
+def _formula(text: str, value: UncertainValue | None) -> Formula | None:
+    return None if value is None else Formula(text=text, value=value.value)
+
+
+def _per(value: UncertainValue | None, of: UncertainValue | None, text: str, scale: float) -> Formula | None:
+    return None if value is None or of is None else Formula(text=text, value=value.value / of.value * scale)

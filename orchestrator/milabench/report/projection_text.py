@@ -1,0 +1,206 @@
+"""Projections of measured counts as a document, block by block. What was projected stands in a table of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.summary_model import validity_words
+from milabench.procurement.projection import FURTHEST, LAWS, Candidate, ScalingFit
+from milabench.procurement.scaling_study import BenchScaling, ScalingStudy
+from milabench.report.document import Block, Document, Entry, Notes, Properties, Statement, Table, Title, Value, section
+from milabench.report.model import format_number
+
+APART = "projected, measured by nobody"
+"""What the title of every table of projected values says."""
+_PARAMETERS = {"a": "contention a", "b": "coherence b", "g": "value of one g", "alpha": "alpha", "beta": "beta"}
+
+
+def projection_document(study: ScalingStudy) -> Document:
+    """Return the study as a document: each benchmark as measured, the laws through it, and apart from these what is projected."""
+    return (
+        Title(text=projection_title(study)),
+        Statement(text=projection_sentence(study)),
+        *([Value(name="differs", text=study.differs)] if study.differs else []),
+        *section("not projected", study.not_projected),
+        *(block for scaling in study.benchmarks for block in _blocks(scaling, study)),
+        Notes(lines=LEGEND),
+    )
+
+
+def _blocks(scaling: BenchScaling, study: ScalingStudy) -> Iterator[Block]:
+    yield measured_table(scaling)
+    yield from section(f"{scaling.bench}: left out", left_out_entries(scaling))
+    yield laws_table(scaling)
+    yield projected_table(scaling, study)
+    yield Properties(pairs=tuple(remarks(scaling, study)))
+
+
+LEGEND = (
+    "efficiency: the value over that of the smallest count, for each node or device. Laws are fitted to one value for each count;"
+    " the error is the root mean square of the relative errors with each count left out in turn, and the least is chosen."
+    " Possible: not ruled out by an F test of these errors at 5 %; intervals are over all possible laws. A projected value is"
+    " an expectation under a law: it enters no mean, score or comparison.",
+)
+
+
+def projection_title(study: ScalingStudy) -> str:
+    """Return what is projected."""
+    names = ", ".join(scaling.bench for scaling in study.benchmarks[:3])
+    more = f" and {len(study.benchmarks) - 3} more" if len(study.benchmarks) > 3 else ""
+    return f"projection of {names}{more}"
+
+
+def projection_sentence(study: ScalingStudy) -> str:
+    """Return how far anything is projected, and who answers for it beyond the usual."""
+    if study.bound is not None:
+        return f"declared bound: {study.bound.count:g}, {study.bound.why}"
+    return f"no bound is declared: nothing beyond {FURTHEST} times the largest measured count"
+
+
+def left_out_entries(scaling: BenchScaling) -> list[Entry]:
+    """Return the counts that take no part, with why."""
+    return [Entry(name=f"{count} {scaling.of}", text=why) for count, why in scaling.left_out]
+
+
+def measured_table(scaling: BenchScaling) -> Table:
+    """Return a row for each measured count."""
+    rows = [
+        (
+            str(each.count),
+            format_number(each.value),
+            bounds_text(each.interval),
+            str(len(each.side.values)),
+            "" if (share := scaling.efficiency(each)) is None else f"{share:.1%}",
+            validity_words(each.side.validity, each.side.reasons),
+            ", ".join(each.runs),
+        )
+        for each in scaling.measured
+    ]
+    return Table(
+        title=f"{scaling.bench}: measured, {scaling.units}",
+        headings=(scaling.of, "measured", "95 % interval", "launches", "efficiency", "validity", "runs"),
+        is_text=(False, False, False, False, False, True, True),
+        rows=tuple(rows),
+        spare=("runs", "launches"),
+    )
+
+
+def laws_table(scaling: BenchScaling) -> Table:
+    """Return a row for each law that was considered."""
+    rows = [
+        (
+            each.law,
+            LAWS[each.law].formula,
+            "" if each.left_out_error is None else f"{each.left_out_error:.2%}",
+            standing(scaling, each),
+            "" if each.fit is None else "; ".join(parameter_texts(each.fit)),
+        )
+        for each in scaling.chosen.candidates
+    ]
+    return Table(
+        title=f"{scaling.bench}: laws",
+        headings=("law", "formula", "left-out error", "standing", "parameters"),
+        is_text=(True, True, False, True, True),
+        rows=tuple(rows),
+        spare=("parameters", "formula"),
+    )
+
+
+def standing(scaling: BenchScaling, candidate: Candidate) -> str:
+    """Return whether a law is chosen, possible or ruled out, or why it is not considered."""
+    if candidate.law == scaling.chosen.fit.law:
+        return "chosen"
+    if candidate.why_not:
+        return f"not considered: {candidate.why_not}"
+    return "possible" if candidate.law in [fit.law for fit in scaling.chosen.possible] else "ruled out"
+
+
+def parameter_texts(fit: ScalingFit) -> list[str]:
+    """Return the parameters with their intervals, where they have some."""
+    return [
+        f"{_PARAMETERS[name]} = {value:.4g}"
+        + (f" {bounds_text(interval)}" if (interval := fit.parameter_interval(name)) else "")
+        for name, value in fit.parameters.items()
+    ]
+
+
+def projected_table(scaling: BenchScaling, study: ScalingStudy) -> Table:
+    """Return a row for each count that is projected to."""
+    rows = [
+        (
+            f"{each.count:g}",
+            f"{each.count / scaling.largest:.3g}",
+            format_number(each.centre),
+            bounds_text(each.prediction),
+            bounds_text(each.confidence),
+            ", ".join(each.possible),
+            "" if is_within_reach(scaling, each.count) else "declared bound",
+        )
+        for each in scaling.projected
+    ]
+    return Table(
+        title=f"{scaling.bench}: {APART}, {scaling.units}",
+        headings=(
+            f"{scaling.of} (projected)",
+            "times the largest measured",
+            f"by {scaling.chosen.fit.law}",
+            f"{study.level * 100:g} % interval, a launch",
+            f"{study.level * 100:g} % interval, the law",
+            "possible laws",
+            "rests on",
+        ),
+        is_text=(False, False, False, False, False, True, True),
+        rows=tuple(rows),
+        spare=("possible laws", "times the largest measured", "rests on"),
+    ).without_empty(("rests on",))[0]
+
+
+def is_within_reach(scaling: BenchScaling, count: float) -> bool:
+    """Return whether a count may be projected to without a declared bound."""
+    return count <= FURTHEST * scaling.largest
+
+
+def remarks(scaling: BenchScaling, study: ScalingStudy) -> Iterator[tuple[str, str]]:
+    """Yield what a reader must know of a projection: the test of it, its missing intervals, its end."""
+    yield "back-test", back_test_text(scaling)
+    if scaling.unsettled:
+        counts, laws = len(scaling.measured), ", ".join(scaling.unsettled)
+        yield (
+            "unsettled",
+            f"{counts} counts neither choose nor rule out {laws}, which no interval is over; measure at more",
+        )
+    without = next((each.why_no_interval for each in scaling.projected if each.prediction is None), "")
+    if without:
+        yield "no interval", without
+    below = [f"{each.count:g}" for each in scaling.projected if each.prediction is not None and each.prediction[0] <= 0]
+    if below:
+        yield "interval", f"reaches below zero at {', '.join(below)}: too little was measured to project so far"
+    fit, of, units = scaling.chosen.fit, scaling.of, scaling.units
+    if fit.peak is not None:
+        count, highest = fit.peak
+        yield "peak", f"by {fit.law} {format_number(highest)} {units} at about {count:.4g} {of}, and less beyond"
+    elif fit.limit is not None:
+        yield "limit", f"by {fit.law} {format_number(fit.limit)} {units}, however many {of}"
+    if study.bound is not None and any(not is_within_reach(scaling, each.count) for each in scaling.projected):
+        yield "bound", f"{study.bound.count:g} {scaling.of}: {study.bound.why}"
+
+
+def back_test_text(scaling: BenchScaling) -> str:
+    """Return how a law chosen without the largest count did on it."""
+    test = scaling.held_out
+    if test is None:
+        return f"none: {scaling.why_no_back_test}"
+    projected, value = test.projected, test.point.value
+    interval = "no interval"
+    if projected.prediction is not None:
+        interval = f"{'within' if test.is_within else 'OUTSIDE'} its interval {bounds_text(projected.prediction)}"
+    return (
+        f"without {test.point.count:g}, {projected.law} projects {format_number(projected.centre)} there,"
+        f" {projected.centre / value - 1:+.1%} of the measured {format_number(value)}; {interval}"
+    )
+
+
+def bounds_text(interval: Interval | None) -> str:
+    """Return `[low, high]`; empty without one."""
+    return "" if interval is None else f"[{format_number(interval[0])}, {format_number(interval[1])}]"

@@ -1,0 +1,92 @@
+"""The energy, money and carbon of a run's work: its summary, what meters measured of it, and the terms of a tender."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.job_mix import costs_of
+from milabench.analysis.summary_model import Summary
+from milabench.events.rundir import Run
+from milabench.events.values import as_mapping
+from milabench.procurement.expenses import MeteredBench, expenses
+from milabench.procurement.metering import level_of, metered_launch
+from milabench.procurement.offer import Offer
+from milabench.procurement.tender import Tender, Terms, tender_currency
+from milabench.procurement.uncertainty import UncertainValue, product
+from milabench.workflow.meters import meters_of, step_powers
+
+
+def with_expenses(
+    summary: Summary,
+    run: Run | None,
+    tender: Tender | None,
+    costs: Mapping[str, Any] | None = None,
+    offer: Offer | None = None,
+) -> Summary:
+    """Return the summary with what its work takes: by the terms of a tender, or in energy alone where a meter measured it.
+
+    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; an offer's price
+    and power of a node come first. Raises ConfigError for two currencies, RecordError for what a meter left.
+    """
+    metered = {} if run is None else metered_benches(run)
+    if tender is None and not metered:
+        return summary
+    terms = Terms() if tender is None else replace(tender.terms, currency=tender_currency(tender))
+    declared = as_mapping(costs if costs is not None else {} if run is None else run.manifest.get("costs"))
+    # Without a tender nobody asked for money.
+    known = costs_of(declared if tender is not None else {})
+    nodes = max(1, len(summary.nodes))
+    price: UncertainValue | None = None
+    by: dict[str, str] = {}
+    if offer is not None and offer.price.node is not None:
+        price = product([(offer.price.node, 1)], nodes, offer.price.node.units)
+        known = replace(known, price=None, currency=price.units)
+    if offer is not None and offer.power.node is not None:
+        known = replace(known, power_w=offer.power.node.value * 1000 * nodes)
+        by["declared_by"] = f"power.node of the offer, its level {offer.power.level}"
+    listed = [
+        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, **by) for bench in summary.benchmarks
+    ]
+    return replace(summary, expenses=tuple(itertools.chain(*listed)))
+
+
+def metered_benches(run: Run) -> dict[str, MeteredBench]:
+    """Return what meters measured of each benchmark of a run; empty for a run without them. Raises RecordError."""
+    meters = meters_of(run)
+    if not meters:
+        return {}
+    steps = [step for step in step_powers(run) if step.window is not None]
+    curves = [meter.curve for meter in meters]
+    whole = (min((step.span[0] for step in steps), default=0.0), max((step.span[1] for step in steps), default=0.0))
+    errors = [
+        meter.declared.error for meter in meters if meter.declared is not None and meter.declared.error is not None
+    ]
+    benches = {}
+    for bench in dict.fromkeys(step.bench for step in steps):
+        windows: dict[int, Interval] = {}
+        for step in steps:
+            if step.bench == bench and step.window is not None:
+                start, stop = windows.get(step.repeat, step.window)
+                windows[step.repeat] = min(start, step.window[0]), max(stop, step.window[1])
+        launched = {
+            repeat: launch
+            for repeat, window in windows.items()
+            if (launch := metered_launch(meters, curves, window)) is not None
+        }
+        levels = [
+            level_of(meter, curve, window, whole)
+            for meter, curve in zip(meters, curves, strict=True)
+            for window in windows.values()
+        ]
+        least = min(levels, key=lambda each: each.level)
+        benches[bench] = MeteredBench(
+            launches=launched,
+            error=max(errors) if len(errors) == len(meters) else None,
+            level="not declared" if any(meter.declared is None for meter in meters) else least.label,
+            source="; ".join(meter.label for meter in meters),
+        )
+    return benches

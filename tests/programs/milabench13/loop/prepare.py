@@ -1,0 +1,4 @@
+#!/usr/bin/env python
+import sys
+
+print("prepared", *sys.argv[1:])

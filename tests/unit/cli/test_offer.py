@@ -1,0 +1,259 @@
+"""`offer create` and `offer verify`, from files to verdicts: what was changed, what stands behind a number, what is altered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from milabench.cli import offer, verify
+from milabench.errors import ConfigError, MilabenchError, RecordError
+from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
+
+SPEEDS = {"bert": 120.0, "llama": 60.0}
+Offered = Callable[..., tuple[Path, Path]]
+
+
+@pytest.fixture
+def offered(tmp_path: Path) -> Offered:
+    """Makes the archive of an offer, and the tender: bert as declared, llama as the tender has it."""
+
+    def make(
+        bert: dict[str, Any] | None = None, *, more: dict[str, Any] | None = None, **run: Any
+    ) -> tuple[Path, Path]:
+        tender = tender_file(tmp_path / "tender")
+        path = vendor_run(tmp_path / "vendor", tmp_path / "tender" / "suite" / "suite.yaml", SPEEDS, **run).path
+        benchmarks = {"bert": {"run": str(path), **(bert or {})}, "llama": {"run": str(path)}}
+        declared = offer_file(tmp_path / "vendor", "A", benchmarks, **(more or {}))
+        assert ran("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip").exit_code == 0
+        return tmp_path / "a.zip", tender
+
+    return make
+
+
+def ran(*words: object) -> Result:
+    return CliRunner().invoke(offer.command, list(map(str, words)), standalone_mode=False, catch_exceptions=False)
+
+
+def verified(archive: Path, tender: Path, *more: str, code: int = 0) -> dict[str, Any]:
+    result = ran("verify", archive, "--tender", tender, "--json", *more)
+    assert result.return_value == code, result.stdout
+    value: dict[str, Any] = json.loads(result.stdout)
+    assert value["schema"] == 1
+    return value
+
+
+def refused(error: type[MilabenchError], *words: object) -> str:
+    with pytest.raises(error) as raised:
+        ran(*words)
+    return str(raised.value)
+
+
+def test_an_offer_of_the_tenders_own_suite_passes_and_is_a_bundle(offered: Offered) -> None:
+    archive, tender = offered()
+    found = verified(archive, tender)
+    assert found["verdict"] == "PASS" and found["changes"] == []
+    assert [(row["bench"], row["standing"], row["nodes"]) for row in found["evidence"]] == [
+        ("bert", "measured", [1]),
+        ("llama", "measured", [1]),
+    ]
+    assert found["evidence"][0]["value"] == pytest.approx(2 * 120 * 1.001, rel=1e-6)
+    assert found["bundle"]["numbers"] > 20 and found["bundle"]["unaltered"]
+    done = CliRunner().invoke(verify.command, [str(archive)], standalone_mode=False)
+    assert done.return_value == 0 and "unaltered" in done.stdout
+
+
+def test_the_same_offer_gives_the_same_bytes(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered()
+    again = tmp_path / "again.zip"
+    ran("create", "--tender", tender, "--offer", tmp_path / "vendor" / "offer.yaml", "-o", again)
+    assert archive.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("run", "declared", "name", "tier", "verdict"),
+    [
+        ({"edits": {"bert/main.py": "# fused\n"}}, {}, "program", "ported", "beyond the tier"),
+        ({"edits": {"bert/main.py": "# fused\n"}}, {"tier": "ported"}, "program", "ported", "not declared"),
+        (
+            {"edits": {"bert/main.py": "# fused\n"}},
+            {"tier": "ported", "changes": ["main.py: fused"]},
+            "program",
+            "ported",
+            "allowed",
+        ),
+        ({"overrides": ["bert.argv.--batch-size=64"]}, {}, "argv.--batch-size", "as-is", "allowed"),
+        (
+            {"overrides": ["bert.argv.--hidden=32"]},
+            {"tier": "ported", "changes": ["--hidden"]},
+            "argv.--hidden",
+            "optimized",
+            "beyond the tier",
+        ),
+        (
+            {"overrides": ["bert.argv.--hidden=32"]},
+            {"tier": "optimized", "changes": ["--hidden"]},
+            "argv.--hidden",
+            "optimized",
+            "allowed",
+        ),
+        ({"overrides": ["bert.env.NCCL_ALGO=Tree"]}, {}, "env.NCCL_ALGO", "as-is", "allowed"),
+        ({"lock": LOCK.replace("2.4.0", "2.4.1")}, {}, "lock file", "as-is", "allowed"),
+        (
+            {"manifest": {"profile": "smoke"}},
+            {"tier": "optimized", "changes": ["shorter"]},
+            "measure.profile",
+            None,
+            "beyond the tier",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_change_is_named_and_put_into_a_tier(
+    offered: Offered, run: dict[str, Any], declared: dict[str, Any], name: str, tier: str | None, verdict: str
+) -> None:
+    archive, tender = offered(declared, **run)
+    found = verified(archive, tender, code=0 if verdict == "allowed" else 7)
+    changes = {change["name"]: change for change in found["changes"] if change["bench"] == "bert"}
+    assert set(changes) == {name}
+    assert (changes[name]["tier"], changes[name]["verdict"]) == (tier, verdict)
+
+
+def test_a_changed_lock_names_its_packages_and_a_new_package_too(offered: Offered) -> None:
+    archive, tender = offered(lock=f"numpy==2.4.1 {HASH}\nRich==13.9.4 {HASH}\nfast_attn==1.0 {HASH}\n")
+    (change,) = (one for one in verified(archive, tender)["changes"] if one["bench"] == "bert")
+    assert (change["tender"], change["offer"]) == ("fast-attn none, numpy 2.4.0", "fast-attn 1.0, numpy 2.4.1")
+
+
+def test_measured_projected_and_declared_are_told_apart(offered: Offered, tmp_path: Path) -> None:
+    tender = tender_file(tmp_path / "tender")
+    suite = tmp_path / "tender" / "suite" / "suite.yaml"
+    paths = [vendor_run(tmp_path / "vendor", suite, SPEEDS, name=name).path for name in ("one", "two")]
+    benchmarks = {
+        "bert": {"run": list(map(str, paths)), "nodes": 8, "measured": False},
+        "llama": {"value": "70 items/s", "nodes": 4},
+    }
+    declared = offer_file(tmp_path / "vendor", "A", benchmarks)
+    ran("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
+    found = verified(tmp_path / "a.zip", tender, code=8)
+    assert [(row["bench"], row["standing"], row["value"]) for row in found["evidence"]] == [
+        ("bert", "projected", None),
+        ("llama", "declared", 70.0),
+    ]
+    assert [finding["what"] for finding in found["findings"] if finding["verdict"] == "INCONCLUSIVE"] == [
+        "benchmarks.llama"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("power", "watts", "verdict", "why"),
+    [
+        ({"node": "1 kW", "level": "L1"}, 300.0, "INCONCLUSIVE", "the records show device power, no EE HPC level"),
+        ({"node": "0.5 kW", "level": "provisioned"}, 300.0, "FAIL", "the devices of a node alone drew 0.6 kW"),
+        ({"node": "1 kW", "level": "board"}, 300.0, "PASS", "shown by the devices"),
+        ({"node": "1 kW", "level": "board"}, None, "INCONCLUSIVE", "no device recorded its power"),
+        ({"node": "1 kW", "level": "meter"}, 300.0, "INCONCLUSIVE", "no meter's readings"),
+    ],
+)
+def test_the_power_is_held_against_what_was_measured(
+    offered: Offered, power: dict[str, str], watts: float | None, verdict: str, why: str
+) -> None:
+    archive, tender = offered(more={"power": power}, power_w=watts)
+    found = verified(archive, tender, code={"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}[verdict])
+    assert found["power"]["verdict"] == verdict and why in found["power"]["why"]
+    if power["level"] == "L1":
+        assert any("before conversion" in line for line in found["power"]["missing"])
+
+
+def test_a_number_that_was_altered_is_found_whatever_the_declaration_says(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered()
+    forged = tmp_path / "forged.zip"
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(forged, "w") as new:
+        for info in old.infolist():
+            content = old.read(info)
+            if info.filename == "offer.yaml":
+                content = content.replace(b"40 k EUR", b"39 k EUR")
+            new.writestr(info, content)
+    found = verified(forged, tender, code=6)
+    assert found["bundle"]["wrong"] == ["changed: offer.yaml"]
+    assert ran("verify", forged, "--tender", tender).stdout.startswith("ALTERED: A A-1000")
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen on this machine")
+def test_a_signature_says_who_offers(offered: Offered, tmp_path: Path) -> None:
+    _, tender = offered()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    public = (tmp_path / "key.pub").read_text().split()
+    (tmp_path / "allowed").write_text(f"a@example.com {public[0]} {public[1]}\n")
+    signed = tmp_path / "signed.zip"
+    declared = tmp_path / "vendor" / "offer.yaml"
+    ran("create", "--tender", tender, "--offer", declared, "-o", signed, "--sign", tmp_path / "key")
+    found = verified(signed, tender, "--allowed-signers", str(tmp_path / "allowed"))
+    assert (found["bundle"]["signer"], found["bundle"]["trusted"]) == ("a@example.com", True)
+    verified(tmp_path / "a.zip", tender, "--allowed-signers", str(tmp_path / "allowed"), code=6)
+
+
+def test_without_a_suite_changes_cannot_be_found_and_that_is_said(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered()
+    tender.write_text(tender.read_text().replace("suite: suite/suite.yaml\n", ""))
+    result = ran("verify", archive, "--tender", tender)
+    assert result.return_value == 8
+    assert "changes cannot be found" in result.stdout
+    assert "was made for another text of the tender" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_every_format_says_the_verdict(offered: Offered, form: str) -> None:
+    archive, tender = offered({"tier": "as-is"}, edits={"bert/main.py": "# fused\n"})
+    shown = ran("verify", archive, "--tender", tender, "--format", form).stdout
+    assert "FAIL: A A-1000" in shown and "beyond the tier" in shown
+
+
+def test_bad_input_is_one_line_with_its_place(tmp_path: Path) -> None:
+    tender = tender_file(tmp_path / "tender")
+    run = vendor_run(tmp_path / "vendor", tmp_path / "tender" / "suite" / "suite.yaml", SPEEDS).path
+    (tmp_path / "report.json").write_text("{}")
+    for benchmarks, line in (
+        ({"bert": {"run": str(tmp_path / "report.json")}}, "report.json has no records"),
+        ({"bert": {"run": str(tmp_path / "gone.zip")}}, "gone.zip: cannot be read"),
+        ({"birt": {"run": str(run)}}, "is an offer for another suite"),
+    ):
+        others = {} if "birt" in benchmarks else {"llama": {"run": str(run)}}
+        declared = offer_file(tmp_path / "vendor", "A", {**benchmarks, **others})
+        words = ("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
+        said = refused(ConfigError, *words)
+        assert line in said and "offer.yaml:" in said and "\n" not in said.strip()
+        assert not (tmp_path / "a.zip").exists()
+
+
+def test_what_is_no_offer_is_refused(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered()
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(tmp_path / "other.zip", "w") as new:
+        for info in old.infolist():
+            if info.filename != "offer.json":
+                new.writestr(info, old.read(info))
+    assert "it has no offer.json" in refused(RecordError, "verify", tmp_path / "other.zip", "--tender", tender)
+    (tmp_path / "text.zip").write_text("no zip")
+    assert "not a readable zip file" in refused(RecordError, "verify", tmp_path / "text.zip", "--tender", tender)
+
+
+def test_a_bundle_stands_for_a_run(tmp_path: Path) -> None:
+    from milabench.cli import bundle
+
+    tender = tender_file(tmp_path / "tender")
+    suite = own_suite(tmp_path / "again")
+    run = vendor_run(tmp_path / "vendor", suite, SPEEDS).path
+    packed = tmp_path / "vendor" / "run.zip"
+    assert CliRunner().invoke(bundle.command, [str(run), "-o", str(packed)], standalone_mode=False).exception is None
+    declared = offer_file(tmp_path / "vendor", "A", {name: {"run": "run.zip"} for name in SPEEDS})
+    ran("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "a.zip") as file:
+        assert f"locks/{run.name}/bert/requirements.txt" in file.namelist()
+    assert verified(tmp_path / "a.zip", tender)["verdict"] == "PASS"

@@ -1,0 +1,162 @@
+"""`offers compare`: four offers side by side, on a page and in a workbook whose formulas come to the same numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from milabench.cli import offer, offers
+from milabench.errors import MilabenchError, NothingSelected, UsageError
+from milabench.procurement.scores import METRICS
+from tests.formulas import Book
+from tests.offered import VENDORS, make_offers, offer_file, tender_file
+
+
+def ran(command: Any, *words: object) -> Result:
+    return CliRunner().invoke(command, list(map(str, words)), standalone_mode=False, catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_offers(tmp_path_factory.mktemp("four"))
+
+
+def shown(four: tuple[Path, Path], *more: object) -> Result:
+    return ran(offers.command, "compare", four[0], "--tender", four[1], *more)
+
+
+def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> None:
+    result = shown(four, "--json")
+    assert result.return_value == 7  # C changed its source
+    value = json.loads(result.stdout)
+    assert value["schema"] == 1
+    by_name = {each["name"]: each for each in value["offers"]}
+    assert {name: each["verdict"] for name, each in by_name.items()} == {
+        "A A-1000": "PASS",
+        "B B-1000": "PASS",
+        "C C-1000": "FAIL",
+        "D D-1000": "PASS",
+    }
+    first, second, *_ = value["tender"]["systems"]
+    # bert: n_ref 2, weight 2, reference 100; llama: n_ref 4, reference 50; N_ref 64; all runs on one node of two devices.
+    bert, llama = 2 * 120 * 1.001 / 100 * 2 * 10, 2 * 60 * 1.001 / 50 * 4 * 10
+    assert first["score"]["value"] == pytest.approx((bert**2 * llama) ** (1 / 3), rel=1e-5)
+    assert second["verdict"] == "SLOWER"  # faster nodes, and too few of them
+    a = by_name["A A-1000"]
+    assert a["price"] == {"value": 640 * 40e3 + 1e6, "units": "EUR", "ci95": [26.6e6, 26.6e6]}
+    energy = 640 * 1.0 * 1.3 * 0.8 * 8760 * 0.12
+    assert a["energy_a_year"]["value"] == pytest.approx(energy)
+    assert a["all_years"]["value"] == pytest.approx(26.6e6 * 1.3 + 5 * energy)
+    assert (a["within_budget"], a["within_power"]) == ("yes", "yes")
+
+
+@pytest.mark.parametrize("metric", ["ssi", "ssni", "index"])
+def test_the_workbook_recomputes_to_the_same_numbers(four: tuple[Path, Path], tmp_path: Path, metric: str) -> None:
+    target = tmp_path / "offers.xlsx"
+    assert shown(four, "--metric", metric, "-o", target).return_value == 7
+    book = Book(target)
+    assert book.formulas.sheetnames == ["offers", "terms", *(f"{name} {name}-1000" for name in VENDORS)]
+    assert book.check() >= 60
+    told = json.loads(shown(four, "--metric", metric, "--json").stdout)
+    heads = [cell.value for cell in book.formulas["offers"][2]]
+    for at, (system, costs) in enumerate(zip(told["tender"]["systems"], told["offers"], strict=True), start=3):
+
+        def cell(head: str, at: int = at) -> Any:
+            return book.of("offers", book.formulas["offers"].cell(at, heads.index(head) + 1).coordinate)
+
+        assert cell("system") == system["name"] and cell("verified") == costs["verdict"]
+        assert math.isclose(cell("score"), system["score"]["value"], rel_tol=1e-12)
+        assert math.isclose(cell("all years"), costs["all_years"]["value"], rel_tol=1e-12)
+        assert math.isclose(cell("a year"), costs["a_year"]["value"], rel_tol=1e-12)
+        if at > 3:
+            assert math.isclose(cell("over the first"), system["ratio"]["value"], rel_tol=1e-12)
+
+
+def declared_offers(folder: Path, values: dict[str, Any], **tender: Any) -> tuple[Path, Path]:
+    """One offer without records, which every metric can score."""
+    asked = tender_file(folder / "tender", **tender)
+    declared = offer_file(folder / "vendor", "A", values, nodes=1024)
+    (folder / "offers").mkdir()
+    ran(offer.command, "create", "--tender", asked, "--offer", declared, "-o", folder / "offers" / "a.zip")
+    return folder / "offers", asked
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean"), [(name, mean) for name, metric in METRICS.items() for mean in metric.means]
+)
+def test_every_metric_has_a_worksheet(tmp_path: Path, metric: str, mean: str) -> None:
+    benchmarks: dict[str, Any] = {
+        "gtc": {"reference": {"value": "699.78 s", "nodes": 1376}, "work": "1065 TFLOP"},
+        "milc": {"reference": {"value": "2411.04 s", "nodes": 2048}, "work": "3350 TFLOP"},
+    }
+    if METRICS[metric].is_weighted:
+        benchmarks["milc"]["weight"] = 2
+    values = {"gtc": {"value": "350 s", "nodes": 200}, "milc": {"value": "1500 s", "nodes": 512, "copies": 2}}
+    asked = {"benchmarks": benchmarks, "metric": metric, "mean": mean, "reference": {"nodes": 5586}, "limits": {}}
+    folder = declared_offers(tmp_path, values, **asked)
+    shown(folder, "-o", tmp_path / "x.xlsx")
+    book = Book(tmp_path / "x.xlsx")
+    assert book.check() >= 10
+    score = json.loads(shown(folder, "--json").stdout)["tender"]["systems"][0]["score"]["value"]
+    assert math.isclose(book.of("A A-1000", "B1"), score, rel_tol=1e-12)
+
+
+def test_k_ssi_1_in_a_worksheet(tmp_path: Path) -> None:
+    """K-SSI-1, computed; nersc.gov, APEX benchmarks, SSI page."""
+    names, weights, capability = ("gtc", "milc", "mera"), (1, 2, 1), (1, 4, 1)
+    references = (("699.78 s", 1376), ("2411.04 s", 2048), ("42.74 s", 400))
+    benchmarks = {
+        name: {"weight": w, "capability": c, "reference": {"value": value, "nodes": nodes}}
+        for name, w, c, (value, nodes) in zip(names, weights, capability, references, strict=True)
+    }
+    offered = (("350 s", 200), ("1500 s", 512), ("40 s", 50))
+    values = {name: {"value": value, "nodes": nodes} for name, (value, nodes) in zip(names, offered, strict=True)}
+    folder = declared_offers(tmp_path, values, benchmarks=benchmarks, reference={"nodes": 5586}, limits={})
+    shown(folder, "-o", tmp_path / "x.xlsx")
+    book = Book(tmp_path / "x.xlsx")
+    assert math.isclose(book.of("A A-1000", "B1"), 3.0612740016171007, rel_tol=1e-12)
+    assert [book.of("A A-1000", f"O{row}") for row in (6, 7, 8)] == pytest.approx(
+        [1.2612101682778374, 0.7332617257429288, 1.4665234514858576], rel=1e-12
+    )
+    assert [book.of("A A-1000", f"N{row}") for row in (6, 7, 8)] == pytest.approx(
+        [1.9993714285714286, 1.60736, 1.0685], rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "latex"])
+def test_every_format_has_all_offers_and_what_fails(four: tuple[Path, Path], form: str) -> None:
+    page = shown(four, "--format", form).stdout
+    assert all(f"{vendor} {vendor}-1000" in page for vendor in VENDORS)
+    assert "FAIL" in page and "is ported; declared as-is" in page
+
+
+def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "offers").mkdir()
+    with zipfile.ZipFile(four[0] / "A.zip") as old, zipfile.ZipFile(tmp_path / "offers" / "A.zip", "w") as new:
+        for info in old.infolist():
+            new.writestr(info, old.read(info).replace(b"40 k EUR", b"30 k EUR"))
+    result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
+    assert result.return_value == 6
+    (side,) = json.loads(result.stdout)["offers"]
+    assert side["verdict"] == "ALTERED" and side["altered"] == ["changed: offer.yaml"]
+
+
+def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    (tmp_path / "twice").mkdir()
+    for name in ("a.zip", "b.zip"):
+        (tmp_path / "twice" / name).write_bytes((four[0] / "A.zip").read_bytes())
+    cases: tuple[tuple[type[MilabenchError], tuple[object, ...], str], ...] = (
+        (NothingSelected, (tmp_path / "none", "--tender", four[1]), "has no offer"),
+        (UsageError, (tmp_path / "twice", "--tender", four[1]), "given twice"),
+        (UsageError, (four[0], "--tender", four[1], "--format", "xlsx"), "a workbook is no text"),
+    )
+    for error, words, said in cases:
+        with pytest.raises(error, match=said):
+            ran(offers.command, "compare", *words)

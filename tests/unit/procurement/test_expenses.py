@@ -1,0 +1,120 @@
+"""Energy, money and carbon of a run's work by the terms of a tender."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milabench.analysis.summary_model import Expense, Summary
+from milabench.errors import ConfigError
+from milabench.procurement.expenses import BOARD_LEVEL, PROVISIONED_LEVEL
+from milabench.procurement.tender import Tender, parse_tender
+from milabench.workflow.expenses import with_expenses
+from milabench.workflow.meters import import_meter
+from milabench.workflow.summaries import summary_of
+from tests.metered_runs import BUSY_W, LAUNCHES, RATE, metered_run, wall_csv
+from tests.recorded_run import Recorded, rates, record
+
+HEAD = "metric: index\nbenchmarks: {llama: {reference: {value: 10 tokens/s}}}\n"
+
+
+def tender(terms: str) -> Tender:
+    return parse_tender(f"{HEAD}terms: {{{terms}}}\n".encode(), "procurement.yaml")
+
+
+def by_quantity(summary: Summary) -> dict[tuple[str, str], Expense]:
+    return {(expense.quantity, expense.per): expense for expense in summary.expenses}
+
+
+def provisioned(base: Path, **costs: object) -> Summary:
+    """A run at 20,000 tokens/s on a system of 10.2 kW, as its system file says."""
+    events = rates(*[20000.0] * 5, units="tokens/s")
+    steps = [Recorded(bench="llama", repeat=repeat, events=events) for repeat in range(3)]
+    run = record(base, *steps, manifest={"costs": {"power_W": 10200, **costs}})
+    return summary_of(run)
+
+
+def expenses_of(base: Path, terms: str, **costs: object) -> dict[tuple[str, str], Expense]:
+    return by_quantity(with_expenses(provisioned(base, **costs), None, tender(terms), {"power_W": 10200, **costs}))
+
+
+def test_the_cost_of_tokens_is_that_of_owning_the_system_k_cost_3(tmp_path: Path) -> None:
+    # K-COST-3, with energy at 80 % use: 300000 (CRF + 6 %) + 11151.1296 a year, 504576 M tokens.
+    terms = "currency: USD, years: 5, interest: 5 %, upkeep: 6 %, electricity: 0.12 USD/kWh, pue: 1.3, utilization: 0.8"
+    found = expenses_of(tmp_path, terms, price=300000, currency="USD")
+    year = 300000 * (0.23097479812826793 + 0.06) + 11151.1296
+    assert found["cost", "year"].value == pytest.approx(year, rel=1e-12)
+    assert found["cost", "1M tokens"].value == pytest.approx(year / 504576, rel=1e-12)
+    assert found["cost", "token"].units == "USD"
+    assert found["cost", "year"].parts == ("price", "upkeep", "energy")
+    assert found["energy", "token"].value == pytest.approx(0.51 * 1.3, rel=1e-12)  # K-COST-3: 0.51 J/token, and the PUE
+    assert found["energy", "1M tokens"].value == pytest.approx(0.18416666666666667, rel=1e-12)
+    assert (found["energy", "token"].power, found["energy", "token"].level) == ("provisioned", PROVISIONED_LEVEL)
+
+
+def test_the_carbon_of_tokens_is_that_of_energy_and_of_making_the_node_k_sci_4(tmp_path: Path) -> None:
+    # K-SCI-4: 8 devices of 150 kg, 5 years, PUE 1.3, 350 g/kWh, 20000 tokens/s: 64.83885083713851 g per 1M tokens.
+    found = expenses_of(tmp_path, "years: 5, pue: 1.3, grid_carbon: 350 g/kWh, embodied_carbon: 1200 kg")
+    carbon = found["carbon", "1M tokens"]
+    assert (carbon.value, carbon.units) == (pytest.approx(0.06483885083713851, rel=1e-12), "kg")
+    assert carbon.parts == ("energy", "making the nodes")
+    assert not [key for key in found if key[0] == "cost"]
+
+
+def test_what_use_and_rate_have_in_common_cancels_in_an_item_but_not_in_a_year(tmp_path: Path) -> None:
+    found = expenses_of(tmp_path, "electricity: 0.12 EUR/kWh, utilization: 0.8 +- 0.1")
+    item, year = found["cost", "token"], found["cost", "year"]
+    assert item.ci95 is not None
+    assert item.ci95 == pytest.approx((item.value, item.value))
+    assert year.ci95 is not None
+    assert year.ci95[1] / year.value == pytest.approx(0.9 / 0.8)
+
+
+def test_boards_are_named_as_what_no_level_counts(tmp_path: Path) -> None:
+    run = metered_run(tmp_path)
+    found = by_quantity(with_expenses(summary_of(run), run, tender("grid_carbon: 350 g/kWh")))
+    energy = found["energy", "token"]
+    assert (energy.power, energy.level) == ("board", BOARD_LEVEL)
+    assert energy.value == pytest.approx(BUSY_W / RATE, rel=0.01)
+    run_energy = found["energy", "run"]
+    seconds = sum(stop - start for start, stop in LAUNCHES) / 3
+    assert run_energy.value == pytest.approx(BUSY_W * seconds / 3.6e6, rel=0.01)
+
+
+DECLARED = "nodes: 1\ninterconnect: estimated\nerror: 5 %\n"
+
+
+def test_a_meter_comes_before_boards_with_its_error_its_level_and_its_source(tmp_path: Path) -> None:
+    run = metered_run(tmp_path)
+    (tmp_path / "pdu.csv").write_text(wall_csv(37.0))
+    (tmp_path / "meter.yaml").write_text(DECLARED)
+    import_meter(str(run.path), tmp_path / "pdu.csv", tmp_path, declaration=tmp_path / "meter.yaml")
+    # Without a tender: energy alone, for nobody asked for money.
+    summary = with_expenses(summary_of(run), run, None)
+    assert {expense.quantity for expense in summary.expenses} == {"energy"}
+    energy = by_quantity(summary)["energy", "token"]
+    assert (energy.power, energy.level) == ("meter", "L1")
+    assert energy.source.startswith("pdu.csv, clock +3")
+    # 200 W and 1.1 times the device, which warms up for ten seconds of each launch.
+    powers = [200 + 1.1 * (90 * 10 + 400 * (stop - start - 10)) / (stop - start) for start, stop in LAUNCHES]
+    assert energy.value == pytest.approx(sum(powers) / 3 / RATE, rel=0.01)
+    assert energy.ci95 is not None
+    assert energy.ci95[1] / energy.value > 1.05  # the meter's own 5 %
+
+
+def test_prices_in_two_currencies_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        expenses_of(tmp_path, "years: 5, electricity: 0.12 EUR/kWh", price=300000, currency="USD")
+    assert (
+        str(refused.value)
+        == "currency: prices in two currencies: EUR of the tender, USD of the system; convert one of them"
+    )
+
+
+def test_a_benchmark_without_power_or_without_items_takes_nothing_that_is_known(tmp_path: Path) -> None:
+    terms = tender("electricity: 0.12 EUR/kWh")
+    run = record(tmp_path, Recorded(bench="llama", events=rates(1.0, 2.0, units="tokens/s")))
+    assert with_expenses(summary_of(run), run, terms).expenses == ()
+    other = record(tmp_path, Recorded(bench="llama", events=rates(1.0, 2.0, units="TFLOP")), name="other")
+    assert with_expenses(summary_of(other), None, terms, {"power_W": 100}).expenses == ()
