@@ -26,8 +26,9 @@ from milabench.plan.model import Step
 from milabench.plan.prepare import prepare_step
 from milabench.plan.profile import PROFILES
 from milabench.plan.step import replicate_steps
+from milabench.plan.venvs import UNPINNED
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
-from milabench.workflow.imported_files import VOIRFILE, ImportedFolder, common_items, write_files
+from milabench.workflow.imported_files import REQUIREMENTS, VOIRFILE, ImportedFolder, common_items, write_files
 from milabench.workflow.new_benchmark import NAME
 
 if TYPE_CHECKING:
@@ -40,16 +41,23 @@ _FOLDER: Final = "@folder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedBenchmark:
-    """What became of a benchmark: `kept` says why its benchfile stays, `notes` what differs from milabench 1.3."""
+    """What became of a benchmark: `kept` says why its benchfile stays, `notes` what differs from milabench 1.3.
+
+    `added` are the lines that its requirements.in got, `left_out` the locks that were not copied.
+    """
 
     name: str
     kept: str = ""
     notes: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    is_unpinned: bool = False
 
     def __str__(self) -> str:
         if self.kept:
             return f"kept as it is: {self.kept}"
-        return f"with differences: {'; '.join(self.notes)}" if self.notes else "whole"
+        added = [f"{REQUIREMENTS} has {line} too" for line in self.added]
+        return f"with differences: {'; '.join((*self.notes, *added))}" if self.notes else "; ".join(("whole", *added))
 
 
 def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.environ) -> tuple[ImportedBenchmark, ...]:
@@ -403,4 +411,11 @@ def _outcomes(
             yield ImportedBenchmark(name=name, kept=f"not of milabench 1.3: {where}")
             continue
         more = (unread[folder.path.name],) if folder.path.name in unread else ()
-        yield ImportedBenchmark(name=name, kept=folder.kept, notes=(*more, *notes.get(name, ())))
+        yield ImportedBenchmark(
+            name=name,
+            kept=folder.kept,
+            notes=(*more, *notes.get(name, ())),
+            added=() if folder.kept else folder.added,
+            left_out=() if folder.kept else folder.locks,
+            is_unpinned=bench.install_variant == UNPINNED,
+        )
