@@ -86,7 +86,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     )
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
     instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
-    return _judged(_with_rate(summary, instances), results, conditions)
+    return _judged(with_rate(summary, instances), results, conditions)
 
 
 def _figures_of_1_3(results: Iterable[StepResult]) -> BenchFigures:
@@ -125,7 +125,7 @@ def skipped_bench(name: str, why: str, weight: float | None, tags: tuple[str, ..
     )
 
 
-def _with_rate(summary: BenchSummary, instances: int) -> BenchSummary:
+def with_rate(summary: BenchSummary, instances: int) -> BenchSummary:
     """Return the summary with perf, its interval and spreads on every level; docs/explanation/methodology.md, 1.0.
 
     Replicates in different units have no common number. At most so many `instances` ran concurrently.

@@ -151,7 +151,7 @@ def score_tender(
     problems = Problems()
     problems.extend(metric_problems(tender, metric))
     problems.raise_any()
-    references = _references(tender, metric, reference, problems)
+    references = reference_figures(tender, metric, reference, problems)
     rows = [
         tuple(
             _row(tender, wanted, bid, references.get(name), reference, problems, across=across)
@@ -185,7 +185,7 @@ def score_tender(
     )
 
 
-def _references(
+def reference_figures(
     tender: Tender, metric: str, reference: System | None, problems: Problems
 ) -> Mapping[str, SourcedFigure]:
     """Return the reference's figure of each benchmark, where the metric has a reference at all."""

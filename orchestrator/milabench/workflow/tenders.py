@@ -41,18 +41,23 @@ def score_bids(
     tender: Tender, bids: Sequence[Bid], folder: Path, *, metric: str = "", margin: float = MARGIN, across: bool = False
 ) -> TenderScores:
     """Score bids beside the reference run that the tender names; raises as `compare_by_tender`."""
-    reference = tender.reference.run
     taken = [bid.name for bid in bids]
     if again := next((name for name in taken if taken.count(name) > 1), ""):
         raise UsageError(f"{again!r} is given twice: offers of one vendor and system, or runs of one name, are one")
     return score_tender(
         tender,
         bids,
-        None if reference is None else _named_source(folder, str(reference), tender.origin, "reference.run").system,
+        reference_system(folder, tender),
         metric=metric,
         margin=margin,
         across=across,
     )
+
+
+def reference_system(folder: Path, tender: Tender) -> System | None:
+    """Return the run that a tender names as its reference, if any. Raises ConfigError, at its place, where it is not there."""
+    run = tender.reference.run
+    return None if run is None else _named_source(folder, str(run), tender.origin, "reference.run").system
 
 
 def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
@@ -64,7 +69,7 @@ def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
         if not an_offer
     ]
     systems = (
-        Bid(name=name, system=one_system(name, [_system_by(source, tender) for source in side]))
+        Bid(name=name, system=one_system(name, [system_by(source, tender) for source in side]))
         for name, side in zip(unique_names(runs), runs, strict=True)
     )
     return [
@@ -78,7 +83,7 @@ def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
         bench: one_system(
             offer.name,
             [
-                _system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
+                system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
                 for path in declared.runs
             ],
         )
@@ -94,7 +99,7 @@ def one_system(name: str, sessions: Sequence[System]) -> System:
     return replace(first, later=tuple(later))
 
 
-def _system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
+def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
     """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
     costs = as_mapping(source.manifest.get("costs"))
     summary = with_expenses(source.summary, source.run, tender, costs, offer)
