@@ -14,7 +14,8 @@ from milabench.procurement.noise import RunNoise, measured_noise, stated
 from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import find_report_source
 from milabench.workflow.report_runs import read_criteria
-from milabench.workflow.tenders import read_tender, reference_system
+from milabench.workflow.tender_files import read_tender
+from milabench.workflow.tenders import reference_system
 
 if TYPE_CHECKING:
     from milabench.procurement.rehearsal_model import Rehearsal, RehearsalPlan
