@@ -11,9 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from milabench.cli.compare import command as compare
+from milabench.cli.offers import command as offers
 from milabench.cli.report import command as report
 from tests import chromium
 from tests.drawn_runs import HOSTILE, NAMES, system
+from tests.offered import VENDORS, make_offers
 from tests.serving_runs import LOADS, RATES, serving_run
 
 pytestmark = [
@@ -51,6 +53,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     site = base / "site"
     done = CliRunner().invoke(report, ["--base", str(base), "--site", str(site)], standalone_mode=False)
     assert done.exception is None, done.output
+    offered, asked = make_offers(base / "tender", title=HOSTILE)
+    found["offers"] = base / "offers.html"
+    words = ["compare", offered, "--tender", asked, "-o", found["offers"]]
+    done = CliRunner().invoke(offers, [str(word) for word in words], standalone_mode=False)
+    assert done.exception is None, done.output
     return {**found, "index": site / "index.html", "history": site / "history-bert.html"}
 
 
@@ -60,7 +67,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]
         yield page
 
 
-@pytest.fixture(params=["report", "compare", "sweep", "curves", "scores", "index", "history"])
+@pytest.fixture(params=["report", "compare", "sweep", "curves", "scores", "offers", "index", "history"])
 def shown(request: pytest.FixtureRequest, browser: chromium.Page, pages: dict[str, Path]) -> chromium.Page:
     """Either page, freshly opened."""
     opened(browser, pages[request.param])
@@ -226,3 +233,17 @@ def test_the_curves_of_servers_lie_within_their_drawings(
             one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom));
     }).length"""
     assert browser.run(overlapping) == 0
+
+
+def test_the_page_of_offers_has_all_of_them_and_draws_their_scores(
+    browser: chromium.Page, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["offers"])
+    first_cells = "[...table.tBodies[0].rows].map((row) => row.cells[0].textContent)"
+    rows = f"[...document.querySelectorAll('table')].map((table) => {first_cells})"
+    tables = browser.run(rows)
+    names = [f"{vendor} {vendor}-1000" for vendor in VENDORS]
+    assert sum(table == names for table in tables) == 3  # scores, costs, verification
+    assert browser.run("document.querySelectorAll('figure svg').length") == 1
+    assert "is ported; declared as-is" in browser.run("document.body.textContent")
+    assert not browser.errors and all(request.startswith("file:") for request in browser.requests)

@@ -113,13 +113,14 @@ class Benchmark:
 class StartedProcess:
     """How one process of a benchmark is started, where its benchfile says so itself, word by word.
 
-    `words` are templates of the suite language, the arguments of the suite among them. RUNNER stands for our runner, with the
-    benchmark's voirfile, and the interpreter. `env` is set as it is; `cwd` is an absolute path; `tag` tells it from the other
-    processes of the benchmark.
+    `words` and the values of `env` are templates of the suite language, the arguments of the suite among them; `literal_env`
+    is set as it is. RUNNER stands for our runner, with the benchmark's voirfile, and the interpreter. `cwd` is an absolute
+    path; `tag` tells it from the other processes of the benchmark.
     """
 
     words: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    literal_env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
     tag: str = ""
 

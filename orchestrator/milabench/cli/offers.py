@@ -14,7 +14,7 @@ from milabench.errors import DONE, VERDICT_CODES, RecordError
 
 @click.group("offers")
 def command() -> None:
-    """Put all offers to a tender side by side."""
+    """Compare all offers to a tender."""
 
 
 @command.command(

@@ -60,7 +60,7 @@ GROUPS = {
         "compare": "Compare systems: which is faster, by how much, how surely",
         "history": "Show the trend of a benchmark over runs",
         "accept": "Check a run against acceptance criteria",
-        "offers": "Compare all offers to a tender side by side",
+        "offers": "Compare all offers to a tender",
         "offer": "Pack an offer to a tender, or verify one",
         "tender": "Check a tender, explain every number of a score",
         "rehearse": "Try a tender on simulated offers: how often is it right",

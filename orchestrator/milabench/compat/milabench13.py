@@ -24,7 +24,7 @@ from milabench.config.source_map import WrittenFloat
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Node
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
-from milabench.plan.method import Placement, placements, why_not_placed
+from milabench.plan.method import Placement, nodes_of, placements, why_not_placed
 from milabench.plan.step import process_key
 from milabench.redaction import mask_settings
 
@@ -203,15 +203,16 @@ def _contained(config: BenchmarkConfig, named: ContainerConfig | None) -> Benchm
 
 def _questions(bench: ResolvedBenchmark, mapping: Mapping[str, Any], context: PlanContext) -> list[_Question]:
     """Return what a benchmark's class is asked: for each node that it is on, with the paths that it has there."""
-    if why_not_placed(bench.config, context.facts) is not None:
-        return []
-    by_node: dict[str, list[Placement]] = {}
-    for placement in placements(bench.config, context.facts):
-        by_node.setdefault(placement.node.name, []).append(placement)
+    # Prepared is it on each of its nodes, also where there are too few of them to run.
+    by_node: dict[str, list[Placement]] = {node.name: [] for _, node in nodes_of(bench.config, context.facts)}
+    if why_not_placed(bench.config, context.facts) is None:
+        for placement in placements(bench.config, context.facts):
+            by_node.setdefault(placement.node.name, []).append(placement)
     here = benchmark_on(replace(context.facts.main, local=True), bench, context)
     # Only there its files can be looked at: its own folder, until it has a working copy.
     code = here.source if Path(here.source).is_dir() else here.folder
-    return [_Question(benchmark_on(at[0].node, bench, context), code, at, mapping) for at in by_node.values()]
+    nodes = [node for node in context.facts.nodes if node.name in by_node]
+    return [_Question(benchmark_on(node, bench, context), code, by_node[node.name], mapping) for node in nodes]
 
 
 class _Question:
@@ -296,7 +297,8 @@ class _Question:
         known = json.dumps(mask_settings(self._mapping), sort_keys=True, default=str)
         return StartedProcess(
             words=tuple(words),
-            env={"MILABENCH_CONFIG": self._there(known), **env},
+            env=env,
+            literal_env={"MILABENCH_CONFIG": self._there(known)},
             cwd=self._there(process.get("cwd") or folder),
             tag=".".join(process.get("tag", ())[1:]),
         )

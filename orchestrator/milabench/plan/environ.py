@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from milabench.bench.api import StartedProcess
 from milabench.devices.registry import vendor_of
 from milabench.facts.model import Device
 from milabench.plan.context import NodeBenchmark
@@ -33,6 +34,19 @@ def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[st
         "PYTHONUNBUFFERED": "1",
         **declared.env,
         **own,
+    }
+
+
+def started_environment(bench: NodeBenchmark, started: StartedProcess | None) -> dict[str, str]:
+    """Return the variables of a process that its benchfile starts itself. Raises ConfigError for an unknown placeholder."""
+    if started is None:
+        return {}
+    texts = {name: text for name, text in started.env.items() if "{" in text or "(" in text}
+    names = names_for(bench) if texts else {}
+    return {
+        **started.literal_env,
+        **started.env,
+        **{name: render_text(text, names, bench.config, "argv") for name, text in texts.items()},
     }
 
 

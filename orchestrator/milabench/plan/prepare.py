@@ -12,7 +12,7 @@ from urllib.parse import quote
 from milabench.bench.api import Benchmark, ForeignBenchmark
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark
-from milabench.plan.environ import program_environment
+from milabench.plan.environ import program_environment, started_environment
 from milabench.plan.model import Plan, SkippedBench, Step, digest
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import AUTO_BATCH, render_benchmark
@@ -60,7 +60,7 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
         flags=frozenset(declared.flags),
         is_preparation=True,
     )
-    own = rendered.env if preparing is None else {**preparing.env, **rendered.env}
+    own = {**started_environment(bench, preparing), **rendered.env}
     env = program_environment(bench, own)
     # Of prepare.py only: in front of a program that is somebody else's, a module of ours could hide one of its own.
     env["PYTHONPATH"] = ":".join(filter(None, (env["PYTHONPATH"], bench.modules)))

@@ -17,7 +17,7 @@ from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Device, Node
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on, rebase_path
-from milabench.plan.environ import placed_environment, program_environment
+from milabench.plan.environ import placed_environment, program_environment, started_environment
 from milabench.plan.launchers import launcher_of, launcher_words, network_environment, rank_environment
 from milabench.plan.method import RANKS, Placement, is_client_server, method_of, placements
 from milabench.plan.model import Step
@@ -193,7 +193,7 @@ def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, thread
         **rank_environment(bench, placement),
         **network_environment(bench, placement),
         **_proxies(process, rendered),
-        **({} if process.started is None else process.started.env),
+        **started_environment(bench, process.started),
         **rendered.env,
     }
 

@@ -25,6 +25,7 @@ from milabench.procurement.costs import (
     yearly_cost,
 )
 from milabench.procurement.metering import MeteredLaunch
+from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Terms
 from milabench.procurement.uncertainty import Deviation, UncertainValue, constant, product
 
@@ -37,11 +38,14 @@ _UNITS: Final[Mapping[str, tuple[str, str, float]]] = {"energy": ("J", "kWh", 1 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeteredBench:
-    """What meters measured of a benchmark, by replicate; `error` is the most that they err by, as their owner declares it."""
+    """What meters measured of a benchmark, by replicate; `error` is the most that they err by, as their owner declares it.
+
+    `level` is the least that they reached, None where a meter is not declared.
+    """
 
     launches: Mapping[int, MeteredLaunch] = field(default_factory=dict)
     error: float | None = None
-    level: str = ""
+    level: PowerLevel | None = None
     source: str = ""
 
 
@@ -129,7 +133,8 @@ def _metered(bench: BenchSummary, rates: Mapping[int, float], metered: MeteredBe
         doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
     own = UncertainValue(value=1.0, deviations=tuple(doubts))
     joules = product([(_joules(bench, taken), 1), (own, 1)], 1.0, "J")
-    return _Work(joules=joules, power="meter", level=metered.level, source=metered.source)
+    level = "not declared" if metered.level is None else metered.level.label
+    return _Work(joules=joules, power="meter", level=level, source=metered.source)
 
 
 def _by_boards(bench: BenchSummary, rates: Mapping[int, float]) -> _Work | None:

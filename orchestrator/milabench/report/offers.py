@@ -1,4 +1,4 @@
-"""All offers to a tender side by side: a document, a page, a workbook of formulas, the same for programs."""
+"""All offers to a tender together: a document, a page, a workbook of formulas, the same for programs."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def offers_page(table: OfferTable) -> str:
 
 
 def offers_to_json(table: OfferTable) -> dict[str, Any]:
-    """Return the offers side by side for programs, without the schema."""
+    """Return all offers for programs, without the schema."""
     return {
         **tender_to_json(table.scores),
         "offers": [

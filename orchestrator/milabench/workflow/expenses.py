@@ -77,16 +77,18 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
             for repeat, window in windows.items()
             if (launch := metered_launch(meters, curves, window)) is not None
         }
-        levels = [
-            level_of(meter, curve, window, whole)
-            for meter, curve in zip(meters, curves, strict=True)
-            for window in windows.values()
-        ]
-        least = min(levels, key=lambda each: each.level)
+        least = min(
+            (
+                level_of(meter, curve, window, whole)
+                for meter, curve in zip(meters, curves, strict=True)
+                for window in windows.values()
+            ),
+            key=lambda each: each.level,
+        )
         benches[bench] = MeteredBench(
             launches=launched,
             error=max(errors) if len(errors) == len(meters) else None,
-            level="not declared" if any(meter.declared is None for meter in meters) else least.label,
+            level=least if all(meter.declared is not None for meter in meters) else None,
             source="; ".join(meter.label for meter in meters),
         )
     return benches

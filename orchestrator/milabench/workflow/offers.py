@@ -25,16 +25,19 @@ from milabench.plan.model import STEP_DIRS
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.offer_costs import offer_costs
+from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid
 from milabench.procurement.tiers import TierChange, lock_change, tier_change, tier_changes
 from milabench.version import __version__
 from milabench.workflow.bundle_runs import bundle_parts
+from milabench.workflow.expenses import metered_benches
 from milabench.workflow.files import base_folder, display_path, read_file
 from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
 from milabench.workflow.tender_files import read_offer, read_tender
-from milabench.workflow.tenders import one_system, score_bids
+from milabench.workflow.tenders import one_system, score_bids, system_by
 
 if TYPE_CHECKING:
     from milabench.report.offers import OfferTable
@@ -53,6 +56,7 @@ class OpenedOffer:
     """An offer with the runs of each benchmark, whose records lie in a folder that is removed afterwards.
 
     `locks` are the lock files' texts by run and install group. `tender` is the SHA-256 of the tender that it was made for.
+    `levels` are those that meters reached in its runs.
     """
 
     path: Path
@@ -61,6 +65,7 @@ class OpenedOffer:
     locks: Mapping[tuple[str, str], str]
     tender: str
     verification: Verification
+    levels: tuple[PowerLevel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +148,7 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
 
 
 @contextmanager
-def opened_offer(path: Path, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
+def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
     """Yield what an archive holds. Raises RecordError for what is no offer, ConfigError for a bad declaration."""
     verification = verify_bundle(path, recompute_summary, allowed_signers)
     with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
@@ -157,11 +162,14 @@ def opened_offer(path: Path, allowed_signers: Path | None = None) -> Iterator[Op
         if unknown := sorted(held - {*verification.manifest.runs}):
             raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
         systems = {}
+        levels: list[PowerLevel] = []
         for name in sorted(held):
             records = [each for each in names if each.startswith(f"{RECORDS}/{name}/")]
             archive.unpack_archive(file, records, f"{RECORDS}/{name}", Path(scratch, name))
             run = open_run(Path(scratch, name))
-            systems[name] = System(name=offer.name, summary=summary_of(run), manifest=run.manifest)
+            source = ReportSource(name=offer.name, summary=summary_of(run), manifest=run.manifest, run=run)
+            systems[name] = system_by(source, tender, offer)
+            levels += [bench.level for bench in metered_benches(run).values() if bench.level is not None]
         locks = {
             (name, group): archive.read_member(file, each).decode("utf-8", "replace")
             for each in names
@@ -175,6 +183,7 @@ def opened_offer(path: Path, allowed_signers: Path | None = None) -> Iterator[Op
             locks=locks,
             tender=contents["tender"],
             verification=verification,
+            levels=tuple(levels),
         )
 
 
@@ -199,7 +208,7 @@ def verify_offer(
     Raises ConfigError for a bad tender or declaration, RecordError for what is no offer.
     """
     tender = read_tender(tender_file)
-    with opened_offer(path, allowed_signers) as opened:
+    with opened_offer(path, tender, allowed_signers) as opened:
         check = checked_offer(opened, tender, session)
         if opened.tender != hashlib.sha256(read_file(tender_file)).hexdigest():
             session.warn(f"{path}: was made for another text of the tender than {tender_file}")
@@ -212,7 +221,7 @@ def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> Offe
     changes = [
         change for bench in opened.runs if bench in opened.offer.benchmarks for change in _changes(opened, bench, own)
     ]
-    return check_offer(opened.offer, tender, opened.runs, changes, own.named)
+    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels)
 
 
 def offer_table(
@@ -224,7 +233,7 @@ def offer_table(
     metric: str = "",
     allowed_signers: Path | None = None,
 ) -> OfferTable:
-    """Return all offers in a folder side by side, the first by the name of its file being what the others are compared with.
+    """Return all offers in a folder, the first by the name of its file being what the others are compared with.
 
     Raises NothingSelected without an offer, and as `verify_offer` and `compare_by_tender`.
     """
@@ -235,7 +244,7 @@ def offer_table(
     if not paths:
         raise NothingSelected(f"{folder}: has no offer; `milabench offer create` makes one, NAME.zip")
     with ExitStack() as stack:
-        opened = [stack.enter_context(opened_offer(path, allowed_signers)) for path in paths]
+        opened = [stack.enter_context(opened_offer(path, tender, allowed_signers)) for path in paths]
         bids = [
             Bid(
                 name=each.offer.name,

@@ -69,7 +69,7 @@ def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
         if not an_offer
     ]
     systems = (
-        Bid(name=name, system=one_system(name, [_system_by(source, tender) for source in side]))
+        Bid(name=name, system=one_system(name, [system_by(source, tender) for source in side]))
         for name, side in zip(unique_names(runs), runs, strict=True)
     )
     return [
@@ -83,7 +83,7 @@ def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
         bench: one_system(
             offer.name,
             [
-                _system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
+                system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
                 for path in declared.runs
             ],
         )
@@ -99,7 +99,7 @@ def one_system(name: str, sessions: Sequence[System]) -> System:
     return replace(first, later=tuple(later))
 
 
-def _system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
+def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
     """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
     costs = as_mapping(source.manifest.get("costs"))
     summary = with_expenses(source.summary, source.run, tender, costs, offer)

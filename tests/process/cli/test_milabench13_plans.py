@@ -14,6 +14,7 @@ from tests.commands import Said
 Milabench = Callable[..., Said]
 
 HEAD = """\
+import os
 
 from milabench.commands import DockerRunCommand, ListCommand, PackCommand
 from milabench.pack import Package
@@ -75,6 +76,12 @@ class Own:
         return steps
 
 
+FILLED = """\
+    def make_env(self):
+        return {**super().make_env(), "WORKERS": self.resolve_placeholder("{n_worker}")}
+"""
+
+
 @pytest.fixture
 def own(tmp_path: Path, milabench: Milabench) -> Own:
     return Own(tmp_path, milabench)
@@ -92,6 +99,18 @@ def test_what_the_suite_says_of_a_container_goes_first(own: Own) -> None:
     assert (before[0], "--ipc=host" in before, "--privileged" in before) == ("docker", True, False)
     (step,) = own.steps("plan run", CONTAINED, ", container: {engine: none}")
     assert step.get("container") is None
+
+
+def test_placeholders_in_the_environment_of_a_class_are_filled_in(own: Own) -> None:
+    (step,) = own.steps("plan run", FILLED, system={"arch": "cpu", "cpu_count": 6})
+    assert step["env"]["WORKERS"] == "6"
+
+
+def test_what_asks_for_more_machines_than_there_are_is_prepared_as_its_class_says(own: Own) -> None:
+    few, many = (own.steps("plan prepare", FILLED + PREPARES, keys) for keys in ("", ", num_machines: 2"))
+    keys = ("cwd", "argv")
+    assert [{key: step[key] for key in keys} for step in few] == [{key: step[key] for key in keys} for step in many]
+    assert [step["env"]["HF_HOME"] for step in few] == [step["env"]["HF_HOME"] for step in many]
 
 
 @pytest.mark.parametrize(

@@ -128,3 +128,21 @@ def test_a_record_of_a_meter_that_was_damaged_is_named(milabench: Milabench, tmp
     (run.path / "meters" / "pdu.json").write_text('{"schema": 1}')
     said = milabench("report", str(run.path))
     assert (said.code, "meters/pdu.json: cannot be read: is no record of a meter" in said.err) == (6, True)
+
+
+def test_an_offer_shows_its_level_by_the_meter_beside_its_run(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    (tmp_path / "pdu.csv").write_text(wall_csv(offset_s=37.0))
+    (tmp_path / "meter.yaml").write_text("nodes: 1\ninterconnect: estimated\nerror: 5 %\n")
+    (tmp_path / "procurement.yaml").write_text(TENDER)
+    (tmp_path / "offer.yaml").write_text(
+        f"vendor: A\nnodes: 1\npower: {{node: 1 kW, level: L1}}\nbenchmarks: {{llama: {{run: {run.path}}}}}\n"
+    )
+    declaration = ("--declaration", str(tmp_path / "meter.yaml"))
+    assert milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"), *declaration).code == 0
+    files = ("--tender", str(tmp_path / "procurement.yaml"))
+    archive = str(tmp_path / "a.zip")
+    said = milabench("offer", "create", *files, "--offer", str(tmp_path / "offer.yaml"), "-o", archive)
+    assert said.code == 0, said.err
+    power = json.loads(milabench("offer", "verify", archive, *files, "--json").out)["power"]
+    assert (power["level"], power["shown"], power["verdict"]) == ("L1", "L1", "PASS")

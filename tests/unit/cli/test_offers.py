@@ -1,4 +1,4 @@
-"""`offers compare`: four offers side by side, on a page and in a workbook whose formulas come to the same numbers."""
+"""`offers compare`: four offers, on a page and in a workbook whose formulas come to the same numbers."""
 
 from __future__ import annotations
 

@@ -68,12 +68,14 @@ def test_arguments_of_the_suite_are_filled_in_where_the_words_have_them(tmp_path
 
 def test_each_process_of_a_place_is_a_step(tmp_path: Path) -> None:
     first = StartedProcess(words=("a",), cwd="/x", tag="0.left")
-    second = StartedProcess(words=("b",), cwd="/y", tag="0.right", env={"A": "{x}", "C": "class"})
+    second = StartedProcess(
+        words=("b",), cwd="/y", tag="0.right", literal_env={"A": "{x}"}, env={"B": "{n_worker}", "C": "class"}
+    )
     planned = steps(tmp_path, first, second)
     assert [(step.id, step.argv[-1], step.cwd) for step in planned] == [
         ("b.0.left", "a", "/x"),
         ("b.0.right", "b", "/y"),
     ]
-    assert planned[1].env["A"] == "{x}"  # as it is
+    assert (planned[1].env["A"], planned[1].env["B"]) == ("{x}", "8")
     assert planned[1].env["C"] == "suite"  # the suite's wins
     assert len({step.group for step in planned}) == 1

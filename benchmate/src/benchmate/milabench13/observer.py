@@ -51,16 +51,15 @@ class BenchObserver:
     def loader(self, loader: Iterable[Any], custom_step: bool = False) -> Any:
         """Return the loader with each step of a loop over it observed; with `custom_step` the program ends steps by `step()`.
 
-        The first loader is the one that is observed, however often it is given; any other is returned as it is.
+        A program may give the same loader, or a new one, in each epoch: the items of all of them count.
         """
-        if self.instance is None:
+        if self.instance is None or (loader is not self.instance and loader is not self.instance.loader):
+            if self.instance is not None:
+                current().message(f"{self.task}: several loaders were given to one observer; all count", once=True)
             kind = ManualTimedIterator if custom_step else TimedIterator
             self.instance = kind(loader, *self.args, **self.kwargs)
             self.instance.task = self.task
-        if loader is self.instance or loader is self.instance.loader:
-            return self.instance
-        current().message(f"{self.task}: another loader was given to its observer, and is not observed", once=True)
-        return loader
+        return self.instance
 
     def iterate(self, iterator: Iterable[Any], custom_step: bool = False) -> Any:
         """Return what `loader` returns."""
