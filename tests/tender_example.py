@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,23 +60,23 @@ def run_of(base: Path, name: str, levels: Mapping[str, float], day: str, nodes: 
     return record(base, *steps, name=name, manifest=manifest).path
 
 
-def main() -> None:
-    """Write the runs."""
-    shutil.rmtree(FOLDER / "runs", ignore_errors=True)
+def write_runs(folder: Path) -> None:
+    """Write the runs, and what the meter read."""
     with tempfile.TemporaryDirectory() as scratch:
         for name, (levels, day) in SPEEDS.items():
-            shutil.copytree(run_of(Path(scratch), name, levels, day, NODES.get(name, 1)), FOLDER / "runs" / name)
+            shutil.copytree(run_of(Path(scratch), name, levels, day, NODES.get(name, 1)), folder / "runs" / name)
         for count in COUNTS:
             level = {"train": 1280 / (1 + 0.01 * (count - 1))}
             path = run_of(Path(scratch), f"nodes-{count}", level, "2026-03-02", count)
-            target = FOLDER / "runs" / f"nodes-{count}.json"
+            target = folder / "runs" / f"nodes-{count}.json"
             done = CliRunner().invoke(report.command, [str(path), "-o", str(target)], standalone_mode=False)
             assert done.exception is None, done.exception
-        shutil.copytree(metered_run(Path(scratch)).path, FOLDER / "runs" / "metered")
+        shutil.copytree(metered_run(Path(scratch)).path, folder / "runs" / "metered")
     # The meter is read every two seconds, by a clock that is 37 s ahead.
     lines = [f"{time + 37:.0f},{power:.1f}" for time, power in wall_readings(every_s=2)]
-    (FOLDER / "pdu.csv").write_text("\n".join(["time,outlet1_W", *lines]) + "\n")
+    (folder / "pdu.csv").write_text("\n".join(["time,outlet1_W", *lines]) + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shutil.rmtree(FOLDER / "runs", ignore_errors=True)
+    write_runs(FOLDER)
