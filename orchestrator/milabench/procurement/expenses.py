@@ -51,9 +51,9 @@ class MeteredBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What is known of a benchmark's work: items a second, J an item, items of a launch, and how the power is known."""
+    """What is known of a benchmark's work: items a second, items of a launch, kW of the system, and how those are known."""
 
-    joules: UncertainValue
+    power_kw: UncertainValue
     power: Literal["meter", "node", "board", "provisioned"]
     level: str
     source: str
@@ -68,25 +68,27 @@ def expenses(
     nodes: int,
     metered: MeteredBench | None = None,
     price: UncertainValue | None = None,
+    power_kw: UncertainValue | None = None,
     declared_by: str = "power_W of the system file",
 ) -> tuple[Expense, ...]:
     """Return what a benchmark's work takes; nothing where it has no valid rate in items, or no power is known.
 
-    `costs` are those of the system that ran, of so many `nodes`, with the `price` of an offer; the terms win where both say
-    something. `declared_by` says where a power that nothing measured is from. Raises ConfigError for two currencies.
+    `costs` are those of the system that ran, of so many `nodes`, with the `price` and the power of an offer; the terms win where
+    both say something. `declared_by` says where a power that nothing measured is from. Raises ConfigError for two currencies.
     """
-    work = _work(bench, costs, metered, declared_by)
+    if power_kw is None and costs.power_w is not None:
+        power_kw = constant(costs.power_w / 1000, "kW")
+    work = _work(bench, metered, power_kw, declared_by)
     if work is None:
         return ()
     used = terms.utilization or _ONE
-    power_kw = product([(work.joules, 1), (work.rate, 1)], 1e-3, "kW")
-    energy = product([(power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
+    energy = product([(work.power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
     items = product([(work.rate, 1), (used, 1)], YEAR_HOURS * 3600)
     pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
     of_year: list[tuple[Literal["energy", "cost", "carbon"], UncertainValue, tuple[str, ...]]] = [
         ("energy", energy, ("power at work", *pue))
     ]
-    if (money := _cost_of_year(terms, costs, power_kw, energy, price)) is not None:
+    if (money := _cost_of_year(terms, costs, work.power_kw, energy, price)) is not None:
         of_year.append(("cost", *money))
     if terms.grid_carbon is not None:
         made = None
@@ -103,26 +105,30 @@ def _pue(costs: Costs) -> UncertainValue:
     return constant(costs.pue)
 
 
-def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None, declared_by: str) -> _Work | None:
+def _work(
+    bench: BenchSummary, metered: MeteredBench | None, declared_kw: UncertainValue | None, declared_by: str
+) -> _Work | None:
     rates = launches(bench)
     is_usable = bench.outcome == "passed" and bench.validity != "invalid" and bench.direction == "higher"
     if not (rates and is_usable and bench.units.endswith("/s")):
         return None
-    powered = _metered(bench, rates, metered) or _by_boards(bench, rates) or _declared(bench, rates, costs, declared_by)
+    rate = UncertainValue.of_launches(list(rates.values()), bench.units, f"{bench.bench}:rate")
+    powered = _metered(bench, rates, rate, metered) or _by_boards(bench, rates, rate)
     if powered is None:
-        return None
+        if declared_kw is None:
+            return None
+        # Of the declared power's error alone: how much the rate varies is no part of it.
+        powered = _Work(power_kw=declared_kw, power="provisioned", level=PROVISIONED_LEVEL, source=declared_by)
     items = dict.fromkeys(rates, 0.0)
     for process in bench.processes:
         done = math.fsum([*(total.items for total in process.throughput.totals), process.throughput.left_out])
         items[process.repeat] = items.get(process.repeat, 0.0) + done
-    return replace(
-        powered,
-        rate=UncertainValue.of_launches(list(rates.values()), bench.units, f"{bench.bench}:rate"),
-        items=mean([items[repeat] for repeat in rates]),
-    )
+    return replace(powered, rate=rate, items=mean([items[repeat] for repeat in rates]))
 
 
-def _metered(bench: BenchSummary, rates: Mapping[int, float], metered: MeteredBench | None) -> _Work | None:
+def _metered(
+    bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue, metered: MeteredBench | None
+) -> _Work | None:
     """Return what meters say, with their error and that of their clocks; None unless they saw every launch."""
     if metered is None or not rates.keys() <= metered.launches.keys():
         return None
@@ -132,12 +138,12 @@ def _metered(bench: BenchSummary, rates: Mapping[int, float], metered: MeteredBe
     if metered.error is not None:
         doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
     own = UncertainValue(value=1.0, deviations=tuple(doubts))
-    joules = product([(_joules(bench, taken), 1), (own, 1)], 1.0, "J")
+    power_kw = product([(_joules(bench, taken), 1), (own, 1), (rate, 1)], 1e-3, "kW")
     level = "not declared" if metered.level is None else metered.level.label
-    return _Work(joules=joules, power="meter", level=level, source=metered.source)
+    return _Work(power_kw=power_kw, power="meter", level=level, source=metered.source)
 
 
-def _by_boards(bench: BenchSummary, rates: Mapping[int, float]) -> _Work | None:
+def _by_boards(bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue) -> _Work | None:
     """Return what the sensors of the devices say; None unless all of them did."""
     by_step = energies(bench)
     known: dict[int, list[float]] = {repeat: [] for repeat in rates}
@@ -146,15 +152,9 @@ def _by_boards(bench: BenchSummary, rates: Mapping[int, float]) -> _Work | None:
         if joules is None and process.repeat in known:
             return None
         known.setdefault(process.repeat, []).append(joules or 0.0)
-    joules_of = _joules(bench, [mean(known[repeat]) for repeat in rates])
-    return _Work(joules=joules_of, power="board", level=BOARD_LEVEL, source="sensors of the devices")
-
-
-def _declared(bench: BenchSummary, rates: Mapping[int, float], costs: Costs, by: str) -> _Work | None:
-    if costs.power_w is None:
-        return None
-    joules = _joules(bench, [costs.power_w / rate for rate in rates.values()])
-    return _Work(joules=joules, power="provisioned", level=PROVISIONED_LEVEL, source=by)
+    of_launches = _joules(bench, [mean(known[repeat]) for repeat in rates])
+    power_kw = product([(of_launches, 1), (rate, 1)], 1e-3, "kW")
+    return _Work(power_kw=power_kw, power="board", level=BOARD_LEVEL, source="sensors of the devices")
 
 
 def _joules(bench: BenchSummary, of_launches: Sequence[float]) -> UncertainValue:

@@ -41,15 +41,17 @@ def with_expenses(
     known = costs_of(declared if tender is not None else {})
     nodes = max(1, len(summary.nodes))
     price: UncertainValue | None = None
+    power_kw: UncertainValue | None = None
     by: dict[str, str] = {}
     if offer is not None and offer.price.node is not None:
         price = product([(offer.price.node, 1)], nodes, offer.price.node.units)
         known = replace(known, price=None, currency=price.units)
     if offer is not None and offer.power.node is not None:
-        known = replace(known, power_w=offer.power.node.value * 1000 * nodes)
+        power_kw = product([(offer.power.node, 1)], nodes, "kW")
         by["declared_by"] = f"power.node of the offer, its level {offer.power.level}"
     listed = [
-        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, **by) for bench in summary.benchmarks
+        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, power_kw, **by)
+        for bench in summary.benchmarks
     ]
     return replace(summary, expenses=tuple(itertools.chain(*listed)))
 

@@ -9,6 +9,7 @@ import pytest
 from milabench.analysis.summary_model import Expense, Summary
 from milabench.errors import ConfigError
 from milabench.procurement.expenses import BOARD_LEVEL, PROVISIONED_LEVEL
+from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.tender import Tender, parse_tender
 from milabench.workflow.expenses import with_expenses
 from milabench.workflow.meters import import_meter
@@ -80,6 +81,35 @@ def test_boards_are_named_as_what_no_level_counts(tmp_path: Path) -> None:
     run_energy = found["energy", "run"]
     seconds = sum(stop - start for start, stop in LAUNCHES) / 3
     assert run_energy.value == pytest.approx(BUSY_W * seconds / 3.6e6, rel=0.01)
+
+
+def offer(**given: str) -> Offer:
+    text = "".join(f"{key}: {value}\n" for key, value in given.items())
+    return parse_offer(f"vendor: A\n{text}benchmarks: {{llama: {{run: run}}}}\n".encode(), "offer.yaml")
+
+
+def varied(base: Path) -> Summary:
+    """Three launches at about 20,000 tokens/s on one node."""
+    steps = [
+        Recorded(bench="llama", repeat=repeat, events=rates(*[20000.0 * by] * 5, units="tokens/s"))
+        for repeat, by in enumerate((0.97, 1.0, 1.04))
+    ]
+    return summary_of(record(base, *steps))
+
+
+def test_the_error_of_a_year_s_energy_is_that_of_the_declared_power_alone(tmp_path: Path) -> None:
+    summary, terms = varied(tmp_path), tender("grid_carbon: 350 g/kWh")
+    for power, most in (("9 kW", 1.0), ("9 kW +- 20 %", 1.2)):
+        bid = offer(nodes="1", power=f"{{node: {power}}}")
+        found = by_quantity(with_expenses(summary, None, terms, {}, bid))
+        for quantity, value in (("energy", 9 * 8760), ("carbon", 9 * 8760 * 0.35)):
+            year = found[quantity, "year"]
+            assert year.ci95 is not None
+            assert (year.value, year.ci95[1] / year.value) == (pytest.approx(value), pytest.approx(most))
+        item = found["energy", "token"]
+        assert item.ci95 is not None
+        # An item hangs on the rate too, which varied from launch to launch.
+        assert item.ci95[1] / item.value > most + 0.001
 
 
 DECLARED = "nodes: 1\ninterconnect: estimated\nerror: 5 %\n"
