@@ -69,12 +69,14 @@ def expenses(
     metered: MeteredBench | None = None,
     price: UncertainValue | None = None,
     power_kw: UncertainValue | None = None,
+    whole: int | None = None,
     declared_by: str = "power_W of the system file",
 ) -> tuple[Expense, ...]:
     """Return what a benchmark's work takes; nothing where it has no valid rate in items, or no power is known.
 
-    `costs` are those of the system that ran, of so many `nodes`, with the `price` and the power of an offer; the terms win where
-    both say something. `declared_by` says where a power that nothing measured is from. Raises ConfigError for two currencies.
+    `costs` are those of the system that ran, of so many `nodes`, with an offer's `price` and power for as many; the terms win
+    where both say something. A year is that of the `whole` system's nodes, all kept at work as those that ran. `declared_by`
+    says where a power that nothing measured is from. Raises ConfigError for two currencies.
     """
     if power_kw is None and costs.power_w is not None:
         power_kw = constant(costs.power_w / 1000, "kW")
@@ -93,12 +95,15 @@ def expenses(
     if terms.grid_carbon is not None:
         made = None
         if terms.embodied_carbon is not None and (years := terms.years or costs.years) is not None:
-            whole = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
-            made = embodied_carbon(whole, reserved_h=min(YEAR_HOURS, years * YEAR_HOURS), lifetime_h=years * YEAR_HOURS)
+            all_nodes = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
+            made = embodied_carbon(
+                all_nodes, reserved_h=min(YEAR_HOURS, years * YEAR_HOURS), lifetime_h=years * YEAR_HOURS
+            )
         carbon = carbon_intensity(energy, terms.grid_carbon, made)
         parts = ("energy", "making the nodes") if made is not None else ("energy",)
         of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
-    return tuple(expense for each in of_year for expense in _expenses(bench, work, items, *each))
+    sizes = nodes, whole or nodes
+    return tuple(expense for each in of_year for expense in _expenses(bench, work, items, sizes, *each))
 
 
 def _pue(costs: Costs) -> UncertainValue:
@@ -201,6 +206,7 @@ def _expenses(
     bench: BenchSummary,
     work: _Work,
     items: UncertainValue,
+    sizes: tuple[int, int],
     quantity: Literal["energy", "cost", "carbon"],
     of_year: UncertainValue,
     parts: tuple[str, ...],
@@ -208,11 +214,13 @@ def _expenses(
     single, several, worth = _UNITS.get(quantity, (of_year.units, of_year.units, 1.0))
     of_item = product([(of_year, 1), (items, -1)], 1.0, several)
     item = item_of(bench.units)
+    ran, whole = sizes
     amounts = (
         (item, product([(of_item, 1)], 1 / worth, single)),
         (f"1M {item}s", product([(of_item, 1)], 1e6, several)),
         ("run", product([(of_item, 1)], work.items, several) if work.items else None),
-        ("year", of_year),
+        ("node year", product([(of_year, 1)], 1 / ran, of_year.units)),
+        ("year", product([(of_year, 1)], whole / ran, of_year.units)),
     )
     for per, amount in amounts:
         if amount is not None:
@@ -227,4 +235,5 @@ def _expenses(
                 power=work.power,
                 level=work.level,
                 source=work.source,
+                nodes=whole,
             )

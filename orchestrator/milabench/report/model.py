@@ -319,7 +319,7 @@ EXPENSES_TITLE = "energy, cost, carbon"
 def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
     """Return what each benchmark's work takes, of systems by name; nothing where that was not computed.
 
-    The last bound of the interval is relative: that for an item, a million of them and a run is the same.
+    Intervals are relative: that for an item, a million of them and a run is the same, and that of a year for one node and all.
     """
     rows = []
     for system, summary in named:
@@ -333,14 +333,16 @@ def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
             rows.append(
                 (
                     *(system, bench, quantity, ", ".join(first.parts), first.per, of_item, million, _share(first)),
-                    *(cells["run"], cells["year"], _share(of_year), first.power, first.level, first.source),
+                    *(cells["run"], cells["node year"], str(of_year.nodes), cells["year"], _share(of_year)),
+                    *(first.power, first.level, first.source),
                 )
             )
     if not rows:
         return ()
     columns = (
         *(("system", True), ("bench", True), ("what", True), ("made of", True), ("item", True), ("per item", False)),
-        *(("per 1M items", False), ("± %", False), ("per run", False), ("per year", False), ("± % of it", False)),
+        *(("per 1M items", False), ("± %", False), ("per run", False), ("per node and year", False)),
+        *(("nodes", False), ("all nodes, a year", False), ("± % of it", False)),
         *(("power by", True), ("level", True), ("source", True)),
     )
     table = Table(

@@ -100,16 +100,17 @@ def test_reports_and_comparisons_have_the_energy_with_its_source(milabench: Mila
     assert "| meter    | not declared | pdu.csv, clock +3" in plain
     tender = ("--tender", str(tmp_path / "procurement.yaml"))
     listed = json.loads(milabench("report", str(run.path), *tender, "--json").out)["expenses"]
-    assert [(entry["quantity"], entry["per"], entry["units"]) for entry in listed[:6]] == [
+    assert [(entry["quantity"], entry["per"], entry["units"]) for entry in listed[:7]] == [
         *(
             ("energy", "token", "J"),
             ("energy", "1M tokens", "kWh"),
             ("energy", "run", "kWh"),
+            ("energy", "node year", "kWh"),
             ("energy", "year", "kWh"),
         ),
         *(("cost", "token", "EUR"), ("cost", "1M tokens", "EUR")),
     ]
-    energy, cost = listed[1], listed[5]
+    energy, cost = listed[1], listed[6]
     assert cost["value"] == pytest.approx(0.12 * energy["value"])
     low, high = cost["ci95"]
     assert 0.8 < low / cost["value"] < 0.87
