@@ -118,8 +118,9 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
         formula = "reference / figure" if row.figure.direction == "lower" else "figure / reference"
         yield Provenance(key=f"{path}.S", value=term.speedup, formula=formula)
     place = _place(scores.tender, f"benchmarks.{row.bench}.weight")
-    share = constant(term.share) if term.share > 0 else "0"
-    yield Provenance(key=f"{path}.w", value=share, formula="weight / sum of weights", where=(place,))
+    weight = constant(term.weight) if term.weight > 0 else "0"
+    formula = "weight / sum of weights" if METRICS[scores.metric].is_by_share else "weight"
+    yield Provenance(key=f"{path}.w", value=weight, formula=formula, where=(place,))
     yield Provenance(key=f"{path}.term", value=term.term, formula="c U S" if is_ssi else "")
 
 

@@ -149,7 +149,17 @@ def test_k_euro_3_from_the_files(invoke: Invoke) -> None:
     """K-EURO-3, computed; github PDC-support/arrhenius-benchmarks, README."""
     asked = {"metric": "throughput", "benchmarks": {"a": {"weight": 1}, "b": {"weight": 2}}}
     offer = declared("A", 100, a={"value": "600 s", "nodes": 4}, b={"value": "300 s", "nodes": 2})
-    assert scores(invoke, asked, offer)[0]["score"]["value"] == pytest.approx(100.0, rel=1e-12)
+    found = scores(invoke, asked, offer)[0]
+    assert found["score"]["value"] == pytest.approx(100.0, rel=1e-12)
+    # The weights count jobs: shown is what the formula takes, never a share of them.
+    assert [(row["weight"], row["share"]) for row in found["benchmarks"]] == [(1, None), (2, None)]
+    table = invoke(compare.command, "offer0.yaml", "--tender", "procurement.yaml").stdout.split("benchmarks\n")[1]
+    column = [cell.strip() for cell in table.splitlines()[0].split("|")].index("w")
+    assert [line.split("|")[column].strip() for line in table.splitlines()[2:4]] == ["1", "2"]
+    explained = invoke(tender.command, "explain", "procurement.yaml", "--of", "offer0.yaml", "--json").stdout
+    numbers = json.loads(explained)["numbers"]
+    weights = [(entry["value"], entry["formula"]) for entry in numbers if entry["key"].endswith(".w")]
+    assert weights == [(1, "weight"), (2, "weight")]
 
 
 # Runs
