@@ -7,7 +7,7 @@ cost are those of the time at work; what an idle machine draws is no part of the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -40,13 +40,15 @@ _UNITS: Final[Mapping[str, tuple[str, str, float]]] = {"energy": ("J", "kWh", 1 
 class MeteredBench:
     """What meters measured of a benchmark, by replicate; `error` is the most that they err by, as their owner declares it.
 
-    `level` is the least that they reached, None where a meter is not declared.
+    `level` is the least that they reached, None where a meter is not declared. Without windows, as of commands that milabench
+    only starts, the launches are from beginning to end.
     """
 
     launches: Mapping[int, MeteredLaunch] = field(default_factory=dict)
     error: float | None = None
     level: PowerLevel | None = None
     source: str = ""
+    has_windows: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +83,9 @@ def expenses(
     if power_kw is None and costs.power_w is not None:
         power_kw = constant(costs.power_w / 1000, "kW")
     work = _work(bench, metered, power_kw, declared_by)
+    of_launch = _of_launch(bench, terms, metered)
     if work is None:
-        return ()
+        return of_launch
     used = terms.utilization or _ONE
     energy = product([(work.power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
     items = product([(work.rate, 1), (used, 1)], YEAR_HOURS * 3600)
@@ -103,7 +106,45 @@ def expenses(
         parts = ("energy", "making the nodes") if made is not None else ("energy",)
         of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
     sizes = nodes, whole or nodes
-    return tuple(expense for each in of_year for expense in _expenses(bench, work, items, sizes, *each))
+    return *of_launch, *(expense for each in of_year for expense in _expenses(bench, work, items, sizes, *each))
+
+
+def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) -> tuple[Expense, ...]:
+    """Return what meters say of launches from their beginning to their end, where no window says when they measured."""
+    if metered is None or metered.has_windows or not metered.launches or bench.outcome != "passed":
+        return ()
+    joules = [launch.power_w * launch.seconds for launch in metered.launches.values()]
+    pue = terms.pue or _ONE
+    energy = product(
+        [(_joules(bench, joules), 1), (_own_error(metered, metered.launches), 1), (pue, 1)], 1 / 3.6e6, "kWh"
+    )
+    return (
+        Expense(
+            bench=bench.bench,
+            quantity="energy",
+            per="run",
+            value=energy.value,
+            ci95=energy.interval(),
+            units="kWh",
+            parts=("the whole launch", *(("PUE",) if terms.pue is not None else ())),
+            power="meter",
+            level=_level_text(metered),
+            source=metered.source,
+        ),
+    )
+
+
+def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
+    """Return 1 with the errors of the meters and of their clocks."""
+    by_clock = max(metered.launches[repeat].clock_share for repeat in repeats)
+    doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
+    if metered.error is not None:
+        doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
+    return UncertainValue(value=1.0, deviations=tuple(doubts))
+
+
+def _level_text(metered: MeteredBench) -> str:
+    return "not declared" if metered.level is None else metered.level.label
 
 
 def _pue(costs: Costs) -> UncertainValue:
@@ -135,17 +176,11 @@ def _metered(
     bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue, metered: MeteredBench | None
 ) -> _Work | None:
     """Return what meters say, with their error and that of their clocks; None unless they saw every launch."""
-    if metered is None or not rates.keys() <= metered.launches.keys():
+    if metered is None or not metered.has_windows or not rates.keys() <= metered.launches.keys():
         return None
     taken = [metered.launches[repeat].power_w / rate for repeat, rate in rates.items()]
-    by_clock = max(metered.launches[repeat].clock_share for repeat in rates)
-    doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
-    if metered.error is not None:
-        doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
-    own = UncertainValue(value=1.0, deviations=tuple(doubts))
-    power_kw = product([(_joules(bench, taken), 1), (own, 1), (rate, 1)], 1e-3, "kW")
-    level = "not declared" if metered.level is None else metered.level.label
-    return _Work(power_kw=power_kw, power="meter", level=level, source=metered.source)
+    power_kw = product([(_joules(bench, taken), 1), (_own_error(metered, rates), 1), (rate, 1)], 1e-3, "kW")
+    return _Work(power_kw=power_kw, power="meter", level=_level_text(metered), source=metered.source)
 
 
 def _by_boards(bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue) -> _Work | None:

@@ -323,18 +323,25 @@ def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
     """
     rows = []
     for system, summary in named:
-        groups: dict[tuple[str, str], list[Expense]] = {}
+        groups: dict[tuple[str, str, str], list[Expense]] = {}
         for expense in summary.expenses:
-            groups.setdefault((expense.bench, expense.quantity), []).append(expense)
-        for (bench, quantity), group in groups.items():
+            groups.setdefault((expense.bench, expense.quantity, expense.source), []).append(expense)
+        for (bench, quantity, source), group in groups.items():
             first, of_year = group[0], group[-1]
-            cells = {"run": "", **{each.per: f"{format_number(each.value)} {each.units}" for each in group}}
-            of_item, million = (cells[each.per] for each in group[:2])
+            cells = {
+                "run": "",
+                "node year": "",
+                "year": "",
+                **{each.per: f"{format_number(each.value)} {each.units}" for each in group},
+            }
+            # Of a launch without a window only what the whole of it took is known.
+            is_whole = first.per == "run"
+            item, of_item, million = ("", "", "") if is_whole else (first.per, *(cells[each.per] for each in group[:2]))
             rows.append(
                 (
-                    *(system, bench, quantity, ", ".join(first.parts), first.per, of_item, million, _share(first)),
-                    *(cells["run"], cells["node year"], str(of_year.nodes), cells["year"], _share(of_year)),
-                    *(first.power, first.level, first.source),
+                    *(system, bench, quantity, ", ".join(first.parts), item, of_item, million, _share(first)),
+                    *(cells["run"], cells["node year"], "" if is_whole else str(of_year.nodes), cells["year"]),
+                    *("" if is_whole else _share(of_year), first.power, first.level, source),
                 )
             )
     if not rows:

@@ -69,7 +69,7 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
     meters = meters_of(run)
     if not meters:
         return {}
-    steps = [step for step in step_powers(run) if step.window is not None]
+    steps = step_powers(run)
     curves = [meter.curve for meter in meters]
     whole = (min((step.span[0] for step in steps), default=0.0), max((step.span[1] for step in steps), default=0.0))
     errors = [
@@ -78,10 +78,12 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
     benches = {}
     for bench in dict.fromkeys(step.bench for step in steps):
         windows: dict[int, Interval] = {}
-        for step in steps:
-            if step.bench == bench and step.window is not None:
-                start, stop = windows.get(step.repeat, step.window)
-                windows[step.repeat] = min(start, step.window[0]), max(stop, step.window[1])
+        own = [step for step in steps if step.bench == bench]
+        has_windows = all(step.window is not None for step in own)
+        for step in own:
+            window = step.window if has_windows and step.window is not None else step.span
+            start, stop = windows.get(step.repeat, window)
+            windows[step.repeat] = min(start, window[0]), max(stop, window[1])
         launched = {
             repeat: launch
             for repeat, window in windows.items()
@@ -100,5 +102,6 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
             error=max(errors) if len(errors) == len(meters) else None,
             level=least if all(meter.declared is not None for meter in meters) else None,
             source="; ".join(meter.label for meter in meters),
+            has_windows=has_windows,
         )
     return benches
