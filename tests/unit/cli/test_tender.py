@@ -363,6 +363,24 @@ def test_a_measured_number_names_its_run_and_records(tmp_path: Path, invoke: Inv
     assert all(key.startswith("new.digits") for key in numbers)
 
 
+def test_explain_has_what_the_work_takes_and_how(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "new", 100.0, "digits")
+    terms = {"currency": "EUR", "years": 5, "electricity": "0.12 EUR/kWh", "pue": "1.3", "grid_carbon": "350 g/kWh"}
+    asked = {"metric": "index", "benchmarks": {"digits": {"reference": {"value": "50 images/s"}}}, "terms": terms}
+    bid = declared("A", 40, digits={"run": run})
+    write("o.yaml", {**bid, "price": {"node": "100 k EUR", "fixed": "1 M EUR"}, "power": {"node": "5 kW +- 2 %"}})
+    answer = invoke(tender.command, "explain", write("procurement.yaml", asked), "A", "--of", "o.yaml", "--json")
+    numbers = {number["key"]: number for number in json.loads(answer.stdout)["numbers"]}
+    energy, cost = numbers["A.digits.energy.year"], numbers["A.digits.cost.year"]
+    assert (energy["value"], energy["units"]) == (pytest.approx(40 * 5 * 1.3 * 8760), "kWh")
+    assert energy["ci95"][1] / energy["value"] == pytest.approx(1.02)
+    assert energy["formula"] == "(power of the nodes * utilization * 8760 h * PUE) for all 40 nodes"
+    assert cost["value"] == pytest.approx((40 * 100e3 + 1e6) / 5 + 0.12 * energy["value"])
+    assert cost["formula"] == "(price * CRF(interest, years) + energy * electricity) for all 40 nodes"
+    assert numbers["A.digits.carbon.node year"]["value"] == pytest.approx(energy["value"] * 0.35 / 40)
+    assert numbers["A.price.fixed"]["from"][0].startswith("o.yaml:")
+
+
 def test_explain_shows_what_is_below_a_key(invoke: Invoke) -> None:
     asked = write("procurement.yaml", APEX + "terms: {pue: 1.3 +- 0.05, interest: 0 %}\n")
     text = invoke(tender.command, "explain", asked, "terms").stdout
