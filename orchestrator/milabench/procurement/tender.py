@@ -253,7 +253,8 @@ def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
     if "machine.reference_nodes" in metric.needs and tender.reference.run is None and tender.reference.nodes is None:
         what = f"the nodes of the reference system are missing, {metric_name} needs them"
         yield Problem(where("reference") or tender.file, "reference", what, "write 'reference: {nodes: 1024}'")
-    weights = [bench.weight for bench in tender.benchmarks.values()]
+    is_weighted = len({bench.weight for bench in tender.benchmarks.values()}) > 1
+    works = {bench.work.units: name for name, bench in reversed(tender.benchmarks.items()) if bench.work is not None}
     for name, bench in tender.benchmarks.items():
         path = f"benchmarks.{name}"
         if "reference" in metric.needs and tender.reference.run is None and bench.reference.value is None:
@@ -264,7 +265,10 @@ def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
             yield Problem(where(path), path, what, "write 'reference: {nodes: 64}'")
         if "work" in metric.needs and bench.work is None:
             yield Problem(where(path), path, f"its work is missing, {metric_name} needs it", "write 'work: 1065 TFLOP'")
-        if not metric.is_weighted and bench.weight != weights[0]:
+        elif "work" in metric.needs and bench.work is not None and len(works) > 1:
+            what = f"units differ: {' and '.join(f'{units!r} of {of}' for units, of in reversed(works.items()))}"
+            yield Problem(where(f"{path}.work"), f"{path}.work", what, "give all work in the same units")
+        if is_weighted and not metric.is_weighted and tender.origin.data(f"{path}.weight") is not None:
             yield Problem(where(f"{path}.weight"), f"{path}.weight", f"{metric_name} has no weights", "leave them out")
 
 
@@ -296,7 +300,7 @@ def with_places(error: ConfigError, origin: Origins, prefix: str = "benchmarks."
     """Return an error of a pure function, whose problems name keys such as `bert.weight`, with the places of these keys."""
 
     def at(problem: Problem) -> Problem:
-        if problem.where:
+        if problem.where or not problem.path:
             return problem
         for path in (problem.path, f"{prefix}{problem.path}"):
             if where := origin.where(path):

@@ -256,9 +256,14 @@ def _row(
 
 
 def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFigure, figure: SourcedFigure) -> Problem:
-    place = published.where[0] if published.launches is None else tender.origin.where(f"benchmarks.{bench}")
+    key = f"benchmarks.{bench}"
+    place = published.where[0] if published.launches is None else tender.origin.where(key)
+    if bid.offer is not None and (figure.launches is None or published.launches is not None):
+        # An offer answers the tender: what it declares, or the run that it names, is in other units than were asked for.
+        key = f"{key}.{'value' if figure.launches is None else 'run'}"
+        place = bid.offer.origin.where(key)
     what = f"units differ: {published.value.units!r} of the reference, {figure.value.units!r} of {bid.name}"
-    return Problem(place, f"benchmarks.{bench}", what, "give both the same figure of merit, or convert one of them")
+    return Problem(place, key, what, "give both the same figure of merit, or convert one of them")
 
 
 def _measured(

@@ -421,7 +421,7 @@ def refused(invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, 
         pytest.param(
             APEX,
             OFFER.replace("350 s", "350 min"),
-            "procurement.yaml:5:39: benchmarks.gtc: units differ: 's' of the reference, 'min' of A; give both the same figure of"
+            "offer.yaml:4:16: benchmarks.gtc.value: units differ: 's' of the reference, 'min' of A; give both the same figure of"
             " merit, or convert one of them",
             id="units that differ",
         ),
@@ -476,6 +476,19 @@ def test_a_metric_of_another_kind_says_what_the_tender_lacks(invoke: Invoke) -> 
         lines[0] == "procurement.yaml:5:8: benchmarks.gtc: its work is missing, ssp needs it; write 'work: 1065 TFLOP'"
     )
     assert "procurement.yaml:6:18: benchmarks.milc.weight: ssp has no weights; leave them out" in lines
+
+
+def test_weights_that_a_metric_has_not_are_those_that_are_written(invoke: Invoke) -> None:
+    asked = APEX.replace("weight: 1, ", "").replace("metric: ssi", "metric: specspeed")
+    lines = refused(invoke, asked, OFFER)
+    assert lines == ["procurement.yaml:6:18: benchmarks.milc.weight: specspeed has no weights; leave them out"]
+
+
+def test_work_in_several_units_is_a_mistake_of_the_tender(invoke: Invoke) -> None:
+    asked = {"metric": "ssp", "benchmarks": {"gtc": {"work": "5 TFLOP"}, "milc": {"work": "3 GB"}}}
+    lines = refused(invoke, asked, OFFER[: OFFER.index("  meraculous")])
+    assert [line.split(":")[0] for line in lines] == ["procurement.yaml"] * 2
+    assert "benchmarks.milc.work: units differ: 'TFLOP' of gtc and 'GB' of milc" in lines[1]
 
 
 def test_options_that_contradict_a_tender_are_refused(invoke: Invoke) -> None:
