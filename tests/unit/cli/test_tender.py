@@ -371,6 +371,37 @@ def test_check_reports_all_mistakes_of_a_tender_and_its_offers(invoke: Invoke) -
     assert [problem.where.split(":")[0] for problem in error.value.problems] == ["b.yaml", "b.yaml", "c.yaml"]
 
 
+def test_check_looks_into_what_the_files_name(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "one", 100.0, "a", "b")
+    asked = {
+        "suite": "gone.yaml",
+        "reference": {"run": run, "nodes": 8},
+        "benchmarks": {
+            "a": {"figure_of_merit": "rate / 0"},
+            "b": None,
+            "c": {"required": False, "figure_of_merit": "x"},
+        },
+    }
+    write("procurement.yaml", asked)
+    write("a.yaml", declared("A", 8, a={"run": "gone.zip"}, b={"run": "nowhere.zip"}))
+    write("b.yaml", declared("B", 8, a={"run": run}, b={"run": run, "nodes": 4}))
+    with pytest.raises(ConfigError) as error:
+        invoke(tender.command, "check", "procurement.yaml", "a.yaml", "b.yaml")
+    said = [f"{problem.where.split(':')[0]} {problem.path}: {problem.what}" for problem in error.value.problems]
+    for expected in (
+        f"procurement.yaml suite: {tmp_path / 'gone.yaml'} is not there",
+        f"a.yaml benchmarks.a.run: {tmp_path / 'gone.zip'} is not there",
+        f"a.yaml benchmarks.b.run: {tmp_path / 'nowhere.zip'} is not there",
+        "b.yaml benchmarks.b.nodes: 4, and its run measured 1",
+    ):
+        assert expected in said
+    assert any(line.startswith("procurement.yaml benchmarks.a.figure_of_merit: in the expression") for line in said)
+    assert any("'c' is not in this run" in line for line in said)
+    write("procurement.yaml", {**asked, "suite": "procurement.yaml", "reference": {"run": "none.zip"}})
+    with pytest.raises(ConfigError, match=r"reference\.run: .*none\.zip is not there"):
+        invoke(tender.command, "check", "procurement.yaml")
+
+
 # Bad input: one line with file, line and column
 
 
