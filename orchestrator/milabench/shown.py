@@ -49,6 +49,11 @@ def cut_text(text: str, longest: int, *, at_word: bool = True) -> str:
     return f"{(at_word and kept.rpartition(' ')[0]) or kept}…"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 step`, `2 steps`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def csv_cell(value: Any) -> Any:
     """Return a value for a table that a spreadsheet may open: no text is a formula, and numbers stay numbers."""
     if not isinstance(value, str):

@@ -17,6 +17,7 @@ from milabench.analysis.sample_statistics import mean, median, stdev
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
 MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0
 LEVEL = 0.05
+ROUNDING = 1e-12  # logarithms that differ by no more differ only by how their sums were rounded
 _MOST_LOG = 700.0  # its exponential is about the largest float
 
 
@@ -235,9 +236,9 @@ def equivalence_p(d: float, error: float, freedom: float, margin: float) -> floa
 
 
 def tail(distance: float, error: float, freedom: float) -> float:
-    """P(T > distance / error); without any spread it is certain on which side a value lies."""
-    if error == 0:
-        return 0.0 if distance > 0 else 0.5 if distance == 0 else 1.0
+    """P(T > distance / error) of logarithms; without any spread it is certain on which side of one a value lies."""
+    if error <= ROUNDING:
+        return 0.0 if distance > ROUNDING else 0.5 if distance >= -ROUNDING else 1.0
     z = distance / error
     return t_tail(z, freedom) if z >= 0 else 1 - t_tail(-z, freedom)
 

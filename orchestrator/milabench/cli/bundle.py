@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import base_option, file_option, json_option, runs_argument
+from milabench.shown import counted
 
 
 @click.command("bundle")
@@ -38,4 +39,5 @@ def command(
         return
     for note in manifest.notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(f"written to {output}: {len(manifest.runs)} runs, {len(manifest.files)} files, chain {manifest.chain}")
+    held = f"{counted(len(manifest.runs), 'run')}, {counted(len(manifest.files), 'file')}"
+    click.echo(f"written to {output}: {held}, chain {manifest.chain}")

@@ -109,7 +109,7 @@ def command(
 def _score(request: CompareRequest, destination: Destination, wide: bool, tender: Path, metric: str | None) -> int:
     """Compare by a tender; what only the comparison of runs has is refused."""
     from milabench.report.document_formats import write_document
-    from milabench.report.tender import tender_document, tender_to_json
+    from milabench.report.tender import score_lines, tender_document, tender_to_json
     from milabench.workflow.tenders import compare_by_tender
 
     for option in ("why", "weights", "costs", "validations", "per"):
@@ -120,5 +120,8 @@ def _score(request: CompareRequest, destination: Destination, wide: bool, tender
         tender, names, request.base, metric=metric or "", margin=request.margin, across=request.across
     )
     width = table_width(wide) if destination.output is None else None
-    destination.write(write_document(destination.format, tender_document(scores), tender_to_json(scores), width))
+    if destination.format == "brief":
+        destination.write("".join(f"{line}\n" for line in score_lines(scores)))
+    else:
+        destination.write(write_document(destination.format, tender_document(scores), tender_to_json(scores), width))
     return STEPS_FAILED if scores.is_refused else DONE

@@ -12,7 +12,7 @@ import click
 
 from milabench.cli.options import base_option, db_option, json_option, runs_argument, table_width, wide_option
 from milabench.errors import UsageError
-from milabench.shown import csv_cell
+from milabench.shown import counted, csv_cell
 
 if TYPE_CHECKING:
     from milabench.history.rows import Row
@@ -42,7 +42,7 @@ def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json:
         return
     for run, what in added:
         click.echo(f"{run}: {_ADDED[what]}")
-    click.echo(f"{count} runs in the store", err=True)
+    click.echo(f"{counted(count, 'run')} in the store", err=True)
 
 
 @command.command("query", short_help="Query the store in SQL")

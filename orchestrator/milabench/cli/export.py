@@ -8,6 +8,7 @@ import click
 
 from milabench.cli.options import base_option, file_option, runs_argument
 from milabench.errors import UsageError
+from milabench.shown import counted
 
 # Format -> the ending that names it; empty: it has to be named itself.
 ENDINGS = {
@@ -47,7 +48,7 @@ def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: 
             raise UsageError("Parquet is no text: name the file with --output NAME.parquet")
         rows = [run_rows(run) for run in resolve_runs(base, runs)]
         count = write(output, rows)
-        click.echo(f"written to {output}: {count} rows of {len(rows)} runs", err=True)
+        click.echo(f"written to {output}: {counted(count, 'row')} of {counted(len(rows), 'run')}", err=True)
         return
     text = _text(form, base, runs, submitter)
     if output is None:

@@ -9,6 +9,7 @@ import click
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, table_width, terminal_session, wide_option
 from milabench.errors import VERDICT_CODES, RecordError
+from milabench.shown import counted
 
 _tender_option = file_option("--tender", required=True, help="The tender (procurement.yaml) that it answers.")
 
@@ -34,7 +35,8 @@ def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, 
     manifest = create_offer(tender, declaration, output, base, key)
     for note in manifest.notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(f"written to {output}: {len(manifest.runs)} runs, {len(manifest.files)} files, chain {manifest.chain}")
+    held = f"{counted(len(manifest.runs), 'run')}, {counted(len(manifest.files), 'file')}"
+    click.echo(f"written to {output}: {held}, chain {manifest.chain}")
 
 
 @command.command(

@@ -10,6 +10,7 @@ import click
 
 from milabench.cli.options import file_option, json_option
 from milabench.errors import DONE, RecordError
+from milabench.shown import counted
 
 if TYPE_CHECKING:
     from milabench.bundle.verify import Verification
@@ -37,7 +38,8 @@ def verification_text(bundle: Path, verified: Verification) -> str:
     lines = [f"{bundle}: {'ALTERED' if verified.wrong else 'unaltered'}", *(f"  {wrong}" for wrong in verified.wrong)]
     if not verified.wrong:
         lines.append(
-            f"  {len(manifest.files)} files and {verified.numbers} numbers of {len(manifest.runs)} runs are as they were"
+            f"  {counted(len(manifest.files), 'file')} and {counted(verified.numbers, 'number')}"
+            f" of {counted(len(manifest.runs), 'run')} are as they were"
         )
     lines.append(f"  chain {manifest.chain}")
     if verified.signer:

@@ -11,6 +11,7 @@ from milabench.events.model import Line
 from milabench.events.values import one_line
 from milabench.events.wire import decode
 from milabench.plan.model import Plan
+from milabench.shown import counted
 
 # The colour of a step that did not pass, in rich's words.
 STYLES = {"failed": "bold red", "missing": "red", "cancelled": "yellow", "skipped": "yellow"}
@@ -93,11 +94,6 @@ def shortened(number: float) -> str:
     if size >= 1e7 or 0 < size < 1e-3:
         return f"{number:.3e}"
     return f"{number:.1f}" if size >= 1000 else f"{number:.2f}" if size >= 10 else f"{number:.4f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 step`, `2 steps`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def progress_text(last: Mapping[str, Any]) -> str:

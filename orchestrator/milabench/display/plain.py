@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-from milabench.display.base import STYLES, Display, Tally, counted, ending_of, lines_of, progress_text, rate_text
+from milabench.display.base import STYLES, Display, Tally, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
-from milabench.shown import visible_line
+from milabench.shown import counted, visible_line
 
 # What a terminal obeys for each of the styles.
 _CODES = {"bold red": "1;31", "red": "31", "yellow": "33"}

@@ -28,7 +28,7 @@ class PlannedCriterion:
 
     `launches` are of all instances at once, one after the other; None where no number of them is enough, or it cannot be said:
     `missing` says why. `sample` is the least sample of nodes with launches on each; None where the spread between nodes is not
-    known. `power` is what the launches have.
+    known. `power` is what the launches have, None where the pilot's number is in doubt: `missing` says so.
     """
 
     bench: str
@@ -81,8 +81,8 @@ class AcceptancePlan:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every criterion has its launches."""
-        return all(criterion.launches is not None for criterion in self.criteria)
+        """Whether every criterion has its launches, and their power."""
+        return all(criterion.launches is not None and not criterion.missing for criterion in self.criteria)
 
     @property
     def power_of_all(self) -> float:
@@ -159,7 +159,7 @@ def _of_bench(
     )
     for name, quantity, bound in bounded:
         if bound is not None:
-            yield _of_bound(criteria, name, quantity, bound, pilot, reference, power)
+            yield _unless_suspect(_of_bound(criteria, name, quantity, bound, pilot, reference, power), criteria, pilot)
     for one in criteria.serving:
         for bound in (one.minimum, one.maximum):
             if bound is not None:
@@ -170,6 +170,18 @@ def _of_bench(
                     missing="a plan: those of points of curves are not made; the pilot's spread over launches is in its report",
                     where=bound.where,
                 )
+
+
+def _unless_suspect(planned: PlannedCriterion, criteria: BenchCriteria, pilot: BenchSummary | None) -> PlannedCriterion:
+    """Return the criterion without a power where the pilot's number is in doubt for a reason that is not accepted."""
+    reasons = [] if pilot is None else sorted({*pilot.reasons} - {*criteria.allow})
+    if planned.launches is None or not reasons:
+        return planned
+    missing = (
+        f"numbers to trust: the pilot's are suspect ({', '.join(reasons)}), which no number of launches changes and `accept`"
+        " does not pass; measure it again without that, or let `allow` accept it"
+    )
+    return replace(planned, power=None, missing=missing)
 
 
 def _of_bound(

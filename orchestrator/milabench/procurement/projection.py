@@ -8,8 +8,9 @@ count is common to all launches there. The weight of a count is 1 / ((m u)^2 + e
 launches, whose relative spread is pooled over all counts, or the one that was given. m is how far the law itself is off, chosen
 so that the weighted squares add up to n - p (Paule and Mandel 1982); u is the value where noise is relative, as that of launches
 is, else 1. Without launches or errors, absolute noise is ordinary least squares, and m^2 = s^2 = SSR / (n - p).
-Parameters have the covariance C = (J'WJ)^-1, intervals Student's t with n - p degrees of freedom: the curve f +- t sqrt(g'Cg), a
-new launch f +- t sqrt((m u)^2 + g'Cg + (spread f)^2), where the launches' part has its own degrees (Satterthwaite). n - p < 1: no
+Parameters have the covariance C = (J'WJ)^-1, intervals Student's t with n - p degrees of freedom: the curve f +- t sqrt(g'Cg); a
+new launch adds how far the law is off and its own scatter: f +- sqrt(t^2 ((m u)^2 + g'Cg) + t'^2 (spread f)^2), t' with the
+degrees of the launches. n - p < 1: no
 interval. A parameter at its bound: no interval either, for the derivation supposes that it could move.
 """
 
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
 from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
-from milabench.analysis.two_samples import Estimate
 from milabench.errors import UsageError
 from milabench.procurement.least_squares import Curve, LeastSquares, Vector, least_squares
 from milabench.procurement.uncertainty import UncertainValue
@@ -188,12 +188,13 @@ class ScalingFit:
         if self.why_no_interval or self.misfit is None:
             return None
         value, slopes = _evaluate(self.law, self.parameters, count)
-        curve = self.solution.variance_of([slopes[name] for name in self.free])
-        parts = [(curve, float(self.freedom))]
+        squares = self.solution.variance_of([slopes[name] for name in self.free])
         if is_new:
-            misfit = self.misfit * (value if self.noise == "relative" else 1)
-            parts = [(curve + misfit**2, self.freedom), ((self.spread * value) ** 2, self.spread_freedom)]
-        return Estimate.of_variances(value, parts).interval(level)
+            squares += (self.misfit * (value if self.noise == "relative" else 1)) ** 2
+        half = t_quantile((1 + level) / 2, self.freedom) * math.sqrt(squares)
+        if is_new and self.spread:
+            half = math.hypot(half, t_quantile((1 + level) / 2, self.spread_freedom) * self.spread * value)
+        return value - half, value + half
 
     @property
     def peak(self) -> tuple[float, float] | None:
@@ -518,7 +519,7 @@ def project(
     """Return what a fit projects to a count.
 
     The intervals of a chosen fit reach from the lowest to the highest that a possible law gives: which law holds beyond what was
-    measured is not known either; of two counts it has none. That of a launch is no narrower than that of the curve. Raises
+    measured is not known either; of two counts it has none. That of a launch is wider than that of the curve. Raises
     UsageError beyond `FURTHEST` times the largest measured count unless a bound at or above `count` is declared, and beyond a
     declared bound.
     """
@@ -543,19 +544,12 @@ def project(
         possible=tuple(each.law for each in fits),
         centre=best.at(count),
         confidence=_hull([each.confidence(count, level) for each in fits]) if is_choice else None,
-        prediction=_hull([interval for each in fits for interval in _of_launch(each, count, level)])
-        if is_choice
-        else None,
+        prediction=_hull([each.prediction(count, level) for each in fits]) if is_choice else None,
         level=level,
         why_no_interval=best.why_no_interval if is_choice else "two measured counts settle no law but ideal",
         largest_measured=best.largest,
         declared_bound=declared_bound,
     )
-
-
-def _of_launch(fit: ScalingFit, count: float, level: float) -> tuple[Interval | None, ...]:
-    # The freedom of the launches may make it narrower than the curve's: a launch is known no better than its mean.
-    return fit.prediction(count, level), fit.confidence(count, level)
 
 
 def _hull(intervals: Sequence[Interval | None]) -> Interval | None:

@@ -253,7 +253,9 @@ def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
     if "machine.reference_nodes" in metric.needs and tender.reference.run is None and tender.reference.nodes is None:
         what = f"the nodes of the reference system are missing, {metric_name} needs them"
         yield Problem(where("reference") or tender.file, "reference", what, "write 'reference: {nodes: 1024}'")
-    weights = [bench.weight for bench in tender.benchmarks.values()]
+    is_weighted = len({bench.weight for bench in tender.benchmarks.values()}) > 1
+    if "work" in metric.needs:
+        yield from _work_problems(tender, metric_name)
     for name, bench in tender.benchmarks.items():
         path = f"benchmarks.{name}"
         if "reference" in metric.needs and tender.reference.run is None and bench.reference.value is None:
@@ -262,10 +264,24 @@ def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
         elif "reference_nodes" in metric.needs and tender.reference.run is None and bench.reference.nodes is None:
             what = f"the nodes that it used on the reference are missing, {metric_name} needs them"
             yield Problem(where(path), path, what, "write 'reference: {nodes: 64}'")
-        if "work" in metric.needs and bench.work is None:
-            yield Problem(where(path), path, f"its work is missing, {metric_name} needs it", "write 'work: 1065 TFLOP'")
-        if not metric.is_weighted and bench.weight != weights[0]:
+        if is_weighted and not metric.is_weighted and tender.origin.data(f"{path}.weight") is not None:
             yield Problem(where(f"{path}.weight"), f"{path}.weight", f"{metric_name} has no weights", "leave them out")
+
+
+def _work_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
+    """Yield each benchmark without its work, or with work in other units than the first one's."""
+    where, first = tender.origin.where, ""
+    for name, bench in tender.benchmarks.items():
+        path = f"benchmarks.{name}"
+        if bench.work is None:
+            yield Problem(where(path), path, f"its work is missing, {metric_name} needs it", "write 'work: 1065 TFLOP'")
+            continue
+        first = first or name
+        units = tender.benchmarks[first].work
+        if units is not None and bench.work.units != units.units:
+            path = f"{path}.work"
+            what = f"units differ: {units.units!r} of {first}, {bench.work.units!r} here"
+            yield Problem(where(path), path, what, "give all work in the same units")
 
 
 def currency_problems(
@@ -296,7 +312,7 @@ def with_places(error: ConfigError, origin: Origins, prefix: str = "benchmarks."
     """Return an error of a pure function, whose problems name keys such as `bert.weight`, with the places of these keys."""
 
     def at(problem: Problem) -> Problem:
-        if problem.where:
+        if problem.where or not problem.path:
             return problem
         for path in (problem.path, f"{prefix}{problem.path}"):
             if where := origin.where(path):

@@ -151,14 +151,7 @@ def score_tender(
     problems = Problems()
     problems.extend(metric_problems(tender, metric))
     problems.raise_any()
-    references = reference_figures(tender, metric, reference, problems)
-    rows = [
-        tuple(
-            _row(tender, wanted, bid, references.get(name), reference, problems, across=across)
-            for name, wanted in tender.benchmarks.items()
-        )
-        for bid in bids
-    ]
+    rows = unscored_benchmarks(tender, metric, bids, reference, problems, across=across)
     problems.raise_any()
     for bid in bids:
         ran = bid.system.benches if bid.system is not None else ()
@@ -183,6 +176,26 @@ def score_tender(
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
     )
+
+
+def unscored_benchmarks(
+    tender: Tender,
+    metric: str,
+    bids: Sequence[Bid],
+    reference: System | None,
+    problems: Problems,
+    *,
+    across: bool = False,
+) -> list[tuple[ScoredBenchmark, ...]]:
+    """Return the figures of each bid beside those of the reference, not scored yet; what is wrong with them is noted."""
+    references = reference_figures(tender, metric, reference, problems)
+    return [
+        tuple(
+            _row(tender, wanted, bid, references.get(name), reference, problems, across=across)
+            for name, wanted in tender.benchmarks.items()
+        )
+        for bid in bids
+    ]
 
 
 def reference_figures(
@@ -256,9 +269,14 @@ def _row(
 
 
 def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFigure, figure: SourcedFigure) -> Problem:
-    place = published.where[0] if published.launches is None else tender.origin.where(f"benchmarks.{bench}")
+    key = f"benchmarks.{bench}"
+    place = published.where[0] if published.launches is None else tender.origin.where(key)
+    if bid.offer is not None and (figure.launches is None or published.launches is not None):
+        # An offer answers the tender: what it declares, or the run that it names, is in other units than were asked for.
+        key = f"{key}.{'value' if figure.launches is None else 'run'}"
+        place = bid.offer.origin.where(key)
     what = f"units differ: {published.value.units!r} of the reference, {figure.value.units!r} of {bid.name}"
-    return Problem(place, f"benchmarks.{bench}", what, "give both the same figure of merit, or convert one of them")
+    return Problem(place, key, what, "give both the same figure of merit, or convert one of them")
 
 
 def _measured(

@@ -24,13 +24,13 @@ _BENCHMARKS = ("benchmark", "launches", "seconds each", "nodes", "hours", "node-
 
 
 def plan_document(plan: AcceptancePlan) -> document.Document:
-    """Return launches by criterion, hours by benchmark, what has no plan, and what all of it stands on."""
+    """Return what cannot be promised, launches by criterion, hours by benchmark, and what all of it stands on."""
     return (
         document.Title(text=_title(plan)),
         document.Statement(text=_sentence(plan)),
+        *document.section("what cannot be promised", _unplanned(plan)),
         _criteria_table(plan),
         _benchmarks_table(plan),
-        *document.section("what has no plan", _unplanned(plan)),
         document.Notes(lines=_notes(plan)),
     )
 
@@ -47,7 +47,7 @@ def _title(plan: AcceptancePlan) -> str:
 
 
 def _sentence(plan: AcceptancePlan) -> str:
-    done = sum(criterion.launches is not None for criterion in plan.criteria)
+    done = sum(criterion.launches is not None and not criterion.missing for criterion in plan.criteria)
     against = f" beside {plan.reference}" if plan.reference and plan.reference != plan.pilot else ""
     return (
         f"a system like {plan.pilot}{against}, by {plan.file}: {done} of {len(plan.criteria)} criteria can be planned, each to"
@@ -121,7 +121,7 @@ def _html(plan: AcceptancePlan) -> str:
         _title(plan),
         _sentence(plan),
         None,
-        alert("What has no plan", "doubt", _unplanned(plan)),
+        alert("What cannot be promised", "doubt", _unplanned(plan)),
         [
             ("criteria", "Criteria", html_table(_criteria_table(plan))),
             ("benchmarks", "Benchmarks", html_table(_benchmarks_table(plan))),

@@ -8,7 +8,7 @@ from milabench.procurement.offer_check import OfferCheck
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
 from milabench.report.model import format_number
 from milabench.report.tender import value_to_json
-from milabench.shown import cut_text
+from milabench.shown import counted, cut_text
 
 _MOST_SHOWN = 60  # characters of a value that changed
 
@@ -55,9 +55,18 @@ def _sentence(check: OfferCheck, altered: tuple[str, ...]) -> str:
     count = sum(finding.verdict == "FAIL" for finding in check.findings)
     open_ones = sum(finding.verdict == "INCONCLUSIVE" for finding in check.findings)
     allowed = sum(change.verdict == "allowed" for change in check.changes)
+    runs = {run for row in check.evidence for run in row.runs}
+    declared = [row.bench for row in check.evidence if row.standing == "declared"]
+    recomputed = (
+        f"All numbers of {counted(len(runs), 'run')} were computed again from the records"
+        if runs
+        else "No number was computed again, for no run is in the archive: its declaration was compared with the tender"
+    )
+    if declared:
+        recomputed += f"; declared, and shown by no record: {', '.join(declared)}"
     return (
-        f"All numbers were computed again from the records; {count} failures, {open_ones} not shown, "
-        f"{allowed} of {len(check.changes)} changes allowed."
+        f"{recomputed}; {counted(count, 'failure')}, {open_ones} not shown, "
+        f"{allowed} of {counted(len(check.changes), 'change')} allowed."
     )
 
 

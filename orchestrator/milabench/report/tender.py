@@ -64,7 +64,12 @@ def _spent(scores: TenderScores) -> list[tuple[str, Summary]]:
 
 def scores_sentence(scores: TenderScores) -> str:
     """Return the scores in one sentence that may be quoted."""
-    return "; ".join(_in_words(entry, scores) for entry in scores.bids) + "."
+    return "; ".join(score_lines(scores)) + "."
+
+
+def score_lines(scores: TenderScores) -> list[str]:
+    """Return one line for each bid: its score with how sure that is, and what it comes to."""
+    return [_in_words(entry, scores) for entry in scores.bids]
 
 
 def _in_words(entry: ScoredBid, scores: TenderScores) -> str:

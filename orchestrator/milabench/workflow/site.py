@@ -21,7 +21,6 @@ from milabench.analysis.rescoring import machine_text
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Tracing
 from milabench.devices.regular_file import read_regular
-from milabench.display.base import counted
 from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.atomic_write import remove_drafts, replace_file
 from milabench.events.rundir import Run
@@ -31,6 +30,7 @@ from milabench.history.trend import Trend, trends
 from milabench.report.html import site
 from milabench.report.html.site import Fleets, SiteHistory, SitePoint, SiteRun
 from milabench.report.model import result_text
+from milabench.shown import counted
 from milabench.version import __version__
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import resolve_runs

@@ -15,7 +15,7 @@ from milabench.events.values import as_mapping
 from milabench.procurement.offer import Offer
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_scores import Bid, TenderScores, score_tender
+from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
 from milabench.workflow.expenses import with_expenses
 from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
@@ -109,8 +109,18 @@ def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) 
 def _named_source(folder: Path, name: str, origin: Origins, key: str) -> ReportSource:
     """Return a run; one that a file names and that is not there has its place in that file."""
     if not Path(name).exists():
-        raise ConfigError(Problem(origin.where(key), key, f"{name} is not there", "paths are relative to the file"))
+        raise ConfigError(_absent(name, origin, key))
     return find_report_source(folder, name)
+
+
+def _note_absent(paths: Sequence[Path], origin: Origins, key: str, problems: Problems) -> None:
+    for path in paths:
+        if not path.exists():
+            problems.add(_absent(str(path), origin, key))
+
+
+def _absent(name: str, origin: Origins, key: str) -> Problem:
+    return Problem(origin.where(key), key, f"{name} is not there", "paths are relative to the file")
 
 
 def explain_numbers(tender_file: Path, names: Sequence[str], base: Path | None, metric: str = "") -> list[Provenance]:
@@ -122,11 +132,25 @@ def explain_numbers(tender_file: Path, names: Sequence[str], base: Path | None, 
 
 
 def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
-    """Return that a tender and its offers are valid. Raises ConfigError with everything that is wrong with any of them."""
-    tender, problems = read_tender(tender_file), Problems()
-    for offer in offers:
+    """Return that a tender and its offers are valid. Raises ConfigError with everything that is wrong with any of them.
+
+    Files that they name have to be there, figures of merit to have values in the runs, and nodes to be those of the runs.
+    """
+    tender, problems, folder = read_tender(tender_file), Problems(), base_folder(None)
+    if tender.suite is not None:
+        _note_absent([tender.suite], tender.origin, "suite", problems)
+    reference, is_read = None, False
+    with problems.taking():
+        reference, is_read = reference_system(folder, tender), True
+    bids = []
+    for file in offers:
         with problems.taking():
-            read_offer(offer, tender)
+            offer = read_offer(file, tender)
+            for bench, declared in offer.benchmarks.items():
+                _note_absent(declared.runs, offer.origin, f"benchmarks.{bench}.run", problems)
+            bids.append(_offered(folder, offer, tender))
+    if is_read:
+        unscored_benchmarks(tender, tender.metric, bids, reference, problems)
     problems.raise_any()
     return (
         "the tender is valid"

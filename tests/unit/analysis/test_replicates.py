@@ -9,6 +9,7 @@ import pytest
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.paired_comparison import paired_ratio
 from milabench.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
+from milabench.analysis.two_samples import Estimate, judge_family
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,15 @@ def test_what_pairs_say_follows_from_interval_and_margin(ratio: float, spread: f
     found = paired_ratio("x", dict.fromkeys(range(5), 1.0), {i: ratio * math.exp(spread * wobble[i]) for i in range(5)})
     assert found is not None
     assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.01])
+@pytest.mark.parametrize("error", [0.0, 1e-17])
+@pytest.mark.parametrize("difference", [-2.2e-16, 0.0, 2.2e-16])
+def test_what_differs_only_by_rounding_is_no_difference(difference: float, error: float, margin: float) -> None:
+    (found,) = judge_family([Estimate(d=difference, error=error, freedom=4.0)], [margin])
+    assert found is not None
+    assert found.verdict == ("EQUIVALENT" if margin else "INCONCLUSIVE")
 
 
 def test_where_less_is_better_the_ratio_is_turned_over() -> None:

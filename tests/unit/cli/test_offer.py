@@ -152,6 +152,23 @@ def test_measured_projected_and_declared_are_told_apart(offered: Offered, tmp_pa
     ]
 
 
+def test_only_numbers_with_records_are_said_to_be_computed_again(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered()
+    assert (
+        "All numbers of 1 run were computed again from the records; 0 failures"
+        in ran("verify", archive, "--tender", tender, "--wide").stdout
+    )
+    declared = {name: {"value": "70 items/s", "nodes": 4} for name in SPEEDS}
+    offer = offer_file(tmp_path / "vendor", "A", declared)
+    packed = ran("create", "--tender", tender, "--offer", offer, "-o", tmp_path / "none.zip").stdout
+    assert "0 runs" in packed
+    shown = ran("verify", tmp_path / "none.zip", "--tender", tender, "--wide")
+    assert shown.return_value == 8
+    assert "No number was computed again, for no run is in the archive" in shown.stdout
+    assert "shown by no record: bert, llama" in shown.stdout
+    assert "All numbers" not in shown.stdout
+
+
 @pytest.mark.parametrize(
     ("power", "watts", "verdict", "why"),
     [

@@ -324,6 +324,15 @@ def test_people_read_every_term_of_a_score(invoke: Invoke, form: str) -> None:
         assert number in cells, number
 
 
+def test_in_brief_each_offer_is_one_line(invoke: Invoke) -> None:
+    write("procurement.yaml", APEX), write("a.yaml", OFFER), write("b.yaml", OFFER.replace("vendor: A", "vendor: B"))
+    shown = invoke(compare.command, "a.yaml", "b.yaml", "--tender", "procurement.yaml", "--format", "brief").stdout
+    assert shown.splitlines() == [
+        "A: ssi 3.061, PASS at the least of 3",
+        "B: ssi 3.061, PASS at the least of 3, EQUIVALENT",
+    ]
+
+
 def test_a_format_that_a_score_does_not_have_is_refused(invoke: Invoke) -> None:
     write("procurement.yaml", APEX), write("offer.yaml", OFFER)
     with pytest.raises(UsageError, match="--format csv: this has text, markdown, html, json"):
@@ -399,6 +408,37 @@ def test_check_reports_all_mistakes_of_a_tender_and_its_offers(invoke: Invoke) -
     assert [problem.where.split(":")[0] for problem in error.value.problems] == ["b.yaml", "b.yaml", "c.yaml"]
 
 
+def test_check_looks_into_what_the_files_name(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "one", 100.0, "a", "b")
+    asked = {
+        "suite": "gone.yaml",
+        "reference": {"run": run, "nodes": 8},
+        "benchmarks": {
+            "a": {"figure_of_merit": "rate / 0"},
+            "b": None,
+            "c": {"required": False, "figure_of_merit": "x"},
+        },
+    }
+    write("procurement.yaml", asked)
+    write("a.yaml", declared("A", 8, a={"run": "gone.zip"}, b={"run": "nowhere.zip"}))
+    write("b.yaml", declared("B", 8, a={"run": run}, b={"run": run, "nodes": 4}))
+    with pytest.raises(ConfigError) as error:
+        invoke(tender.command, "check", "procurement.yaml", "a.yaml", "b.yaml")
+    said = [f"{problem.where.split(':')[0]} {problem.path}: {problem.what}" for problem in error.value.problems]
+    for expected in (
+        f"procurement.yaml suite: {tmp_path / 'gone.yaml'} is not there",
+        f"a.yaml benchmarks.a.run: {tmp_path / 'gone.zip'} is not there",
+        f"a.yaml benchmarks.b.run: {tmp_path / 'nowhere.zip'} is not there",
+        "b.yaml benchmarks.b.nodes: 4, and its run measured 1",
+    ):
+        assert expected in said
+    assert any(line.startswith("procurement.yaml benchmarks.a.figure_of_merit: in the expression") for line in said)
+    assert any("'c' is not in this run" in line for line in said)
+    write("procurement.yaml", {**asked, "suite": "procurement.yaml", "reference": {"run": "none.zip"}})
+    with pytest.raises(ConfigError, match=r"reference\.run: .*none\.zip is not there"):
+        invoke(tender.command, "check", "procurement.yaml")
+
+
 # Bad input: one line with file, line and column
 
 
@@ -449,7 +489,7 @@ def refused(invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, 
         pytest.param(
             APEX,
             OFFER.replace("350 s", "350 min"),
-            "procurement.yaml:5:39: benchmarks.gtc: units differ: 's' of the reference, 'min' of A; give both the same figure of"
+            "offer.yaml:4:16: benchmarks.gtc.value: units differ: 's' of the reference, 'min' of A; give both the same figure of"
             " merit, or convert one of them",
             id="units that differ",
         ),
@@ -504,6 +544,19 @@ def test_a_metric_of_another_kind_says_what_the_tender_lacks(invoke: Invoke) -> 
         lines[0] == "procurement.yaml:5:8: benchmarks.gtc: its work is missing, ssp needs it; write 'work: 1065 TFLOP'"
     )
     assert "procurement.yaml:6:18: benchmarks.milc.weight: ssp has no weights; leave them out" in lines
+
+
+def test_weights_that_a_metric_has_not_are_those_that_are_written(invoke: Invoke) -> None:
+    asked = APEX.replace("weight: 1, ", "").replace("metric: ssi", "metric: specspeed")
+    lines = refused(invoke, asked, OFFER)
+    assert lines == ["procurement.yaml:6:18: benchmarks.milc.weight: specspeed has no weights; leave them out"]
+
+
+def test_work_in_several_units_is_a_mistake_of_the_tender(invoke: Invoke) -> None:
+    asked = {"metric": "ssp", "benchmarks": {"gtc": {"work": "5 TFLOP"}, "milc": {"work": "3 GB"}}}
+    (line,) = refused(invoke, asked, OFFER[: OFFER.index("  meraculous")])
+    assert line.startswith("procurement.yaml:")
+    assert "benchmarks.milc.work: units differ: 'TFLOP' of gtc, 'GB' here" in line
 
 
 def test_options_that_contradict_a_tender_are_refused(invoke: Invoke) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.procurement.acceptance_plan import AcceptancePlan, plan_acceptance
 from milabench.procurement.power_of_test import Noise, fewest_launches, launch_plan
+from milabench.report.acceptance_plan import render_plan
 from tests.recorded_run import Recorded, rates, record
 
 
@@ -121,6 +123,21 @@ def test_what_cannot_be_planned_says_why(tmp_path: Path, text: str, words: str) 
     (criterion,) = planned(text, pilot, pilot).criteria
     assert criterion.launches is None
     assert words in criterion.missing
+
+
+def test_a_pilot_in_doubt_promises_nothing_unless_the_doubt_is_accepted(tmp_path: Path) -> None:
+    doubted = run(tmp_path, {"local": PILOT})
+    (bench,) = doubted.benchmarks
+    pilot = replace(doubted, benchmarks=(replace(bench, validity="suspect", reasons=("contended", "short")),))
+    accepted = planned(minimum("97 images/s", ", allow: [contended, short]"), pilot)
+    assert accepted.is_complete and accepted.criteria[0].power is not None
+    plan = planned(minimum("97 images/s", ", allow: [short]"), pilot)
+    (criterion,) = plan.criteria
+    assert (criterion.launches, criterion.power) == (accepted.criteria[0].launches, None)
+    text = render_plan(plan, "text")
+    assert "(contended)" in text and text.index("contended") < text.index("97 images/s")
+    assert "0 of 1 criteria" in text and "probability of at least" not in text
+    assert "probability of at least" in render_plan(accepted, "text")
 
 
 def test_two_launches_tell_no_spread(tmp_path: Path) -> None:

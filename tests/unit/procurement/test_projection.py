@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
 from milabench.errors import MilabenchError, UsageError
 from milabench.procurement.least_squares import linear_least_squares
 from milabench.procurement.projection import (
@@ -366,7 +366,7 @@ def test_a_projected_value_is_refused_among_measured_ones(use: object) -> None:
 
 MIXED = """
 import math
-from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
 from milabench.procurement.projection import CountPoint, Projected
 
 def mix(p: Projected) -> None:
@@ -391,3 +391,15 @@ def test_mypy_refuses_a_projected_value_among_measured_ones(tmp_path: Path) -> N
     checked = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     refused = [index for index, line in enumerate(MIXED.splitlines(), start=1) if line.endswith("# refused")]
     assert [int(line.split(":")[1]) for line in checked.stdout.splitlines() if ": error:" in line] == refused
+
+
+def test_a_launch_adds_its_own_scatter_to_that_of_the_law() -> None:
+    """Two counts of many launches: the law has one degree of freedom, the launches ten."""
+    launches = (1.0, 1.04, 0.97, 1.02, 0.98, 1.01)
+    points = [CountPoint(count=n, values=tuple(n * 10 * each for each in launches)) for n in (1, 2)]
+    projected = project(fitted("ideal", points), 8)
+    assert projected.confidence is not None and projected.prediction is not None
+    of_law, of_launch = (high - projected.centre for _, high in (projected.confidence, projected.prediction))
+    # t of 95 % with 10 degrees of freedom is 2.228; the fit leaves nothing over, so that the law is off by nothing.
+    spread = pooled_log_stdev([launches]) or 0.0
+    assert of_launch == pytest.approx(math.hypot(of_law, 2.2281388520 * spread * projected.centre), rel=1e-6)
