@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from milabench.procurement.metering import level_of, metered_launch
 from milabench.procurement.offer import Offer
 from milabench.procurement.tender import Tender, Terms, tender_currency
 from milabench.procurement.uncertainty import UncertainValue, product, sum_of
-from milabench.workflow.meters import meters_of, step_powers
+from milabench.workflow.meters import StepPower, meters_of, step_powers
 
 
 def with_expenses(
@@ -77,13 +77,7 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
     ]
     benches = {}
     for bench in dict.fromkeys(step.bench for step in steps):
-        windows: dict[int, Interval] = {}
-        own = [step for step in steps if step.bench == bench]
-        has_windows = all(step.window is not None for step in own)
-        for step in own:
-            window = step.window if has_windows and step.window is not None else step.span
-            start, stop = windows.get(step.repeat, window)
-            windows[step.repeat] = min(start, window[0]), max(stop, window[1])
+        windows, has_windows = _windows([step for step in steps if step.bench == bench])
         launched = {
             repeat: launch
             for repeat, window in windows.items()
@@ -105,3 +99,14 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
             has_windows=has_windows,
         )
     return benches
+
+
+def _windows(steps: Sequence[StepPower]) -> tuple[dict[int, Interval], bool]:
+    """Return when each launch measured, by replicate; where a step has no window, from beginning to end, and False."""
+    windows: dict[int, Interval] = {}
+    measured = [step.window for step in steps if step.window is not None]
+    has_windows = len(measured) == len(steps)
+    for step, window in zip(steps, measured if has_windows else [step.span for step in steps], strict=True):
+        start, stop = windows.get(step.repeat, window)
+        windows[step.repeat] = min(start, window[0]), max(stop, window[1])
+    return windows, has_windows
