@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
@@ -12,6 +12,7 @@ from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing
+from milabench.procurement.offer_costs import OfferCosts, WithinLimit, offer_costs
 from milabench.procurement.scores import (
     METRICS,
     BenchmarkFigures,
@@ -26,6 +27,8 @@ from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_p
 from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+Admissible = Literal["yes", "no", "not shown"]
+_LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +76,18 @@ class ScoredBenchmark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitCheck:
+    """An offer's whole cost or power against the tender's `most`, one-sided at 95 %; `offered` is None where it names none."""
+
+    name: Literal["budget", "power"]
+    offered: UncertainValue | None
+    most: UncertainValue
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBid:
-    """A bid with its score; `why_not` says why it has none.
+    """A bid with its score; `why_not` says why it has none. `costs` are those of an offer.
 
     `least` is the score that the tender asks for and `meets` whether it is reached, one-sided at 95 %. `ratio` is the score over
     that of the first bid, with the verdict on it; all ratios are one family of claims (Holm). `potency` is the sum over the
@@ -91,11 +104,34 @@ class ScoredBid:
     ratio: UncertainValue | None = None
     verdict: Verdict | None = None
     potency: UncertainValue | None = None
+    costs: OfferCosts | None = None
+    limits: tuple[LimitCheck, ...] = ()
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """The rules of the metric and the limits of the tender that it breaks, one line for each."""
+        of_score = () if self.score is None else self.score.breaches
+        return (
+            *of_score,
+            *(
+                f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"
+                f" the most is {amount_text(limit.most.value)}"
+                for limit in self.limits
+                if limit.decision == "FAIL" and limit.offered is not None
+            ),
+        )
+
+    @property
+    def admissible(self) -> Admissible:
+        """Whether it has a score and breaks no rule; not shown where a limit is not decided."""
+        if self.score is None or self.breaches:
+            return "no"
+        return "not shown" if any(limit.decision == "INCONCLUSIVE" for limit in self.limits) else "yes"
 
     @property
     def is_admissible(self) -> bool:
-        """Whether it has a score and breaks no rule of the metric."""
-        return self.score is not None and self.score.is_admissible
+        """Whether it has a score and breaks no rule that is decided."""
+        return self.admissible != "no"
 
     @property
     def tiers(self) -> Mapping[Tier, tuple[str, ...]]:
@@ -322,7 +358,9 @@ def _scored(
     problems: Problems,
 ) -> ScoredBid:
     """Return a bid with its score over the scored benchmarks; problems are noted."""
-    entry = ScoredBid(bid=bid, machine=machine, benchmarks=rows, why_not=why_not)
+    costs = None if bid.offer is None else offer_costs(bid.offer, tender)
+    limits = tuple(_limits(tender, costs))
+    entry = ScoredBid(bid=bid, machine=machine, benchmarks=rows, why_not=why_not, costs=costs, limits=limits)
     if why_not or not scored:
         return replace(entry, why_not=why_not or "no benchmark is in every offer")
     figures = [
@@ -373,6 +411,26 @@ def _scored(
         meets=None if least is None else decide(score.value, least),
         potency=whole,
     )
+
+
+def amount_text(amount: float) -> str:
+    """Return money or power as people write it."""
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
+
+
+def _limits(tender: Tender, costs: OfferCosts | None) -> Iterator[LimitCheck]:
+    """Yield what an offer takes of each limit of the tender; a run alone has no price and draws no declared power."""
+    costs = costs or OfferCosts(within_budget="not decided", within_power="not decided")
+    checks: tuple[
+        tuple[Literal["budget", "power"], UncertainValue | None, UncertainValue | None, WithinLimit | None], ...
+    ]
+    checks = (
+        ("budget", costs.whole, tender.limits.budget, costs.within_budget),
+        ("power", costs.power_kw, tender.limits.power, costs.within_power),
+    )
+    for name, offered, most, within in checks:
+        if most is not None and within is not None:
+            yield LimitCheck(name=name, offered=offered, most=most, decision=_LIMIT_DECISIONS[within])
 
 
 def decide(value: UncertainValue, least: float) -> Decision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from milabench.analysis.summary_model import Summary, validity_words
 from milabench.procurement.measured import SourcedFigure
 from milabench.procurement.provenance import Provenance
 from milabench.procurement.scores import METRICS
-from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores
+from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, section, words_table
@@ -22,6 +22,8 @@ TENDER_LEGEND = (
     " clipped; w: share of the weights",
     "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; not known below three launches, empty"
     " where all numbers are constants",
+    "limits: the cost of all years where it is known, else the price, and the power of all nodes; one-sided at 95 %,"
+    " INCONCLUSIVE where the limit is within the interval or the offer does not say",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
 )
 NO_INTERVAL = "not known"
@@ -39,6 +41,7 @@ def tender_document(scores: TenderScores) -> Document:
         *section("tiers", _tiers(scores)),
         *section("suspect", _suspects(scores)),
         _score_table(scores).without_empty()[0],
+        *_limit_tables(scores),
         _benchmark_table(scores).without_empty()[0],
         *expense_tables(_spent(scores)),
         Notes(
@@ -77,15 +80,15 @@ def _in_words(entry: ScoredBid, scores: TenderScores) -> str:
     )
     units = f" {entry.score.value.units}" if entry.score.value.units else ""
     text = f"{name}: {scores.metric} {entry.score.value.value:.4g}{units}{how_sure if entry.score.value.deviations != () else ''}"
-    if not entry.is_admissible:
-        text += ", not admissible"
+    if entry.admissible != "yes":
+        text += ", not admissible" if entry.admissible == "no" else ", not shown to be admissible"
     if entry.meets is not None:
         text += f", {entry.meets} at the least of {entry.least:g}"
     return f"{text}, {entry.verdict}" if entry.verdict else text
 
 
 def _broken(scores: TenderScores) -> list[tuple[str, str]]:
-    return [(entry.bid.name, line) for entry in scores.bids if entry.score for line in entry.score.breaches]
+    return [(entry.bid.name, line) for entry in scores.bids for line in entry.breaches]
 
 
 def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
@@ -125,7 +128,7 @@ def _score_table(scores: TenderScores) -> Table:
                 "" if value is None else _interval_cell(value),
                 "" if value is None else value.units,
                 f"{len(scores.scored)} of {len(scores.tender.benchmarks)}" if value is not None else "",
-                "yes" if entry.is_admissible else "no",
+                entry.admissible,
                 "" if entry.least is None else f"{entry.least:g}",
                 entry.meets or "",
                 "" if entry.ratio is None else ratio_text(entry.ratio.value),
@@ -135,6 +138,33 @@ def _score_table(scores: TenderScores) -> Table:
             )
         )
     return Table(title="scores", headings=headings, is_text=is_text, rows=tuple(rows))
+
+
+def _limit_tables(scores: TenderScores) -> Iterator[Table]:
+    headings = ("system", "limit", "offered", "95 % interval", "most", "units", "within it")
+    rows = tuple(
+        (
+            entry.bid.name,
+            limit.name,
+            "not declared" if limit.offered is None else amount_text(limit.offered.value),
+            "" if limit.offered is None else _amount_interval(limit.offered),
+            amount_text(limit.most.value),
+            limit.most.units,
+            limit.decision,
+        )
+        for entry in scores.bids
+        for limit in entry.limits
+    )
+    if rows:
+        is_text = (True, True, False, True, False, True, True)
+        yield Table(title="limits", headings=headings, is_text=is_text, rows=rows)
+
+
+def _amount_interval(value: UncertainValue) -> str:
+    interval = value.interval()
+    if interval is None:
+        return NO_INTERVAL
+    return f"[{amount_text(interval[0])}, {amount_text(interval[1])}]" if value.deviations else ""
 
 
 def _benchmark_table(scores: TenderScores) -> Table:
@@ -238,8 +268,17 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
         "nodes": entry.machine.nodes,
         "reference_nodes": entry.machine.reference_nodes,
         "score": value_to_json(None if entry.score is None else entry.score.value),
-        "admissible": entry.is_admissible,
-        "breaches": [] if entry.score is None else list(entry.score.breaches),
+        "admissible": {"yes": True, "no": False, "not shown": None}[entry.admissible],
+        "breaches": list(entry.breaches),
+        "limits": [
+            {
+                "limit": limit.name,
+                "offered": value_to_json(limit.offered),
+                "most": value_to_json(limit.most),
+                "verdict": limit.decision,
+            }
+            for limit in entry.limits
+        ],
         "why_not": entry.why_not,
         "least": entry.least,
         "meets": entry.meets,

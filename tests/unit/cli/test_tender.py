@@ -152,6 +152,34 @@ def test_k_euro_3_from_the_files(invoke: Invoke) -> None:
     assert scores(invoke, asked, offer)[0]["score"]["value"] == pytest.approx(100.0, rel=1e-12)
 
 
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "price", "verdicts", "admissible"),
+    [
+        ("{budget: 12 M EUR, power: 6 MW}", "10 k EUR", ["PASS", "PASS"], True),
+        ("{budget: 10 M EUR}", "10 k EUR", ["FAIL"], False),
+        ("{power: 5 MW}", "10 k EUR", ["FAIL"], False),
+        ("{budget: 10 M EUR}", "10 k EUR +- 10 %", ["INCONCLUSIVE"], None),
+        ("{budget: 10 M EUR}", None, ["INCONCLUSIVE"], None),
+    ],
+)
+def test_an_offer_above_a_limit_is_not_admissible(
+    invoke: Invoke, limits: str, price: str | None, verdicts: list[str], admissible: bool | None
+) -> None:
+    asked = APEX.replace("{ssi: 3}", limits)
+    offer = f"{OFFER}price: {{node: {price}}}\n" if price else OFFER
+    (system,) = scores(invoke, asked, f"{offer}power: {{node: 5 kW +- 2 %}}\n")
+    assert ([limit["verdict"] for limit in system["limits"]], system["admissible"]) == (verdicts, admissible)
+    shown = invoke(compare.command, "offer0.yaml", "--tender", "procurement.yaml")
+    assert shown.return_value == (1 if admissible is False else 0)
+    headline = {True: "", False: "not admissible", None: "not shown to be admissible"}[admissible]
+    assert headline in shown.stdout and all(verdict in shown.stdout for verdict in verdicts)
+    if verdicts == ["FAIL"]:
+        assert ("budget: 10,240,000 EUR" if price and "budget" in limits else "power: 5,120 kW") in shown.stdout
+
+
 # Runs
 
 
