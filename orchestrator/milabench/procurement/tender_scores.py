@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System
+from milabench.analysis.summary_model import validity_words
 from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
 from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem
@@ -27,6 +28,8 @@ from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_p
 from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+OF_REFERENCE: Final = "reference, "
+"""What a doubt about a figure of the reference begins with."""
 Admissible = Literal["yes", "no", "not shown"]
 _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
@@ -70,6 +73,11 @@ class ScoredBenchmark:
     why_not: str = ""
 
     @property
+    def is_declared(self) -> bool:
+        """Whether nothing measured its figure."""
+        return self.figure is not None and self.figure.launches is None
+
+    @property
     def counts(self) -> bool:
         """Whether its figure may stand in a score."""
         return self.figure is not None and not self.why_not
@@ -106,6 +114,23 @@ class ScoredBid:
     potency: UncertainValue | None = None
     costs: OfferCosts | None = None
     limits: tuple[LimitCheck, ...] = ()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why nothing is decided of its score: numbers in it that nothing measured, or that are suspect, its reference's too."""
+        rows = [row for row in self.benchmarks if row.term is not None]
+        declared = [row.bench for row in rows if row.is_declared]
+        figures = [("", row.bench, row.figure) for row in rows] + [
+            (OF_REFERENCE, row.bench, row.reference) for row in rows
+        ]
+        return (
+            *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
+            *(
+                f"{whose}{bench}: {validity_words(figure.validity, figure.reasons)}"
+                for whose, bench, figure in figures
+                if figure is not None and figure.validity in ("suspect", "invalid")
+            ),
+        )
 
     @property
     def breaches(self) -> tuple[str, ...]:
@@ -154,6 +179,7 @@ class TenderScores:
     bids: tuple[ScoredBid, ...]
     scored: tuple[str, ...]
     excluded: tuple[tuple[str, str], ...] = ()
+    reference: System | None = None
 
     @property
     def is_refused(self) -> bool:
@@ -218,6 +244,7 @@ def score_tender(
         bids=tuple(_compared(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
+        reference=reference,
     )
 
 
@@ -452,12 +479,18 @@ def _compared(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: 
         for entry in others
     ]
     judged = judge_family([None if ratio is None else ratio.log_estimate for ratio in ratios], [margin] * len(others))
-    yield first
+    yield _undoubted(first)
     for entry, ratio, judgement in zip(others, ratios, judged, strict=True):
         verdict: Verdict | None = None
         if ratio is not None:
-            verdict = "INCONCLUSIVE" if judgement is None else judgement.verdict
-        yield replace(entry, ratio=ratio, verdict=verdict)
+            is_decided = judgement is not None and not (first.doubts or entry.doubts)
+            verdict = judgement.verdict if judgement is not None and is_decided else "INCONCLUSIVE"
+        yield replace(_undoubted(entry), ratio=ratio, verdict=verdict)
+
+
+def _undoubted(entry: ScoredBid) -> ScoredBid:
+    """Return a bid of which a least score is decided only of numbers that are not in doubt."""
+    return replace(entry, meets="INCONCLUSIVE") if entry.meets is not None and entry.doubts else entry
 
 
 def _excluded(

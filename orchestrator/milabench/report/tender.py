@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from milabench.analysis.comparison_model import System
+from milabench.analysis.comparison_words import one_session_note, system_warnings
 from milabench.analysis.intervals import Interval
-from milabench.analysis.summary_model import Summary, validity_words
-from milabench.procurement.measured import SourcedFigure
+from milabench.analysis.summary_model import Summary
+from milabench.procurement.measured import SourcedFigure, side_of
 from milabench.procurement.provenance import Provenance
 from milabench.procurement.scores import METRICS
-from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
+from milabench.procurement.tender_scores import OF_REFERENCE, ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
-from milabench.report.document import Document, Notes, Statement, Table, Title, section, words_table
+from milabench.report.document import Document, Notes, Statement, Table, Title, notes, section, words_table
 from milabench.report.model import expense_tables, format_number
 
 TENDER_LEGEND = (
@@ -22,6 +24,7 @@ TENDER_LEGEND = (
     " clipped; w: share of the weights",
     "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; not known below three launches, empty"
     " where all numbers are constants",
+    "INCONCLUSIVE: not shown by the interval, or by numbers that are declared or suspect, which decide nothing",
     "limits: the cost of all years where it is known, else the price, and the power of all nodes; one-sided at 95 %,"
     " INCONCLUSIVE where the limit is within the interval or the offer does not say",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
@@ -35,11 +38,12 @@ def tender_document(scores: TenderScores) -> Document:
     return (
         Title(text=f"{scores.metric} by {scores.tender.title or scores.tender.file}"),
         Statement(text=scores_sentence(scores)),
+        *notes(tuple(_warnings(scores))),
         *section("rules broken", _broken(scores)),
         *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
         *section("not in the score", scores.excluded),
         *section("tiers", _tiers(scores)),
-        *section("suspect", _suspects(scores)),
+        *section("decide nothing", _doubts(scores)),
         _score_table(scores).without_empty()[0],
         *_limit_tables(scores),
         _benchmark_table(scores).without_empty()[0],
@@ -82,6 +86,10 @@ def _in_words(entry: ScoredBid, scores: TenderScores) -> str:
     text = f"{name}: {scores.metric} {entry.score.value.value:.4g}{units}{how_sure if entry.score.value.deviations != () else ''}"
     if entry.admissible != "yes":
         text += ", not admissible" if entry.admissible == "no" else ", not shown to be admissible"
+    if any(row.term is not None and row.is_declared for row in entry.benchmarks):
+        text += ", of declared figures that nothing measured"
+    elif entry.doubts:
+        text += ", of suspect numbers"
     if entry.meets is not None:
         text += f", {entry.meets} at the least of {entry.least:g}"
     return f"{text}, {entry.verdict}" if entry.verdict else text
@@ -103,13 +111,34 @@ def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
     ]
 
 
-def _suspects(scores: TenderScores) -> list[tuple[str, str]]:
-    return [
-        (f"{entry.bid.name}, {row.bench}", validity_words(row.figure.validity, row.figure.reasons))
+def _doubts(scores: TenderScores) -> list[tuple[str, str]]:
+    """Return the numbers of each bid that decide nothing; those of the reference, which all bids share, once."""
+    doubts = [
+        ("reference", line.removeprefix(OF_REFERENCE)) if line.startswith(OF_REFERENCE) else (entry.bid.name, line)
         for entry in scores.bids
-        for row in entry.benchmarks
-        if row.term is not None and row.figure is not None and row.figure.validity in ("suspect", "invalid")
+        for line in entry.doubts
     ]
+    return list(dict.fromkeys(doubts))
+
+
+def _warnings(scores: TenderScores) -> Iterator[str]:
+    """Yield what a comparison of the same runs says before its first number."""
+    names = [bench.bench for bench in scores.bids[0].benchmarks]
+    sides: dict[str, list[System]] = {}
+    for entry in scores.bids:
+        runs = [system for bench in names if (system := entry.bid.measured(bench)) is not None]
+        sides[entry.bid.name] = [system for at, system in enumerate(runs) if system not in runs[:at]]
+    if scores.reference is not None:
+        sides["reference"] = [scores.reference]
+    for name, systems in sides.items():
+        yield from dict.fromkeys(
+            line
+            for system in systems
+            for line in system_warnings(replace(system, name=name), [side_of(bench, system) for bench in scores.scored])
+        )
+    single = [name for name, systems in sides.items() if any(not system.later for system in systems)]
+    if single and any(entry.score and entry.score.value.interval() for entry in scores.bids):
+        yield one_session_note(single)
 
 
 def _score_table(scores: TenderScores) -> Table:
@@ -257,6 +286,7 @@ def tender_to_json(scores: TenderScores) -> dict[str, Any]:
             "benchmarks": list(scores.scored),
             "excluded": [{"bench": bench, "why": why} for bench, why in scores.excluded],
             "sentence": scores_sentence(scores),
+            "warnings": list(_warnings(scores)),
             "systems": [_bid_json(scores, entry) for entry in scores.bids],
         }
     }
@@ -270,6 +300,7 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
         "score": value_to_json(None if entry.score is None else entry.score.value),
         "admissible": {"yes": True, "no": False, "not shown": None}[entry.admissible],
         "breaches": list(entry.breaches),
+        "doubts": list(entry.doubts),
         "limits": [
             {
                 "limit": limit.name,

@@ -82,7 +82,7 @@ def test_k_ssi_1_from_the_files(invoke: Invoke) -> None:
     )
     assert [row["speedup"]["value"] for row in rows] == pytest.approx([1.9993714285714286, 1.60736, 1.0685], rel=1e-12)
     assert system["score"]["value"] == pytest.approx(3.0612740016171007, rel=1e-12)
-    assert (system["admissible"], system["meets"]) == (True, "PASS")
+    assert (system["admissible"], system["meets"]) == (True, "INCONCLUSIVE")  # declared: nothing measured it
     (unweighted,) = scores(invoke, APEX.replace("weight: 2, ", ""), OFFER)
     assert unweighted["score"]["value"] == pytest.approx(2.6508931085607634, rel=1e-12)
 
@@ -221,6 +221,42 @@ def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invo
         0
     ]
     assert other["ratio"]["ci95"] == pytest.approx(alone["ci95"], rel=1e-9)
+
+
+def test_declared_figures_win_nothing(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "ref", 100.0, "a")
+    asked = {
+        "metric": "ssi",
+        "reference": {"run": run, "nodes": 1},
+        "benchmarks": {"a": {"figure_of_merit": "rate"}},
+        "limits": {"ssi": 2},
+    }
+    units = json.loads(invoke(compare.command, run, "--tender", write("p.yaml", asked), "--json").stdout)
+    units = units["tender"]["systems"][0]["benchmarks"][0]["figure"]["units"]
+    offer = declared("D", 1, a={"value": f"9000 {units}", "nodes": 1})
+    measured, system = scores(invoke, asked, declared("A", 1, a={"run": made(tmp_path, "a", 300.0, "a")}), offer)
+    assert (measured["meets"], measured["doubts"]) == ("PASS", [])
+    assert (system["meets"], system["verdict"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    shown = invoke(compare.command, "offer1.yaml", "--tender", "procurement.yaml").stdout
+    assert "of declared figures that nothing measured" in " ".join(shown.split("decide nothing")[0].split())
+
+
+@pytest.mark.parametrize("quick", ["ref", "a", "b"])
+def test_a_quick_profile_decides_nothing_on_whichever_side_it_is(tmp_path: Path, invoke: Invoke, quick: str) -> None:
+    levels = {"ref": 100.0, "a": 300.0, "b": 150.0}
+    runs = [
+        made(tmp_path, name, level, "digits", manifest={"profile": "quick" if name == quick else "default"})
+        for name, level in levels.items()
+    ]
+    asked = {"metric": "index", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}, "limits": {"index": 2}}
+    answer = invoke(compare.command, *runs[1:], "--tender", write("procurement.yaml", asked), "--json")
+    told = json.loads(answer.stdout)["tender"]
+    first, other = told["systems"]
+    assert (first["meets"] == "PASS", other["meets"] == "FAIL") == (quick == "b", quick == "a")
+    assert (other["verdict"], answer.return_value) == ("INCONCLUSIVE", int(quick == "a"))
+    who = "reference" if quick == "ref" else quick
+    assert f"{who}: measured with the quick profile: every number is an indication only" in told["warnings"]
+    assert any(line.startswith("a, b, reference: one session each") for line in told["warnings"])
 
 
 def test_the_reference_itself_breaks_no_rule(tmp_path: Path, invoke: Invoke) -> None:
