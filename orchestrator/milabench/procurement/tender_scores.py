@@ -148,10 +148,12 @@ class ScoredBid:
 
     @property
     def admissible(self) -> Admissible:
-        """Whether it has a score and breaks no rule; not shown where a limit is not decided."""
+        """Whether it has a score and breaks no rule; not shown where a limit is not decided, or an S has no interval."""
         if self.score is None or self.breaches:
             return "no"
-        return "not shown" if any(limit.decision == "INCONCLUSIVE" for limit in self.limits) else "yes"
+        is_known = all(not term.doubt or term.speedup is None or term.speedup.interval() for term in self.score.terms)
+        is_within = all(limit.decision == "PASS" for limit in self.limits)
+        return "yes" if is_known and is_within else "not shown"
 
     @property
     def is_admissible(self) -> bool:

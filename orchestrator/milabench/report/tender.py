@@ -12,7 +12,7 @@ from milabench.analysis.intervals import Interval
 from milabench.analysis.summary_model import Summary
 from milabench.procurement.measured import SourcedFigure, side_of
 from milabench.procurement.provenance import Provenance
-from milabench.procurement.scores import METRICS
+from milabench.procurement.scores import METRICS, ScoreTerm
 from milabench.procurement.tender_scores import OF_REFERENCE, ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
@@ -237,8 +237,12 @@ def _benchmark_cells(
         "" if speedup is None else _interval_cell(speedup),
         "" if row.term is None else f"{row.term.share:.4g}",
         "" if row.term is None else f"{row.term.term.value:.5g}",
-        row.why_not or (f"RULE BROKEN: {row.term.breach}" if row.term is not None and row.term.breach else ""),
+        row.why_not or ("" if row.term is None else _rule_text(row.term)),
     )
+
+
+def _rule_text(term: ScoreTerm) -> str:
+    return "; ".join(filter(None, (f"RULE BROKEN: {term.breach}" if term.breach else "", term.doubt)))
 
 
 def _interval_cell(value: UncertainValue) -> str:
@@ -339,6 +343,7 @@ def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, Any
         "share": None if term is None else term.share,
         "term": value_to_json(None if term is None else term.term),
         "breach": "" if term is None else term.breach,
+        "doubt": "" if term is None else term.doubt,
         "why_not": row.why_not,
     }
 

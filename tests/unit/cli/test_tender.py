@@ -223,6 +223,23 @@ def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invo
     assert other["ratio"]["ci95"] == pytest.approx(alone["ci95"], rel=1e-9)
 
 
+@pytest.mark.parametrize(("level", "launches", "admissible"), [(100.1, 4, True), (99.9, 4, False), (250.0, 1, None)])
+def test_an_s_whose_interval_holds_the_rule_says_so(
+    tmp_path: Path, invoke: Invoke, level: float, launches: int, admissible: bool | None
+) -> None:
+    ref = made(tmp_path, "ref", 100.0, "digits")
+    steps = [Recorded(bench="digits", repeat=at, events=rates(*[level * SHAPE[at]] * 5)) for at in range(launches)]
+    run = str(record(tmp_path, *steps, name="new").path)
+    asked = {"metric": "ssi", "reference": {"run": ref, "nodes": 1}, "benchmarks": {"digits": None}}
+    answer = invoke(compare.command, run, "--tender", write("procurement.yaml", asked), "--json")
+    (system,) = json.loads(answer.stdout)["tender"]["systems"]
+    (row,) = system["benchmarks"]
+    assert (system["admissible"], bool(row["breach"])) == (admissible, admissible is False)
+    interval = row["speedup"]["ci95"]
+    assert row["doubt"] == "not shown: " + (f"[{interval[0]:.4g}, {interval[1]:.4g}]" if interval else "no interval")
+    assert "not shown: " in invoke(compare.command, run, "--tender", "procurement.yaml").stdout
+
+
 def test_declared_figures_win_nothing(tmp_path: Path, invoke: Invoke) -> None:
     run = made(tmp_path, "ref", 100.0, "a")
     asked = {
