@@ -49,6 +49,11 @@ class Block:
         return (0,)
 
     @property
+    def folder(self) -> str:
+        """The folder of a checkout that it is run in: `in=FOLDER`."""
+        return next((word.removeprefix("in=") for word in self.words if word.startswith("in=")), "")
+
+    @property
     def command_lines(self) -> Iterator[str]:
         """Yield the commands that a reader would type, without prompts, continuation lines joined."""
         text = self.text.replace("\\\n", " ")

@@ -153,8 +153,9 @@ def test_what_a_program_gives_is_recorded_and_its_output_and_exit_code_pass(agen
     )
     assert ran == Ran(3, "before after \x1b[31mred\x1b[0m \ufffd\n", "on stderr\n")
     rate = {"task": "train", "rate": 10.0, "units": "items/s", "time": 1.0, "clock": "program", "warmup": True}
+    progress = {"task": "train", "progress": [0, 5], "clock": "program"}
     loss = {"task": "träin", "loss": None, "nonfinite": ["loss"]}
-    assert [data for data in agent.records() if "metric" not in data] == [rate, loss]
+    assert [data for data in agent.records() if "metric" not in data] == [rate, progress, loss]
     assert agent.metrics().keys() == {"first_step", "host_memory_peak"}
     assert agent.records("phase") == [{"name": "run_script"}]
     assert agent.malformed == []
@@ -294,6 +295,65 @@ def test_a_program_that_uses_benchmate_itself_is_counted_once(agent):
     assert relayed(agent, code).code == 0
     assert len(agent.entries()) == 8
     assert len(agent.controls("hello")) == 1
+
+
+LOGS = """
+from benchmate.monitor import setupvoir
+log, monitor = setupvoir()
+for index in range(LAST):
+    log({"task": "train", "rate": 1.0 + index, "units": "items/s"})
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        LOGS.replace("LAST", "100_000"),
+        # A launcher that closes its descriptors, DATA_FD too.
+        f"import subprocess\nsubprocess.run([sys.executable, '-c', {'import time' + LOGS.replace('LAST', '100_000')!r}])",
+    ],
+    ids=["itself", "below a launcher"],
+)
+def test_a_program_that_logs_to_the_agent_itself_is_ended_with_its_window(agent, code):
+    assert relayed(agent, code) == Ran(0, "", "")
+    assert rates(agent) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    assert [window["why"] for window in agent.windows()] == ["complete"]
+    assert agent.records("stop") == [{"reason": "train: 5 rates"}]
+    progress = [data["progress"] for data in agent.records() if "progress" in data]
+    assert progress == [[0, 5], [1, 5], [2, 5], [3, 5], [4, 5], [5, 5]]
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"WORLD_SIZE": "2", "RANK": "0"},  # other ranks would wait for this one
+        {"MILABENCH_SINK": ""},  # in a script of its own the program decides
+    ],
+)
+def test_a_program_that_logs_itself_runs_to_its_end_where_the_relay_does_not_decide(agent, env):
+    ran = relayed(agent, f"{LOGS.replace('LAST', '50')}\nprint('its end')", env=env)
+    assert (ran.code, ran.stdout) == (0, "its end\n")
+    assert agent.records("stop") == []
+
+
+def test_the_window_of_a_rank_that_runs_on_is_recorded_when_it_is_complete(agent):
+    code = f"{LOGS.replace('LAST', '50')}\nos.kill(os.getpid(), signal.SIGKILL)"
+    assert relayed(agent, code, env={"WORLD_SIZE": "2", "RANK": "0"}).code == -signal.SIGKILL
+    assert len(rates(agent)) == 50
+    assert [window["why"] for window in agent.windows()] == ["complete"]
+
+
+def test_a_pipe_that_is_not_the_relays_is_not_written_to(agent):
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        (agent.folder / "program.py").write_text(PRELUDE.replace("DATA_FD", "NUMBER") + LOGS.replace("LAST", "50"))
+        place = f"{os.fstat(reading).st_ino + 1}:/proc/{os.getpid()}/fd/{reading}"
+        env = {"NUMBER": "1", "MILABENCH_RELAY": place}
+        assert agent.run(str(agent.folder / "program.py"), module="", env=env).code == 0
+        os.close(writing)
+        assert pipe.read() == b""
+    assert len(rates(agent)) == 50
 
 
 def test_without_an_agent_the_given_rates_are_a_line(agent):

@@ -17,7 +17,7 @@ import pytest
 from tests.commands import OF_A_BUSY_HOST
 from tests.milabench13_runs import SMALL, Suite, checkout_suite, needs_checkout, small_suite
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 # What a short look at a busy machine doubts of itself.
 OF_A_LOOK = {*OF_A_BUSY_HOST, "short", "no-steady-state", "overhead", "gaps", "overlap"}
@@ -118,7 +118,6 @@ def test_what_a_class_clones_lies_in_a_copy_of_its_folder(suite: Suite) -> None:
 
 
 @needs_checkout
-@pytest.mark.long
 @pytest.mark.parametrize("name", THEIRS)
 def test_a_definition_of_the_checkout_runs_unmodified(name: str, tmp_path: Path) -> None:
     units, keys = THEIRS[name]

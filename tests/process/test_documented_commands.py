@@ -56,7 +56,7 @@ def execute(page: Page, folder: Path) -> None:
             continue
         done = subprocess.run(
             ["bash", "-e", "-u", "-o", "pipefail", "-c", block.text],
-            cwd=folder,
+            cwd=folder / block.folder,
             env=environ,
             capture_output=True,
             text=True,

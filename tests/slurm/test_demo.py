@@ -14,7 +14,7 @@ import pytest
 from tests.commands import ROOT
 from tests.slurm.cluster import why_no_slurm
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 DEMO = ROOT / "tests" / "slurm" / "demo.py"
 

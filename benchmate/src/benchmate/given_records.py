@@ -15,8 +15,11 @@ _ABOUT = OBSERVATION_KEYS | {"task", "units", "time", "batch_id", "schedule_time
 def record_given(session: Session, data: Mapping[str, object]) -> None:
     """Record what a program gives in one mapping: a `rate`, a `loss`, and every other number as a metric of its name.
 
-    What is no number (the state of devices, a progress) is recorded as it stands.
+    What is no number (the state of devices, a progress) is recorded as it stands, and so is a metric that says its name.
     """
+    if "metric" in data and as_number(data.get("value")) is not None:
+        session.record("data", data)
+        return
     context = {key: data[key] for key in ("task", "time") if key in data}
     if "rate" in data:
         session.program_rate(data)

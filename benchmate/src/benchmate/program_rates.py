@@ -7,30 +7,38 @@ from time import perf_counter_ns, time_ns
 
 from benchmate.recording import Recording
 from benchmate.records import as_number
+from benchmate.relay_pipe import ask_to_end
 
 CLOCK = "program"
 """What a record says its clock is: such a rate has neither items nor seconds, and only the program knows what it timed."""
 
 OBSERVATION_KEYS = frozenset({"n", "elapsed", "t0_ns", "host_ns"})
 
+PROGRESS_NS = 1_000_000_000
+"""Between two records of the progress when all the wanted rates are there, but not yet the seconds of the window."""
+
 
 class ProgramRates:
     """The rates of one task that its program measured itself.
 
     They are recorded as they are. Those of the warm-up are marked, and `window` says when the window began and ended, as for an
-    observed loop; the program is ended when the window is complete, unless ranks work together, of which others would wait.
+    observed loop; the program is ended when the window is complete, by its runner or by the relay that started it, unless ranks
+    work together, of which others would wait.
     """
 
     def __init__(self, session: Recording, task: str) -> None:
         self._session = session
         self._measure = measure = session.config.measure
         self._task = task
-        self.stopping = task == "train" and session.stop_exception is not None and session.world_size == 1
+        has_end = session.stop_exception is not None or session.relay is not None
+        self.stopping = task == "train" and has_end and session.world_size == 1
         self._is_warm_up = bool(measure.warmup_steps or measure.warmup_s or measure.barrier)
         self._first_ns = self._start_ns = self._last_ns = perf_counter_ns()
         self._unix_minus_mono_ns = time_ns() - self._first_ns
         self._warm = 0
         self._count = 0
+        self._progress_ns = 0
+        self._relay_knows = False
         self.is_complete = False
 
     def take(self, data: Mapping[str, object]) -> None:
@@ -38,9 +46,9 @@ class ProgramRates:
 
         One that was measured with our own clock has the keys of an observation, too: n, elapsed, t0_ns and host_ns.
         """
-        if self.is_complete:
+        if self.is_complete and self.stopping:
             # The program has not ended: it caught what was to end it, or waits outside of Python.
-            self._session.stop(f"{self._task}: {self._count - self._warm} rates")
+            self._stop()
             return
         now_ns = self._last_ns = perf_counter_ns()
         record = {
@@ -61,15 +69,31 @@ class ProgramRates:
         if self._count == 1:
             self._first_ns = now_ns
             self._session.first_step(now_ns)
+        wanted = max(1, self._measure.window_steps)
         if self._is_warm_up:
+            if self._count == 1:
+                self._record_progress(0, wanted, now_ns)
             self._end_warm_up(now_ns)
             return
-        observed, wanted = self._count - self._warm, max(1, self._measure.window_steps)
-        if observed <= wanted:
-            self._session.record("data", {"task": self._task, "progress": [observed, wanted]})
-        if self.stopping and observed >= wanted and now_ns - self._start_ns >= self._measure.window_s * 1e9:
+        observed = self._count - self._warm
+        if observed <= wanted or now_ns - self._progress_ns >= PROGRESS_NS:
+            self._record_progress(observed, wanted, now_ns)
+        if observed >= wanted and now_ns - self._start_ns >= self._measure.window_s * 1e9:
             self._end_window("complete")
-            self._session.stop(f"{self._task}: {observed} rates")
+            if self.stopping:
+                self._stop()
+
+    def _record_progress(self, observed: int, wanted: int, now_ns: int) -> None:
+        self._progress_ns = now_ns
+        self._session.record("data", {"task": self._task, "progress": [observed, wanted], "clock": CLOCK})
+
+    def _stop(self) -> None:
+        """End the program, or have it ended by the relay that started it."""
+        session, reason = self._session, f"{self._task}: {self._count - self._warm} rates"
+        if session.stop_exception is not None or session.relay is None:
+            session.stop(reason)
+        elif not self._relay_knows and not session.is_measuring:
+            self._relay_knows = ask_to_end(session.relay, reason)
 
     def _end_warm_up(self, now_ns: int) -> None:
         measure = self._measure

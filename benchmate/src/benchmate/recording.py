@@ -16,8 +16,13 @@ class Recording(Protocol):
     rank: int
     world_size: int
     stop_exception: type[BaseException] | None
+    relay: str | None
     passed_barrier: bool
     satisfied: set[str]
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a task that is to end the program lacks its window."""
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
         """Send one record."""

@@ -16,8 +16,9 @@ from benchmate.clock import process_start_ns, wait_for_devices
 from benchmate.configuration import Config, read_config
 from benchmate.frameworks import process_group
 from benchmate.records import observation
+from benchmate.relay_pipe import find_relay
 from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take_losses
-from benchmate.sink import Sink, open_sink
+from benchmate.sink import AgentSink, Sink, open_sink
 
 if TYPE_CHECKING:
     from benchmate.loop_observer import Observer
@@ -54,6 +55,8 @@ class Session:
         self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
         self.stop_exception = stop_exception
         """The exception that ends the program when the window is complete; None in a script of its own, where none is raised."""
+        self.relay = find_relay(environ) if isinstance(self.sink, AgentSink) else None
+        """The pipe of the relay that started the program, which ends it with the window of the program's own rates."""
         self.stopped_because: str | None = None
         self.failures: list[tuple[str, str]] = []
         self.observers: dict[str, Observer] = {}

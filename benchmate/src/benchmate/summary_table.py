@@ -92,7 +92,7 @@ class SummaryTable:
         elif "loss" in data:
             first_and_last = self._losses.setdefault(str(data.get("task", "train")), [])
             first_and_last[1 if first_and_last else 0 :] = [data["loss"]]
-        elif "metric" in data:
+        elif "metric" in data and "value" in data:
             part = f" ({data['part']})" if "part" in data else ""
             self._others.append(f"{data['metric']}{part}: {_value(data['value'], data.get('units', ''))}")
 

@@ -58,7 +58,7 @@ def one_session_note(names: Sequence[str]) -> str:
 
 def _other_clocks(systems: Sequence[System]) -> Iterable[str]:
     """Yield, once for all benchmarks, how the numbers of some systems differ in kind, whose records milabench 1.3 made."""
-    old = [system.name for system in systems if any(map(_is_of_milabench13, system.sessions))]
+    old = [system.name for system in systems if any(run.summary.is_of_milabench13 for run in system.sessions)]
     new = [system.name for system in systems if system.name not in old]
     if old and new:
         yield (
@@ -66,10 +66,6 @@ def _other_clocks(systems: Sequence[System]) -> Iterable[str]:
             f" a window nobody knows; {some_names(new)} over all time of a window after warm-up: a ratio of the two is an"
             " indication"
         )
-
-
-def _is_of_milabench13(run: System) -> bool:
-    return any(bench.milabench13 is not None for bench in run.summary.benchmarks)
 
 
 def _node_names(system: System) -> tuple[str, ...]:

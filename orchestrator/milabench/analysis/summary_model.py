@@ -295,6 +295,11 @@ class Summary:
         return tuple(dict.fromkeys(bench.size for bench in self.benchmarks if bench.size))
 
     @property
+    def is_of_milabench13(self) -> bool:
+        """Whether milabench 1.3 made the run: nothing here runs it again."""
+        return any(bench.milabench13 is not None for bench in self.benchmarks)
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many of the planned steps ended how."""
         return {outcome: sum(bench.counts[outcome] for bench in self.benchmarks) for outcome in COUNTED_OUTCOMES}

@@ -114,7 +114,7 @@ class StartedProcess:
     """How one process of a benchmark is started, where its benchfile says so itself, word by word.
 
     `words` and the values of `env` are templates of the suite language, the arguments of the suite among them; `literal_env`
-    is set as it is. RUNNER stands for our runner, with the benchmark's voirfile, and the interpreter. `cwd` is an absolute
+    is set as it is, and so is what in `env` is no template. RUNNER stands for our runner, with the benchmark's voirfile, and the interpreter. `cwd` is an absolute
     path; `tag` tells it from the other processes of the benchmark.
     """
 

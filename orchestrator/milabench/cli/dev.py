@@ -16,4 +16,10 @@ def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
     """Open a shell in a benchmark's environment; with a command, run it there and return its exit code."""
     from milabench.workflow.dev_shell import open_shell
 
+    option, equals, value = bench.partition("=")
+    if option == "--select":  # as other verbs, and milabench 1.3, name what is meant
+        bench, *rest = [value, *argv] if equals else argv or ("",)
+        argv = tuple(rest)
+        if not bench:
+            raise click.UsageError("--select needs a value")
     return open_shell(options, bench, argv, terminal_session())

@@ -28,15 +28,31 @@ def command(source: Path, into: Path) -> None:
     """
     from milabench.workflow.import_suite import import_suite
 
-    echo_outcomes(import_suite(source, into))
+    outcomes = import_suite(source, into)
+    echo_outcomes(outcomes, into / "suite.yaml")
     suite = shlex.quote(str(into / "suite.yaml"))
-    click.echo(f"created {into}; write its locks with our versions, and see what it starts:")
-    for verb in ("pin", "plan run"):
+    pin = first_verbs(outcomes)
+    click.echo(f"created {into}; {'write its locks with our versions, and ' if pin else ''}see what it starts:")
+    for verb in (*pin, "plan run"):
         click.echo(f"  milabench {verb} --config {suite}")
 
 
-def echo_outcomes(outcomes: Sequence[ImportedBenchmark]) -> None:
-    """Print a line for each benchmark."""
+def first_verbs(outcomes: Sequence[ImportedBenchmark]) -> tuple[str, ...]:
+    """Return `pin`, unless no benchmark would use what it writes."""
+    return () if all(outcome.is_unpinned for outcome in outcomes) else ("pin",)
+
+
+def echo_outcomes(outcomes: Sequence[ImportedBenchmark], suite: Path) -> None:
+    """Print a line for each benchmark, and notes on the locks that they have not."""
     width = max(len(outcome.name) for outcome in outcomes)
     for outcome in outcomes:
         click.echo(f"{outcome.name:<{width}}  {outcome}")
+    if left_out := sorted({lock for outcome in outcomes for lock in outcome.left_out}):
+        names = ", ".join(left_out)
+        click.echo(f"note: not copied: {names}: their versions are not ours; `milabench pin` writes locks", err=True)
+    if unpinned := [outcome.name for outcome in outcomes if outcome.is_unpinned]:
+        click.echo(
+            f"note: {', '.join(unpinned)}: installed without a lock, from requirements.in; to use those that `milabench pin` "
+            f"writes, remove `install_variant: unpinned` from {suite}",
+            err=True,
+        )

@@ -26,21 +26,33 @@ _PUBLISHED: Final = {
     name: Spelling(instead="`milabench export` and `milabench report --site` publish results")
     for name in ("--publish", "--dashboard-url")
 }
+_INSTALL: Final = {
+    **_SHARED,
+    "--shorttrace": _IGNORED,
+    "--variant": Spelling(("--override", "*.install_variant={}"), has_value=True),
+}
+_PREPARE: Final = {**_SHARED, "--shortrace": _IGNORED, "--shorttrace": _IGNORED}
+_RUN: Final = {
+    **_SHARED,
+    **_PUBLISHED,
+    "--dash": Spelling(("--display", "{}"), has_value=True),
+    "--noterm": Spelling(("--display", "none")),
+    "--fulltrace": _IGNORED,
+    "--report": _IGNORED,
+    "--plugin": Spelling(instead="a run is recorded whole; --display chooses what is shown of it"),
+}
 OPTIONS: Final[Mapping[str, Mapping[str, Spelling]]] = {
-    "install": {
-        **_SHARED,
-        "--shorttrace": _IGNORED,
-        "--variant": Spelling(("--override", "*.install_variant={}"), has_value=True),
-    },
-    "prepare": {**_SHARED, "--shortrace": _IGNORED, "--shorttrace": _IGNORED},
-    "run": {
-        **_SHARED,
-        **_PUBLISHED,
-        "--dash": Spelling(("--display", "{}"), has_value=True),
-        "--noterm": Spelling(("--display", "none")),
-        "--fulltrace": _IGNORED,
-        "--report": _IGNORED,
-        "--plugin": Spelling(instead="a run is recorded whole; --display chooses what is shown of it"),
+    "install": _INSTALL,
+    "prepare": _PREPARE,
+    "run": _RUN,
+    "plan": {
+        **_INSTALL,
+        **_PREPARE,
+        **_RUN,
+        # What is shown while it runs, and what is checked of it, is no part of a plan.
+        "--dash": Spelling(has_value=True),
+        "--noterm": _IGNORED,
+        "--validations": Spelling(has_value=True),
     },
     "report": {
         **_PUBLISHED,
@@ -58,14 +70,15 @@ OPTIONS: Final[Mapping[str, Mapping[str, Spelling]]] = {
 _DISPLAYS: Final = {"long": "auto", "short": "auto", "no": "plain"}
 
 VERBS: Final[Mapping[str, str]] = {
-    "archive": "bundle",
+    "archive": "capsule",
     "container": "image",
     "env": "config explain",
     "machine": "doctor",
     "matrix": "config show",
     "multirun": "run",
     "pip": "dev",
-    "prepare-run": "prepare",
+    "pr": "report --format markdown",
+    "prepare-run": "prepare && milabench run",
     "publish": "export",
     "resolve": "config show",
     "schedule": "run --submit",
@@ -76,11 +89,34 @@ VERBS: Final[Mapping[str, str]] = {
     "system": "nodes",
 }
 """Commands of milabench 1.3 by the one that does the same here."""
+_GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "analysis": {"compare": "compare", "generate": "report", "replay": "replay"},
+    "data": {"gated": "gated"},
+    "slurm": {},
+    "tools": {"ci": "list --json", "new": "new", "pin": "pin"},
+}
+"""The groups in which it has its commands, with those that are not in `VERBS`."""
+
+
+def typed_here(words: Sequence[str]) -> str:
+    """Return what says which command does here what the words do in milabench 1.3; empty for words that it does not know."""
+    name, *rest = words
+    if name not in _GROUPS:
+        return f"`milabench {VERBS[name]}` does here what it does in milabench 1.3" if name in VERBS else ""
+    known = _GROUPS[name]
+    if not rest or rest[0].startswith("-"):
+        return "it is a group of milabench 1.3, whose commands stand by themselves here: `milabench --help` lists them"
+    here = known.get(rest[0]) or VERBS.get(rest[0])
+    if here is None:
+        return f"nothing here does what `{name} {rest[0]}` does in milabench 1.3; `milabench --help` lists all commands"
+    return f"`milabench {here}` does here what `{name} {rest[0]}` does in milabench 1.3"
 
 
 def as_typed_here(verb: str, words: Sequence[str]) -> list[str]:
     """Return the words behind a verb with the options of milabench 1.3 as ours. Raises UsageError for one that we lack."""
-    known = OPTIONS.get(verb, {})
+    known = OPTIONS.get(verb)
+    if known is None:
+        return list(words)
     typed: list[str] = []
     rest = list(words)
     is_silent = "--noterm" in words
@@ -89,6 +125,9 @@ def as_typed_here(verb: str, words: Sequence[str]) -> list[str]:
         if word == "--":
             return [*typed, word, *rest]
         name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            name = name.replace("_", "-")  # as it writes options of several words
+            word = f"{name}{equals}{value}"
         spelling = known.get(name)
         if spelling is None:
             typed.append(word)

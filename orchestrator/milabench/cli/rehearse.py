@@ -149,11 +149,13 @@ class _Progress:
 
     def __init__(self) -> None:
         self._shown = -1
+        # The line is written over by what a terminal obeys, and holds no foreign text.
+        self._stream = getattr(sys.stderr, "unfiltered", sys.stderr)
 
     def __call__(self, done: int, total: int) -> None:
         percent = 100 * done // total
-        if percent == self._shown or not sys.stderr.isatty():
+        if percent == self._shown or not self._stream.isatty():
             return
         self._shown = percent
         end = "\r\x1b[K" if done == total else ""
-        click.echo(f"\rrehearsed: {percent} %{end}", nl=False, err=True)
+        print(f"\rrehearsed: {percent} %{end}", end="", file=self._stream, flush=True)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench.cli.help import with_help, with_variables
-from milabench.cli.milabench13 import VERBS as FORMER_VERBS
-from milabench.cli.milabench13 import as_typed_here
+from milabench.cli.milabench13 import as_typed_here, typed_here
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -121,8 +120,8 @@ class VerbGroup(click.Group):
 
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help` lists them"
-            if name in FORMER_VERBS:
-                hint = f"; `milabench {FORMER_VERBS[name]}` does here what it does in milabench 1.3"
+            if former := typed_here(args):
+                hint = f"; {former}"
             raise click.UsageError(f"no command '{name}'{hint}", ctx)
         verb, command, rest = super().resolve_command(ctx, args)
         return verb, command, as_typed_here(verb or "", rest)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -544,6 +544,8 @@ def place_of_latest(word: str) -> int | None:
 def find_run(base: Path, name: str | Path) -> Run:
     """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest`, `latest~1`.
 
+    In a path to `runs` of any base, the run's name will do too.
+
     Raises NothingSelected when there is none, RecordError when there is one that cannot be read.
     """
     path = Path(name)
@@ -552,10 +554,8 @@ def find_run(base: Path, name: str | Path) -> Run:
         return open_run(path)
     folders = _run_folders(base)
     wanted = str(name)
-    for folder in reversed(folders):
-        given = _STAMP.sub("", folder.name)
-        if wanted in (folder.name, given, unquote(given, errors="surrogateescape")):
-            return open_run(folder)
+    if (named := _newest_called(wanted, folders)) is not None:
+        return open_run(named)
     place = place_of_latest(wanted)
     if place is not None and (run := next(islice(recent_runs(base), place, None), None)) is not None:
         return run
@@ -564,11 +564,22 @@ def find_run(base: Path, name: str | Path) -> Run:
     if path.suffix == ".zip" and path.is_file():
         raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
     if is_path:
+        if path.parent.name == "runs" and (named := _newest_called(path.name, _run_folders(path.parent.parent))):
+            return open_run(named)
         raise RecordError(f"{path}: no such run directory")
     known = ", ".join(folder.name for folder in folders[-3:])
     raise NothingSelected(
         f"no run is called '{wanted}' below {base / 'runs'}" + (f"; the latest are {known}" if known else "")
     )
+
+
+def _newest_called(wanted: str, folders: Sequence[Path]) -> Path | None:
+    """Return the last of the folders, oldest first, with this name: that of the folder, or that which the run was given."""
+    for folder in reversed(folders):
+        given = _STAMP.sub("", folder.name)
+        if wanted in (folder.name, given, unquote(given, errors="surrogateescape")):
+            return folder
+    return None
 
 
 def read_events(path: Path, step: str) -> Iterator[Event]:

@@ -99,7 +99,6 @@ _STATED: Final[Mapping[tuple[str, str], str]] = {
     (COVERAGE, OF_BENCHMARKS): "95 %",
     (COVERAGE, OF_SCORES): "95 %",
     (COVERAGE, OF_RATIOS): "95 %",
-    (GOOD, FAILED): "at most 5 %",
 }
 
 

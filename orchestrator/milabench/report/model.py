@@ -461,12 +461,12 @@ def launch_name(process: ReplicateResult) -> str:
 
 
 def failures(summary: Summary) -> list[Entry]:
-    """Return everything that should have passed and did not: why, its log, and the command that runs it again."""
+    """Return everything that should have passed and did not: why, its log, and the command that runs it again, if any does."""
     entries = []
     for bench in ordered(summary.benchmarks):
-        rerun = ("rerun", rerun_line(summary, bench.bench))
+        rerun = () if summary.is_of_milabench13 else (("rerun", rerun_line(summary, bench.bench)),)
         for failure in bench.failures:
-            entries.append(Entry(name=failure.step, text=step_reason(failure), details=(*_log(failure.log), rerun)))
+            entries.append(Entry(name=failure.step, text=step_reason(failure), details=(*_log(failure.log), *rerun)))
     return entries
 
 
@@ -620,7 +620,7 @@ def next_line(summary: Summary) -> str:
     if not summary.is_ended:
         return f"`milabench resume {summary.run}`: continues this run"
     other = f"`milabench compare {summary.run} OTHER`: compares with another run"
-    if any(bench.milabench13 is not None for bench in summary.benchmarks):  # nothing here runs it again
+    if summary.is_of_milabench13:
         old = f"`milabench report {summary.run} --score compat`: with the figures of milabench 1.3, which made this run"
         return other if summary.score.is_compat else old
     if any(not_passed(bench) for bench in summary.benchmarks):

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from milabench.config.schema import Suite
+from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
+from milabench.config.problems import Problems
+from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import explain
-from milabench.errors import ConfigError, MilabenchError
+from milabench.errors import MAX_PROBLEMS, ConfigError, MilabenchError, Problem
 from milabench.plan.check import planning_problems
-from milabench.plan.context import benchmark_on
+from milabench.plan.context import Dirs, benchmark_on
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import placeholders, render_text, texts
-from milabench.workflow.context import read_context, read_suite_only, read_whole_suite, suite_dirs
+from milabench.workflow.context import (
+    read_context,
+    read_suite_only,
+    read_whole_suite,
+    resolve_benchmark,
+    suite_dirs,
+    with_processes,
+)
 from milabench.workflow.files import suite_file
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.scaling_files import is_scaling_file, read_scaling
+
+_DEVICES = 8  # of each imaginary machine
 
 
 def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
@@ -64,7 +76,9 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
             suite = read_whole_suite(replace(options, config_file=path))
             for warning in suite.warnings:
                 session.warn(str(warning))
-            if problems := planning_problems(suite, suite_dirs(options, suite)):
+            if problems := planning_problems(suite, suite_dirs(options, suite)) or foreign_problems(
+                suite, suite_dirs(options, suite)
+            ):
                 raise ConfigError(problems)
             if suite.benchmarks and not any(bench.enabled for bench in suite.benchmarks.values()):
                 session.info(
@@ -76,6 +90,42 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
     if broken:
         raise ConfigError(f"{broken} of {len(paths)} files cannot be used")
     return len(paths)
+
+
+def foreign_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
+    """Return what the classes of benchfiles that are not ours answer instead of the processes that they start.
+
+    They are asked on imaginary machines, with accelerators of the kind that this one has: as many as any benchmark takes.
+    Benchmarks that are disabled are not asked.
+    """
+    foreign = {
+        bench.definition: bench
+        for bench in suite.benchmarks.values()
+        if isinstance(bench.definition, Path) and foreign_format(bench.definition / BENCHFILE) is not None
+    }
+    if not foreign:
+        return ()
+    from milabench.facts.probe import this_machine
+    from milabench.workflow.import_suite import imaginary_system, most_machines
+
+    devices = this_machine().answer().devices
+    arch = suite.system.arch or (devices[0].arch if devices else "cpu")
+    context = replace(imaginary_system(suite, arch, most_machines(suite), _DEVICES), dirs=dirs)
+    problems = Problems(most=MAX_PROBLEMS)
+
+    def ask(asked: Sequence[BenchmarkConfig]) -> None:
+        with_processes([resolve_benchmark(bench, context.dirs) for bench in asked], context)
+
+    ask_together(foreign)
+    wanted = [bench for bench in suite.benchmarks.values() if bench.enabled and bench.definition in foreign]
+    try:
+        ask(wanted)  # in the time of a few
+    except ConfigError:
+        with suppress(ConfigError):  # too many to go on
+            for bench in wanted:
+                with problems.taking():
+                    ask([bench])
+    return problems.all()
 
 
 def yaml_files(path: Path) -> list[Path]:

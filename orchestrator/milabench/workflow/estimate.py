@@ -118,6 +118,12 @@ class BudgetedPlan:
         what, estimate = "estimate of the pilot" if is_pilot else "estimate", self.estimate
         if data := data_line(self.planned.request):
             cut.insert(0, data)
+        if longer := self._longer_than_known:
+            steps = self.planned.request.context.plan_context.profile.window_steps
+            cut.insert(
+                0,
+                f"longer than that: {_names(longer)}: voir.options.stop asks for more observations than the usual {steps}",
+            )
         unknown = _names(estimate.unknown)
         if not estimate.runs:
             profile, launches = self.planned.request.context.plan_context.profile, len(self.planned.plan.groups())
@@ -135,6 +141,21 @@ class BudgetedPlan:
         rest = f"; unknown: {unknown}" if estimate.unknown else ""
         hours = f"{estimate.device_hours:.2g} device-hours"
         return [f"{what}: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}", *cut]
+
+    @property
+    def _longer_than_known(self) -> list[str]:
+        """The benchmarks whose suite asks for a longer window than the profile, and of which no run of these steps tells."""
+        request = self.planned.request
+        configs, profile = configs_of(request), request.context.plan_context.profile
+        suite_names = {step.bench: str(step.config["name"]) for step in self.planned.plan.steps}
+        names = []
+        for bench in self.estimate.benches:
+            config = configs[suite_names[bench.bench]]
+            stop = (config.voir.get("options") or {}).get("stop") or 0
+            is_known = bench.known is not None and (bench.known.is_same or not bench.known.n)
+            if stop > profile.window_steps and not is_known and not config.timed:
+                names.append(bench.bench)
+        return names
 
 
 def _names(names: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable, UsageError
 from milabench.events.fanout import Fanout
-from milabench.events.model import Config, Meta
+from milabench.events.model import Config, Data, Meta
 from milabench.events.rundir import RunWriter, create_run, open_run, stems
 from milabench.events.wire import decode, encode
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
@@ -323,7 +323,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
 
 
 def _told_apart(frame: Frame) -> Iterator[Mapping[str, Any]]:
-    """Yield the pauses and the cases in hand among records: they are few, and nothing else of a record matters to a display."""
+    """Yield what a display needs of records: pauses, the cases in hand, and how many rates a program has given of its own."""
     if not any(word in frame.payload for word in _DISPLAYED):
         return
     from milabench.analysis.rate_so_far import sums_of
@@ -331,8 +331,11 @@ def _told_apart(frame: Frame) -> Iterator[Mapping[str, Any]]:
     for line in frame.payload.splitlines():
         if any(word in line for word in _DISPLAYED):
             with contextlib.suppress(ValueError):
-                sums = sums_of(decode(line, frame.step))
-                if "pause" in sums or "case" in sums:
+                event = decode(line, frame.step)
+                sums = sums_of(event)
+                # The progress of an observed loop comes with its observations, and what a program says of its own is not ours.
+                is_of_rates = isinstance(event, Data) and event.data.get("clock") == "program"
+                if "pause" in sums or "case" in sums or ("progress" in sums and is_of_rates):
                     yield sums
 
 

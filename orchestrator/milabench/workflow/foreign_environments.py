@@ -177,7 +177,7 @@ def _limits_for_all(
 
 def _usual_lock(definition: Path, names: Sequence[str]) -> tuple[str, Lock] | None:
     """Return a lock for another kind of machine, best of the most usual one, and its file; None where there is none."""
-    for variant in (_USUAL, *sorted(_variants(definition, names))):
+    for variant in (_USUAL, *sorted(variants(definition, names))):
         if (lock := _lock(definition, names, variant)) is not None:
             return display_path(definition / lock_name(names[0], variant)), lock
     return None
@@ -191,7 +191,8 @@ def _preferred(name: str, lock: Lock, wanted: Lock, limits: Lock) -> Requirement
     return RequirementFile(name=name, text=text) if text else None
 
 
-def _variants(definition: Path, names: Sequence[str]) -> set[str]:
+def variants(definition: Path, names: Sequence[str]) -> set[str]:
+    """Return the variants for which a definition has locks of its requirement files."""
     stems = [name.removesuffix(".in") for name in names]
     return {file.name[len(stem) + 1 : -4] for stem in stems for file in definition.glob(f"{stem}.*.txt")}
 

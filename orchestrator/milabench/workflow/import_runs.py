@@ -19,19 +19,37 @@ from milabench.workflow.files import base_folder, require_file
 def import_runs(
     sources: Sequence[str], base: Path | None, *, run_name: str | None = None
 ) -> tuple[list[Imported], list[str]]:
-    """Convert what folders, zip files and JSON files hold: return the runs, and a note for each part left out.
+    """Convert what folders, with the zip files in them, zip files and JSON files hold: return the runs, and a note for each
+    part left out.
 
     Raises RecordError for a file that cannot be read.
     """
-    imported, notes = [], []
-    for source in sources:
+    imported: list[Imported] = []
+    notes: list[str] = []
+
+    def import_source(source: str) -> bool:
         with unpacked(Path(source)) as path:
             runs, left_out = read_foreign_runs(path, source)
-            notes += left_out
+            notes.extend(left_out)
             for run in runs:
                 renamed = replace(run, name=run_name) if run_name else run
                 imported.append(write_foreign_run(renamed, base_folder(base)))
+        return bool(runs or left_out)
+
+    for source in sources:
+        import_source(source)
+        for file in _zip_files_in(Path(source)):
+            try:
+                is_known = import_source(file)
+            except RecordError as error:  # nobody named this file
+                notes.append(str(error))
+            else:
+                notes += [] if is_known else [f"{file}: no run of milabench 1.3 in it"]
     return imported, notes
+
+
+def _zip_files_in(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*.zip") if path.is_file()) if folder.is_dir() else []
 
 
 @contextmanager

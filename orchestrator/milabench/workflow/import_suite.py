@@ -19,37 +19,45 @@ from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
 from milabench.errors import ConfigError, UsageError
-from milabench.facts.model import Device, Node, SystemFacts
+from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.method import nodes_of, why_not_placed
 from milabench.plan.model import Step
 from milabench.plan.prepare import prepare_step
 from milabench.plan.profile import PROFILES
 from milabench.plan.step import replicate_steps
+from milabench.plan.venvs import UNPINNED
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
-from milabench.workflow.imported_files import VOIRFILE, ImportedFolder, common_items, write_files
+from milabench.workflow.imported_files import REQUIREMENTS, VOIRFILE, ImportedFolder, common_items, write_files
 from milabench.workflow.new_benchmark import NAME
 
 if TYPE_CHECKING:
     from milabench.compat.data_form import DataForm
 
-ARCH: Final = "cuda"
+ARCH: Final[Arch] = "cuda"
 _RUNNER: Final = "benchmate.run"
 _FOLDER: Final = "@folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedBenchmark:
-    """What became of a benchmark: `kept` says why its benchfile stays, `notes` what differs from milabench 1.3."""
+    """What became of a benchmark: `kept` says why its benchfile stays, `notes` what differs from milabench 1.3.
+
+    `added` are the lines that its requirements.in got, `left_out` the locks that were not copied.
+    """
 
     name: str
     kept: str = ""
     notes: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    is_unpinned: bool = False
 
     def __str__(self) -> str:
         if self.kept:
             return f"kept as it is: {self.kept}"
-        return f"with differences: {'; '.join(self.notes)}" if self.notes else "whole"
+        added = [f"{REQUIREMENTS} has {line} too" for line in self.added]
+        return f"with differences: {'; '.join((*self.notes, *added))}" if self.notes else "; ".join(("whole", *added))
 
 
 def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.environ) -> tuple[ImportedBenchmark, ...]:
@@ -172,24 +180,32 @@ def _folders(suite: Suite, place: Callable[[str], str]) -> dict[Path, ImportedFo
 
 def _systems(suite: Suite) -> tuple[PlanContext, ...]:
     """Return one machine with a device, one with four, and several with two each: as many as a benchmark needs."""
-    most = max((bench.num_machines for bench in suite.benchmarks.values()), default=1)
-    raw = {key: value for key, value in suite.system.raw.items() if key not in ("nodes", "gpu")}
-    system = replace(suite.system, nodes=(), raw={**raw, "arch": ARCH})
     return tuple(
-        PlanContext(
-            facts=SystemFacts(arch=ARCH, nodes=tuple(_node(rank, devices) for rank in range(nodes))),
-            system=system,
-            dirs=dirs_under("/imaginary", {}),
-            profile=PROFILES["default"],
-            repeats=1,
-        )
-        for nodes, devices in ((1, 1), (1, 4), (max(2, most), 2))
+        imaginary_system(suite, ARCH, nodes, devices)
+        for nodes, devices in ((1, 1), (1, 4), (max(2, most_machines(suite)), 2))
     )
 
 
-def _node(rank: int, devices: int) -> Node:
+def most_machines(suite: Suite) -> int:
+    """Return how many machines the largest benchmark of a suite takes."""
+    return max((bench.num_machines for bench in suite.benchmarks.values()), default=1)
+
+
+def imaginary_system(suite: Suite, arch: Arch, nodes: int, devices: int) -> PlanContext:
+    """Return what a plan of the suite is made for on so many machines with so many devices each, not those of its system."""
+    raw = {key: value for key, value in suite.system.raw.items() if key not in ("nodes", "gpu")}
+    return PlanContext(
+        facts=SystemFacts(arch=arch, nodes=tuple(_node(rank, devices, arch) for rank in range(nodes))),
+        system=replace(suite.system, nodes=(), raw={**raw, "arch": arch}),
+        dirs=dirs_under("/imaginary", {}),
+        profile=PROFILES["default"],
+        repeats=1,
+    )
+
+
+def _node(rank: int, devices: int, arch: Arch) -> Node:
     held = tuple(
-        Device(index=index, uuid=f"{rank}-{index}", name="imaginary", arch=ARCH, memory_mib=81_920)
+        Device(index=index, uuid=f"{rank}-{index}", name="imaginary", arch=arch, memory_mib=81_920)
         for index in range(devices)
     )
     address = f"10.0.0.{rank + 1}"
@@ -294,7 +310,7 @@ def _recognise(folders: Mapping[Path, ImportedFolder], planned: Mapping[str, tup
                 break
             folder.forms[bench.name] = form
         constant = [
-            {name: value for name, value in form.env.items() if "{milabench" not in value and "{bench" not in value}
+            {name: value for name, value in form.env.items() if "{" not in value.replace("{{", "")}
             for form in folder.forms.values()
         ]
         folder.env = common_items(constant)
@@ -395,4 +411,11 @@ def _outcomes(
             yield ImportedBenchmark(name=name, kept=f"not of milabench 1.3: {where}")
             continue
         more = (unread[folder.path.name],) if folder.path.name in unread else ()
-        yield ImportedBenchmark(name=name, kept=folder.kept, notes=(*more, *notes.get(name, ())))
+        yield ImportedBenchmark(
+            name=name,
+            kept=folder.kept,
+            notes=(*more, *notes.get(name, ())),
+            added=() if folder.kept else folder.added,
+            left_out=() if folder.kept else folder.locks,
+            is_unpinned=bench.install_variant == UNPINNED,
+        )

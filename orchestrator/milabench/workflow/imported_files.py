@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from milabench.bench.registry import BENCHFILE, foreign_format
 from milabench.config.schema import BenchmarkConfig, PlanConfig, Suite
 from milabench.config.show import Written, mapping_yaml, plain_benchmark
+from milabench.plan.requirements import parse_requirements
+from milabench.workflow.foreign_environments import ADDED, variants
+from milabench.workflow.requirement_files import included_files, read_requirements
 
 if TYPE_CHECKING:
     from milabench.compat.data_form import DataForm
@@ -23,6 +26,8 @@ _SUITE_HEAD: Final = """\
 # Made by `milabench import-suite` from benchmarks of milabench 1.3. Folders are relative to this file.
 """
 VOIRFILE: Final = "voirfile.py"
+REQUIREMENTS: Final = "requirements.in"
+_ADDED_HEAD: Final = "# milabench 1.3 has this in every environment."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +42,22 @@ class ImportedFolder:
     env: dict[str, str] = field(default_factory=dict)
     """The variables of its benchfile."""
 
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The requirements that its copy gets: what milabench 1.3 installs unasked. Raises EnvironmentFailed."""
+        named = {pin.name for text in self._texts() for pin in parse_requirements(text).pins}
+        return tuple(pin.line for pin in parse_requirements("\n".join(ADDED)).pins if pin.name not in named)
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """Its locks, which its copy does not get: they have other versions than ours, and not what was added."""
+        locks = (f"requirements.{variant}.txt" for variant in sorted(variants(self.path, (REQUIREMENTS,))))
+        return tuple(lock for lock in locks if not any(lock in text for text in self._texts()))
+
+    def _texts(self) -> list[str]:
+        """Return its requirements.in and the files that it includes."""
+        return [file.text for file in included_files(self.path / REQUIREMENTS)]
+
 
 def write_files(draft: Path, suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path) -> None:
     """Write the copies of the folders and their suite."""
@@ -50,9 +71,18 @@ def write_files(draft: Path, suite: Suite, folders: Mapping[Path, ImportedFolder
         form = folder.forms[folder.benches[0].name]
         if form.has_runner and not (target / VOIRFILE).exists():
             (target / VOIRFILE).write_text(_EMPTY_VOIRFILE)
-        if not (target / "requirements.in").exists():
-            (target / "requirements.in").write_text("# Nothing.\n")
+        for lock in folder.locks:
+            (target / lock).unlink(missing_ok=True)
+        if folder.added:
+            (target / REQUIREMENTS).write_text(_requirements(folder))
     (draft / "suite.yaml").write_text(_suite_text(suite, folders, into))
+
+
+def _requirements(folder: ImportedFolder) -> str:
+    """Return the text of a requirements.in with what was added."""
+    file = folder.path / REQUIREMENTS
+    own = read_requirements(file).text if file.exists() else ""
+    return "\n".join([*own.splitlines(), _ADDED_HEAD, *folder.added, ""])
 
 
 def _benchfile(folder: ImportedFolder) -> str:

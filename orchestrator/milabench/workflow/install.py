@@ -400,6 +400,20 @@ def pin_benchmarks(
     changed = sum(lock.has_changed for lock in written)
     if not is_proposal:
         session.info(f"pin: {changed} of {len(written)} lock files changed")
+        for where, benches in _unpinned(context).items():
+            session.warn(
+                f"{', '.join(benches)}: installed without these locks, from requirements.in; to use them, remove "
+                f"`install_variant: unpinned` at {where}"
+            )
+
+
+def _unpinned(context: CommandContext) -> dict[str, list[str]]:
+    """Return the selected benchmarks that the suite itself leaves without a lock, by the place where it says so."""
+    benches: dict[str, list[str]] = {}
+    for config in (bench.config for bench in context.benches):
+        if config.install_variant == UNPINNED and config.name not in context.missing_locks:
+            benches.setdefault(config.origin.where("install_variant"), []).append(config.name)
+    return benches
 
 
 def pin_inputs(bench: str, folder: Path, variant: str) -> Iterator[PinInput]:

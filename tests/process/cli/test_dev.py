@@ -31,6 +31,16 @@ def test_a_command_runs_in_the_benchmarks_folder_with_its_variables(
     assert rest == ["good", "{"]
 
 
+@pytest.mark.parametrize("words", [("--select", "good"), ("--select=good",)])
+def test_the_benchmark_may_be_selected_as_by_other_verbs(
+    milabench: Callable[..., Said], words: tuple[str, ...]
+) -> None:
+    said = milabench("dev", *HERE, *words, "--", "echo", "--select", "kept")
+    assert (said.code, said.out) == (0, "--select kept\n")
+    said = milabench("dev", *HERE, "--select")
+    assert (said.code, said.err) == (2, "error: --select needs a value\n")
+
+
 def test_it_prints_the_command_that_run_would_use(milabench: Callable[..., Said]) -> None:
     said = milabench("dev", *HERE, "good", "--", "true")
     assert "tests/suite/odd/main.py good" in said.err

@@ -14,7 +14,10 @@ import pytest
 
 from milabench.bench.api import Benchmark
 from milabench.bench.load import load_benchfile
+from milabench.workflow.foreign_environments import ADDED
 from tests.commands import ROOT, Said
+from tests.process.cli.installable import installable
+from tests.process.install.places import wheel
 
 Milabench = Callable[..., Said]
 FOLDERS = ROOT / "tests" / "programs" / "milabench13"
@@ -50,7 +53,7 @@ from milabench.pack import Package
 
 class Variables(Package):
     def make_env(self):
-        return {**super().make_env(), "KIND": "{x}", "OWN_CACHE": str(self.dirs.cache / "own")}
+        return {**super().make_env(), "KIND": "{{x}}", "WORKERS": "{n_worker}", "OWN_CACHE": str(self.dirs.cache / "own")}
 
     @property
     def argv(self):
@@ -58,6 +61,25 @@ class Variables(Package):
 
 
 __pack__ = Variables
+"""
+WITHOUT_VOIR = """
+import milabench.commands as cmd
+from milabench.pack import Package
+
+
+class Plain(Package):
+    prepare_script = None
+
+    def build_run_plan(self):
+        return cmd.PackCommand(self, *self.argv, lazy=True)
+
+
+__pack__ = Plain
+"""
+IMPORTING = """
+import benchmate, torchcompat
+for _ in benchmate.observed(range(40), units="items/s", batch_size=2):
+    pass
 """
 
 
@@ -139,12 +161,13 @@ def test_both_forms_start_the_same(
 
 def test_what_became_of_each_benchmark_is_said(imported: tuple[Path, dict[str, str]]) -> None:
     _, said = imported
-    assert (said["small"], said["large"], said["job"]) == ("whole", "whole", "whole")
+    added = f"requirements.in has {ADDED[0]} too"
+    assert (said["small"], said["large"], said["job"]) == (f"whole; {added}",) * 3
     assert "the words of torchrun are ours" in said["ranks"]
     assert "the words of torchrun are ours" in said["ranks-nodes"]
     assert "the words of accelerate are ours" in said["launch"]
     assert "without the relay" in said["launch"]
-    assert said["module"] == "with differences: voirfile.py is new and empty"
+    assert said["module"] == f"with differences: voirfile.py is new and empty; {added}"
     assert "argv has what its class added" in said["variables"]
     assert said["clones"].startswith("kept as it is: its class clones self.config['url'] at self.config['revision']")
     assert said["command"].startswith("kept as it is: ")
@@ -194,7 +217,9 @@ def test_a_folder_of_several_benchmarks(milabench: Milabench, tmp_path: Path) ->
     into = tmp_path / "mine"
     said = milabench("import-suite", str(FOLDERS), "--into", str(into))
     assert said.code == 0, said.err
-    assert {path.name for path in (into / "benchmarks").iterdir()} == {path.name for path in FOLDERS.iterdir()}
+    assert {path.name for path in (into / "benchmarks").iterdir()} == {
+        path.parent.name for path in FOLDERS.glob("*/benchfile.py")
+    }
     # One that cannot say what it starts keeps its benchfile, and does not keep the others from theirs.
     assert load_benchfile(into / "benchmarks" / "plain") == Benchmark(script="main.py", cwd="definition")
     assert "misbehaving" in said.out
@@ -213,6 +238,75 @@ def test_new_from_a_folder(milabench: Milabench, tmp_path: Path) -> None:
     assert (said.code, "import-suite takes a folder of several" in said.err) == (2, True)
 
 
+@pytest.mark.parametrize("own", ["", "tool", "-r more.txt", "torchcompat>=1"])
+def test_requirements_get_what_milabench_13_installed_unasked_once(
+    milabench: Milabench, suite: Path, tmp_path: Path, own: str
+) -> None:
+    plain = suite.parent / "milabench13" / "plain"
+    (plain / "requirements.in").write_text(own)
+    (plain / "more.txt").write_text("torchcompat\n")
+    said = milabench("import-suite", str(plain), "--into", str(tmp_path / "mine"))
+    assert said.code == 0, said.err
+    text = (tmp_path / "mine" / "benchmarks" / "plain" / "requirements.in").read_text()
+    has_it = own not in ("", "tool")
+    assert text.splitlines()[:1] == [own or "# milabench 1.3 has this in every environment."]
+    assert (ADDED[0] in text.splitlines(), f"has {ADDED[0]} too" in said.out) == (not has_it, not has_it)
+
+
+def test_locks_are_left_out_but_not_what_requirements_include(
+    milabench: Milabench, suite: Path, tmp_path: Path
+) -> None:
+    folders = suite.parent / "milabench13"
+    for name in ("plain", "cmd"):
+        (folders / name / "requirements.in").write_text("-r requirements.common.txt\n")
+        for file in ("requirements.common.txt", "requirements.cuda.txt", "requirements.hpu.txt"):
+            (folders / name / file).write_text("voir==0.2.20\n")
+    said = milabench("import-suite", str(suite), "--into", str(tmp_path / "mine"))
+    assert said.code == 0, said.err
+    (note,) = [line for line in said.err.splitlines() if "not copied" in line]
+    assert "not copied: requirements.cuda.txt, requirements.hpu.txt: " in note
+    copied = tmp_path / "mine" / "benchmarks"
+    assert {path.name for path in (copied / "plain").glob("requirements*")} == {
+        "requirements.in",
+        "requirements.common.txt",
+    }
+    # A benchfile that is kept is installed from its own locks.
+    assert (copied / "cmd" / "requirements.cuda.txt").is_file()
+
+
+@pytest.mark.parametrize("variant", ["unpinned", "${system.arch}"])
+def test_a_copy_is_pinned_as_its_suite_says_and_has_what_its_program_imports(
+    milabench: Milabench, tmp_path: Path, environ: dict[str, str], variant: str
+) -> None:
+    _, variables, _ = installable(tmp_path, environ["MILABENCH_BASE"])
+    environ.update(variables)
+    wheel(tmp_path / "wheels", *ADDED[0].split("=="))  # type: ignore[arg-type]
+    plain = tmp_path / "old" / "plain"
+    plain.mkdir(parents=True)
+    (plain / "benchfile.py").write_text(WITHOUT_VOIR)
+    (plain / "main.py").write_text(IMPORTING)
+    old = tmp_path / "old" / "suite.yaml"
+    old.write_text(
+        f"profile: quick\none: {{definition: plain, install_variant: '{variant}', plan: {{method: njobs, n: 1}}, weight: 1.0}}\n"
+    )
+    said = milabench("import-suite", str(old), "--into", str(tmp_path / "mine"))
+    assert said.code == 0, said.err
+    suite = tmp_path / "mine" / "suite.yaml"
+    is_unpinned = variant == "unpinned"
+    key = f"remove `install_variant: unpinned` from {suite}"
+    assert (key in said.err, "milabench pin" in said.out) == (is_unpinned, not is_unpinned)
+    pinned = milabench("pin", "--config", str(suite), "--arch", "cpu")
+    assert pinned.code == 0, pinned.err
+    line = next((n for n, text in enumerate(suite.read_text().splitlines(), 1) if "unpinned" in text), 0)
+    assert (f"remove `install_variant: unpinned` at {suite}:{line}:" in pinned.err) == is_unpinned
+    planned = milabench("plan", "install", "--config", str(suite), "--arch", "cpu", "--json")
+    (venv,) = json.loads(planned.out)["venvs"]
+    assert venv["variant"] == ("unpinned" if is_unpinned else "cpu")
+    for verb in ("install", "run"):
+        done = milabench(verb, "--config", str(suite), "--arch", "cpu")
+        assert done.code == 0, done.out + done.err
+
+
 @pytest.mark.skipif("MILABENCH13" not in os.environ, reason="MILABENCH13 names no checkout of milabench 1.3")
 def test_the_suite_of_the_real_project(milabench: Milabench, tmp_path: Path) -> None:
     standard = Path(os.environ["MILABENCH13"], "config", "standard.yaml")
@@ -221,6 +315,10 @@ def test_the_suite_of_the_real_project(milabench: Milabench, tmp_path: Path) -> 
     became = dict(line.split(maxsplit=1) for line in said.out.splitlines() if not line.startswith((" ", "created")))
     assert len(became) == 54
     assert {name for name, what in became.items() if what.startswith("whole")} >= {"resnet50", "bert-fp32", "dqn"}
+    assert (became["resnet50"], became["bert-fp32"]) == ("whole", f"whole; requirements.in has {ADDED[0]} too")
+    mine = tmp_path / "mine" / "benchmarks"
+    for folder in (path.parent for path in mine.glob("*/benchfile.py") if "__pack__" not in path.read_text()):
+        assert "torchcompat" in (folder / "requirements.in").read_text(), folder.name
     kept = {name for name, what in became.items() if what.startswith("kept")}
     assert {"focalnet", "llm-lora-single", "vjepa-gpus"} <= kept
     assert not kept & {"lightning-gpus", "diffusion-nodes", "vllm-moe-code-gpus"}

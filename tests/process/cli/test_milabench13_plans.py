@@ -152,3 +152,21 @@ def test_a_class_that_prepares_by_itself_does_so_on_another_machine_from_what_is
     scripts = {step["node"]: step["argv"][2] for step in steps}
     assert Path(scripts["here"]).is_file()
     assert scripts["there"] == "/far/definitions/milabench-compat/child.py"
+
+
+BROKEN = """\
+    def make_env(self):
+        return {"KEY": self.config["no such key"]}
+"""
+
+
+def test_config_check_tells_what_a_class_cannot_answer_as_a_plan_does(own: Own) -> None:
+    refused = own("plan run", BROKEN)
+    assert refused.code == 2
+    assert "own: make_env: KeyError: 'no such key'" in refused.err
+    checked = own("config check", BROKEN)
+    assert checked.code == 2
+    assert checked.err.splitlines() == [*refused.err.splitlines(), "error: 1 of 1 files cannot be used"]
+    for keys, code in ((", enabled: false", 0), (", num_machines: 3", 2)):
+        assert own("config check", BROKEN, keys=keys).code == code
+    assert own("config check", "    pass").err == "1 file is valid\n"

@@ -96,6 +96,24 @@ def test_a_zip_of_many_runs_is_imported_whole(milabench: Milabench, tmp_path: Pa
     assert len(list((tmp_path / "base" / "runs").glob("old.*"))) == 2
 
 
+def test_zip_files_in_a_folder_are_imported_with_it(milabench: Milabench, tmp_path: Path) -> None:
+    old_run(tmp_path / "old" / OLD, "resnet50")
+    zipped = old_run(tmp_path / "other.2024-08-20_20:14:51.193380", "bert", rates=[200.0] * 65)
+    with zipfile.ZipFile(tmp_path / "old" / "other.zip", "w") as file:
+        for each in zipped.glob("*.data"):
+            file.write(each, f"{zipped.name}/{each.name}")
+    with zipfile.ZipFile(tmp_path / "old" / "photos.zip", "w") as file:
+        file.writestr("a.jpg", "")
+    (tmp_path / "old" / "torn.zip").write_text("PK")
+    said = milabench("import", str(tmp_path / "old"))
+    names = [Path(line.partition(": ")[0]).name.partition(".")[0] for line in said.out.splitlines()]
+    assert (said.code, names) == (0, ["lofilano", "other"])
+    assert said.err == (
+        f"left out: {tmp_path}/old/photos.zip: no run of milabench 1.3 in it\n"
+        f"left out: {tmp_path}/old/torn.zip: is not a zip file\n"
+    )
+
+
 def test_a_zip_that_leads_elsewhere_is_refused_and_writes_nothing(milabench: Milabench, tmp_path: Path) -> None:
     path = tmp_path / "evil.zip"
     with zipfile.ZipFile(path, "w") as file:
@@ -112,6 +130,9 @@ def test_a_failed_pack_is_a_failed_step(milabench: Milabench, tmp_path: Path) ->
     milabench("import", str(old_run(tmp_path / OLD, "resnet50", code=1)))
     [bench] = report(milabench)["benchmarks"]
     assert (bench["outcome"], bench["failures"][0]["why"]) == ("failed", "exit")
+    text = milabench("report", "--format", "text").out
+    assert "failures" in text.lower()
+    assert "rerun" not in text  # no suite here would run it again
 
 
 Recorded = tuple[str, Any, str | None]

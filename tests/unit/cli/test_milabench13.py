@@ -33,6 +33,15 @@ def suite(tmp_path: Path) -> tuple[str, ...]:
         ("install --variant unpinned --shorttrace", "--override *.install_variant=unpinned"),
         ("report --runs a b --html out.html", "a b --format html --output out.html"),
         ("list --dash no", "--dash no"),
+        ("run --run_name x_y --use_current_env --dash=no", "--run-name x_y --use-current-env --display plain"),
+        ("install --github_issues --use_current_env", "--use-current-env"),
+        ("prepare --run_name=x", "--run-name=x"),
+        (
+            "plan run --noterm --dash no --fulltrace --capabilities nodes=2 --validations all --repeat 3",
+            "run --repeat 3",
+        ),
+        ("plan install --variant unpinned", "install --override *.install_variant=unpinned"),
+        ("bench -- x --dry_run", "-- x --dry_run"),
     ],
 )
 def test_options_become_ours(typed: str, here: str) -> None:
@@ -47,12 +56,17 @@ def test_no_option_of_ours_is_taken_for_one_of_milabench_13() -> None:
         assert command is not None
         ours = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
         assert not ours & options.keys()
+        assert not any("_" in name for name in ours)
     assert not VERBS.keys() & COMMANDS.keys()
     assert {text.split()[0] for text in VERBS.values()} <= COMMANDS.keys()
 
 
 def test_a_dry_run_takes_them(milabench: Milabench, suite: tuple[str, ...]) -> None:
     said = milabench("run", "--dry-run", *suite, "--dash", "no", "--noterm", "--capabilities", "nodes=2")
+    assert (said.code, said.err) == (0, "")
+    said = milabench(
+        "plan", "run", *suite, "--noterm", "--dash", "no", "--fulltrace", "--validations", "all", "--run_name", "x"
+    )
     assert (said.code, said.err) == (0, "")
 
 
@@ -64,6 +78,15 @@ def test_a_dry_run_takes_them(milabench: Milabench, suite: tuple[str, ...]) -> N
         (("run", "--capabilities"), "--capabilities needs a value"),
         (("report", "--price", "3"), "--price is an option of milabench 1.3; here give `costs: {price: ...}`"),
         (("summary", "x"), "no command 'summary'; `milabench report --json` does here what it does in milabench 1.3"),
+        (("tools", "shell", "--select", "x"), "; `milabench dev` does here what `tools shell` does in milabench 1.3"),
+        (("tools", "new", "x"), "; `milabench new` does here what `tools new` does"),
+        (("tools", "pin"), "; `milabench pin` does here what `tools pin` does"),
+        (("analysis", "compare"), "; `milabench compare` does here what `analysis compare` does"),
+        (("analysis", "summary"), "; `milabench report --json` does here what `analysis summary` does"),
+        (("slurm", "system"), "; `milabench nodes` does here what `slurm system` does"),
+        (("tools", "tunnel"), "; nothing here does what `tools tunnel` does in milabench 1.3"),
+        (("tools",), "no command 'tools'; it is a group of milabench 1.3, whose commands stand by themselves here"),
+        (("tools", "--help"), "no command 'tools'; it is a group of milabench 1.3"),
     ],
 )
 def test_what_we_lack_is_told_in_one_line_with_what_to_type(

@@ -117,3 +117,13 @@ def test_before_the_first_run_there_is_no_latest(milabench: Milabench, base: Pat
     said = milabench("report", "latest~9", "--base", str(base))
     assert said.code == 3
     assert "no run is called 'latest~9'" in said.err
+
+
+@pytest.mark.parametrize("place", ["{}/runs/first", "{}/runs/third one"])
+def test_a_path_may_end_in_the_name_that_a_run_was_given(milabench: Milabench, base: Path, place: str) -> None:
+    elsewhere = base / "another base"
+    path = place.format(base)
+    assert reported(milabench, elsewhere, path) == [Path(path).name]
+    assert reported(milabench, elsewhere, "--runs", path) == [Path(path).name]  # as milabench 1.3 has it
+    said = milabench("report", str(base / "runs" / "fir"))
+    assert (said.code, said.err) == (6, f"error: {base}/runs/fir: no such run directory\n")

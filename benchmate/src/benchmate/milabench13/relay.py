@@ -2,7 +2,7 @@
 
 The program gets a pipe for voir's data lines, whose number is DATA_FD. What comes there, or hidden in its stdout, is recorded as
 its own; all else passes through. When its rates are as many as the measuring profile wants, or after its `stop` event where it
-gives none, the program is ended, and that is success.
+gives none, the program is ended, and that is success. A process that records its rates itself says so by a `stop` event.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 from benchmate.configuration import Config, read_config
 from benchmate.errors import BenchmateError
 from benchmate.given_records import record_given
+from benchmate.relay_pipe import variables
 from benchmate.result_channel import die_with_parent
 from benchmate.session import Session
 from benchmate.sink import TableSink
@@ -81,7 +82,7 @@ class Relay:
             self._program = subprocess.Popen(
                 words,
                 stdout=output,
-                env={"PYTHONUNBUFFERED": "1", **os.environ, "DATA_FD": str(data)},
+                env={"PYTHONUNBUFFERED": "1", **os.environ, "DATA_FD": str(data), **variables(self._data)},
                 preexec_fn=before_exec,  # noqa: PLW1509  (there are no threads yet)
                 close_fds=False,  # the locks of its devices are open files, and the program's too
             )
