@@ -20,7 +20,7 @@ from milabench.workflow.saved_options import program_digests
 from tests.recorded_run import SYSTEM, Recorded, data, rates, record
 
 SUITE = """\
-profile: quick
+profile: default
 _it: {install_variant: cpu, weight: 1.0, plan: {method: per_gpu}}
 bert: {inherits: _it, definition: bert, argv: {--batch-size: 8, --hidden: 64}}
 llama: {inherits: _it, definition: llama, argv: {--batch-size: 4}}
@@ -122,7 +122,7 @@ def vendor_run(
         "programs": program_digests(context),
         "options": {"base": str(base)},
         "locks": dict.fromkeys(speeds, digest),
-        "profile": "quick",
+        "profile": "default",
         **(manifest or {}),
     }
     for bench in speeds:

@@ -30,7 +30,7 @@ def warnings_on(
 ) -> Iterable[str]:
     """Yield what a reader must know before the first number."""
     for system in systems:
-        yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
+        yield from system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
     yield from _unlike("profiles", systems, lambda summary: summary.profile)
     yield from _unlike("versions of milabench", systems, lambda summary: summary.version)
     yield from _other_clocks(systems)
@@ -45,10 +45,15 @@ def warnings_on(
     contrasts = [contrast for row in rows for contrast in row.contrasts if contrast is not None]
     contrasts += [ratio.contrast for one in curves for ratio in one.ratios]
     if single and any(contrast.ci95 is not None for contrast in contrasts):
-        yield (
-            f"{', '.join(single)}: one session{' each' * (len(single) > 1)}: how sessions drift is not in the intervals; compare"
-            " several runs a side (compare A1,A2,A3 B1,B2,B3), or alternate the two (run --ab)"
-        )
+        yield one_session_note(single)
+
+
+def one_session_note(names: Sequence[str]) -> str:
+    """Return what the intervals of systems that were measured in one session do not say."""
+    return (
+        f"{', '.join(names)}: one session{' each' * (len(names) > 1)}: how sessions drift is not in the intervals; compare"
+        " several runs a side (compare A1,A2,A3 B1,B2,B3), or alternate the two (run --ab)"
+    )
 
 
 def _other_clocks(systems: Sequence[System]) -> Iterable[str]:
@@ -76,7 +81,8 @@ def _unlike(what: str, systems: Sequence[System], of_run: Callable[[Summary], st
         yield f"{what} differ: {', '.join(named)}"
 
 
-def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
+def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
+    """Yield what a reader must know of one system, and of what it reached in each benchmark, before the first number."""
     runs = [session.summary for session in system.sessions]
     if not all(summary.is_ended for summary in runs):
         yield f"{system.name}: the run is incomplete or still active: its numbers are preliminary"

@@ -27,6 +27,11 @@ class OfferCosts:
     within_budget: WithinLimit | None = None
     within_power: WithinLimit | None = None
 
+    @property
+    def whole(self) -> UncertainValue | None:
+        """What the budget pays: all years, where they are known, else the price."""
+        return self.lifetime or self.price
+
 
 def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     """Return what an offer costs. The budget pays the price with energy and upkeep of all years, where they are known."""
@@ -50,15 +55,14 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
             interest=terms.interest,
             upkeep=terms.upkeep,
         )
-    lifetime = None if owned is None else lifetime_cost(owned)
-    return OfferCosts(
+    costs = OfferCosts(
         price=price,
         power_kw=power,
         yearly=None if owned is None else yearly_cost(owned),
-        lifetime=lifetime,
-        within_budget=_within(lifetime or price, limits.budget),
+        lifetime=None if owned is None else lifetime_cost(owned),
         within_power=_within(power, limits.power),
     )
+    return replace(costs, within_budget=_within(costs.whole, limits.budget))
 
 
 def _within(value: UncertainValue | None, limit: UncertainValue | None) -> WithinLimit | None:

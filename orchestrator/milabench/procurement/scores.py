@@ -78,6 +78,7 @@ class ScoreTerm:
     """What a benchmark brings to a score: its weight, S, U, its term of the mean, and the rule that S breaks.
 
     `weight` is what the metric takes: the share of the weights, or the weight itself where they are counts of jobs (throughput).
+    `doubt` is why the interval of S does not show what its value says of the rule.
     """
 
     name: str
@@ -86,6 +87,7 @@ class ScoreTerm:
     speedup: UncertainValue | None = None
     utilization: float | None = None
     breach: str = ""
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +277,7 @@ def offer_score(
                 speedup=ratio,
                 utilization=utilization(bench, machine) if metric == "ssi" else None,
                 breach=_breach(definition, ratio),
+                doubt=_doubt(definition, ratio),
             )
         )
     return OfferScore(
@@ -296,6 +299,16 @@ def _breach(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
     if may_equal if is_least else ratio.value > least:
         return ""
     return f"S = {ratio.value:.6g}, the rule is S {'>=' if may_equal else '>'} {least:g}"
+
+
+def _doubt(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
+    """Return why an interval does not show on which side of the rule a speed-up is; the rule itself is on the value."""
+    if definition.least_speedup is None or ratio is None:
+        return ""
+    interval, least = ratio.interval(), definition.least_speedup[0]
+    if interval is None:
+        return "not shown: no interval"
+    return f"not shown: [{interval[0]:.4g}, {interval[1]:.4g}]" if interval[0] < least < interval[1] else ""
 
 
 def _require(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System
+from milabench.analysis.summary_model import validity_words
 from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
 from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing
+from milabench.procurement.offer_costs import OfferCosts, WithinLimit, offer_costs
 from milabench.procurement.scores import (
     METRICS,
     BenchmarkFigures,
@@ -26,6 +28,10 @@ from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_p
 from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+OF_REFERENCE: Final = "reference, "
+"""What a doubt about a figure of the reference begins with."""
+Admissible = Literal["yes", "no", "not shown"]
+_LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +73,29 @@ class ScoredBenchmark:
     why_not: str = ""
 
     @property
+    def is_declared(self) -> bool:
+        """Whether nothing measured its figure."""
+        return self.figure is not None and self.figure.launches is None
+
+    @property
     def counts(self) -> bool:
         """Whether its figure may stand in a score."""
         return self.figure is not None and not self.why_not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitCheck:
+    """An offer's whole cost or power against the tender's `most`, one-sided at 95 %; `offered` is None where it names none."""
+
+    name: Literal["budget", "power"]
+    offered: UncertainValue | None
+    most: UncertainValue
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBid:
-    """A bid with its score; `why_not` says why it has none.
+    """A bid with its score; `why_not` says why it has none. `costs` are those of an offer.
 
     `least` is the score that the tender asks for and `meets` whether it is reached, one-sided at 95 %. `ratio` is the score over
     that of the first bid, with the verdict on it; all ratios are one family of claims (Holm). `potency` is the sum over the
@@ -91,11 +112,53 @@ class ScoredBid:
     ratio: UncertainValue | None = None
     verdict: Verdict | None = None
     potency: UncertainValue | None = None
+    costs: OfferCosts | None = None
+    limits: tuple[LimitCheck, ...] = ()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why nothing is decided of its score: numbers in it that nothing measured, or that are suspect, its reference's too."""
+        rows = [row for row in self.benchmarks if row.term is not None]
+        declared = [row.bench for row in rows if row.is_declared]
+        figures = [("", row.bench, row.figure) for row in rows] + [
+            (OF_REFERENCE, row.bench, row.reference) for row in rows
+        ]
+        return (
+            *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
+            *(
+                f"{whose}{bench}: {validity_words(figure.validity, figure.reasons)}"
+                for whose, bench, figure in figures
+                if figure is not None and figure.validity in ("suspect", "invalid")
+            ),
+        )
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """The rules of the metric and the limits of the tender that it breaks, one line for each."""
+        of_score = () if self.score is None else self.score.breaches
+        return (
+            *of_score,
+            *(
+                f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"
+                f" the most is {amount_text(limit.most.value)}"
+                for limit in self.limits
+                if limit.decision == "FAIL" and limit.offered is not None
+            ),
+        )
+
+    @property
+    def admissible(self) -> Admissible:
+        """Whether it has a score and breaks no rule; not shown where a limit is not decided, or an S has no interval."""
+        if self.score is None or self.breaches:
+            return "no"
+        is_known = all(not term.doubt or term.speedup is None or term.speedup.interval() for term in self.score.terms)
+        is_within = all(limit.decision == "PASS" for limit in self.limits)
+        return "yes" if is_known and is_within else "not shown"
 
     @property
     def is_admissible(self) -> bool:
-        """Whether it has a score and breaks no rule of the metric."""
-        return self.score is not None and self.score.is_admissible
+        """Whether it has a score and breaks no rule that is decided."""
+        return self.admissible != "no"
 
     @property
     def tiers(self) -> Mapping[Tier, tuple[str, ...]]:
@@ -118,6 +181,7 @@ class TenderScores:
     bids: tuple[ScoredBid, ...]
     scored: tuple[str, ...]
     excluded: tuple[tuple[str, str], ...] = ()
+    reference: System | None = None
 
     @property
     def is_refused(self) -> bool:
@@ -175,6 +239,7 @@ def score_tender(
         bids=tuple(_compared(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
+        reference=reference,
     )
 
 
@@ -340,7 +405,9 @@ def _scored(
     problems: Problems,
 ) -> ScoredBid:
     """Return a bid with its score over the scored benchmarks; problems are noted."""
-    entry = ScoredBid(bid=bid, machine=machine, benchmarks=rows, why_not=why_not)
+    costs = None if bid.offer is None else offer_costs(bid.offer, tender)
+    limits = tuple(_limits(tender, costs))
+    entry = ScoredBid(bid=bid, machine=machine, benchmarks=rows, why_not=why_not, costs=costs, limits=limits)
     if why_not or not scored:
         return replace(entry, why_not=why_not or "no benchmark is in every offer")
     figures = [
@@ -393,6 +460,26 @@ def _scored(
     )
 
 
+def amount_text(amount: float) -> str:
+    """Return money or power as people write it."""
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
+
+
+def _limits(tender: Tender, costs: OfferCosts | None) -> Iterator[LimitCheck]:
+    """Yield what an offer takes of each limit of the tender; a run alone has no price and draws no declared power."""
+    costs = costs or OfferCosts(within_budget="not decided", within_power="not decided")
+    checks: tuple[
+        tuple[Literal["budget", "power"], UncertainValue | None, UncertainValue | None, WithinLimit | None], ...
+    ]
+    checks = (
+        ("budget", costs.whole, tender.limits.budget, costs.within_budget),
+        ("power", costs.power_kw, tender.limits.power, costs.within_power),
+    )
+    for name, offered, most, within in checks:
+        if most is not None and within is not None:
+            yield LimitCheck(name=name, offered=offered, most=most, decision=_LIMIT_DECISIONS[within])
+
+
 def decide(value: UncertainValue, least: float) -> Decision:
     """Return whether a value reaches a limit, one-sided at 95 %; without a known uncertainty nothing is decided."""
     interval = value.interval(0.90)
@@ -412,12 +499,18 @@ def _compared(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: 
         for entry in others
     ]
     judged = judge_family([None if ratio is None else ratio.log_estimate for ratio in ratios], [margin] * len(others))
-    yield first
+    yield _undoubted(first)
     for entry, ratio, judgement in zip(others, ratios, judged, strict=True):
         verdict: Verdict | None = None
         if ratio is not None:
-            verdict = "INCONCLUSIVE" if judgement is None else judgement.verdict
-        yield replace(entry, ratio=ratio, verdict=verdict)
+            is_decided = judgement is not None and not (first.doubts or entry.doubts)
+            verdict = judgement.verdict if judgement is not None and is_decided else "INCONCLUSIVE"
+        yield replace(_undoubted(entry), ratio=ratio, verdict=verdict)
+
+
+def _undoubted(entry: ScoredBid) -> ScoredBid:
+    """Return a bid of which a least score is decided only of numbers that are not in doubt."""
+    return replace(entry, meets="INCONCLUSIVE") if entry.meets is not None and entry.doubts else entry
 
 
 def _excluded(

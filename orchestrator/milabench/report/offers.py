@@ -13,7 +13,7 @@ from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import OfferCosts
 from milabench.procurement.scores import METRICS
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores
+from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Table, section
 from milabench.report.tender import tender_document, tender_to_json, value_to_json
@@ -94,7 +94,7 @@ def _cost_table(table: OfferTable) -> Table:
     rows = []
     for side in table.sides:
         costs, value = side.costs, None if side.entry.score is None else side.entry.score.value
-        whole = costs.lifetime or costs.price
+        whole = costs.whole
         interval = None if costs.lifetime is None else costs.lifetime.interval()
         rows.append(
             (
@@ -118,7 +118,7 @@ def _cost_table(table: OfferTable) -> Table:
 
 
 def _number(value: UncertainValue | None) -> str:
-    return "" if value is None else f"{value.value:,.0f}" if value.value >= 1000 else f"{value.value:.4g}"
+    return "" if value is None else amount_text(value.value)
 
 
 def _verification_table(table: OfferTable) -> Table:
@@ -262,7 +262,7 @@ def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[
     )
     sheet.add("N", entry.machine.nodes)
     sheet.add("N ref", entry.machine.reference_nodes)
-    sheet.add("admissible", entry.is_admissible)
+    sheet.add("admissible", entry.admissible)
     sheet.add(*_ROW_HEADS, is_head=True)
     for at, row in enumerate(entry.benchmarks, start=_FIRST_ROW):
         sheet.add(*_worksheet_row(scores, entry, row, at))
@@ -360,14 +360,14 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
         is_higher = METRICS[entry.score.metric].is_higher_better if entry.score else True
         ratio = Formula(text=f"E{at}/E$3" if is_higher else f"E$3/E{at}", value=entry.ratio.value)
     return (
-        *(offer.name, side.verdict, entry.is_admissible, offer.nodes),
+        *(offer.name, side.verdict, entry.admissible, offer.nodes),
         None if value is None else Formula(text=score_cell, value=value.value),
         *(low, high, "" if value is None else value.units, ratio, entry.verdict),
         *(_value(offer.price.node), _value(offer.price.fixed), _formula(f"D{at}*K{at}+L{at}", costs.price)),
         "" if costs.price is None else costs.price.units,
         *(_value(offer.power.node), _formula(f"D{at}*O{at}", costs.power_kw)),
         *_cost_cells(costs, at, terms),
-        _per(value, costs.lifetime or costs.price, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
+        _per(value, costs.whole, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
         _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
         *(costs.within_budget, costs.within_power, side.file),
     )

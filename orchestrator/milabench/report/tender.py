@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from milabench.analysis.comparison_model import System
+from milabench.analysis.comparison_words import one_session_note, system_warnings
 from milabench.analysis.intervals import Interval
-from milabench.analysis.summary_model import Summary, validity_words
-from milabench.procurement.measured import SourcedFigure
+from milabench.analysis.summary_model import Summary
+from milabench.procurement.measured import SourcedFigure, side_of
 from milabench.procurement.provenance import Provenance
-from milabench.procurement.scores import METRICS
-from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores
+from milabench.procurement.scores import METRICS, ScoreTerm
+from milabench.procurement.tender_scores import OF_REFERENCE, ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
-from milabench.report.document import Document, Notes, Statement, Table, Title, section, words_table
+from milabench.report.document import Document, Notes, Statement, Table, Title, notes, section, words_table
 from milabench.report.model import expense_tables, format_number
 
 TENDER_LEGEND = (
@@ -22,6 +24,9 @@ TENDER_LEGEND = (
     " clipped; w: share of the weights, for throughput the weight itself",
     "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; not known below three launches, empty"
     " where all numbers are constants",
+    "INCONCLUSIVE: not shown by the interval, or by numbers that are declared or suspect, which decide nothing",
+    "limits: the cost of all years where it is known, else the price, and the power of all nodes; one-sided at 95 %,"
+    " INCONCLUSIVE where the limit is within the interval or the offer does not say",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
 )
 NO_INTERVAL = "not known"
@@ -33,12 +38,14 @@ def tender_document(scores: TenderScores) -> Document:
     return (
         Title(text=f"{scores.metric} by {scores.tender.title or scores.tender.file}"),
         Statement(text=scores_sentence(scores)),
+        *notes(tuple(_warnings(scores))),
         *section("rules broken", _broken(scores)),
         *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
         *section("not in the score", scores.excluded),
         *section("tiers", _tiers(scores)),
-        *section("suspect", _suspects(scores)),
+        *section("decide nothing", _doubts(scores)),
         _score_table(scores).without_empty()[0],
+        *_limit_tables(scores),
         _benchmark_table(scores).without_empty()[0],
         *expense_tables(_spent(scores)),
         Notes(
@@ -82,15 +89,19 @@ def _in_words(entry: ScoredBid, scores: TenderScores) -> str:
     )
     units = f" {entry.score.value.units}" if entry.score.value.units else ""
     text = f"{name}: {scores.metric} {entry.score.value.value:.4g}{units}{how_sure if entry.score.value.deviations != () else ''}"
-    if not entry.is_admissible:
-        text += ", not admissible"
+    if entry.admissible != "yes":
+        text += ", not admissible" if entry.admissible == "no" else ", not shown to be admissible"
+    if any(row.term is not None and row.is_declared for row in entry.benchmarks):
+        text += ", of declared figures that nothing measured"
+    elif entry.doubts:
+        text += ", of suspect numbers"
     if entry.meets is not None:
         text += f", {entry.meets} at the least of {entry.least:g}"
     return f"{text}, {entry.verdict}" if entry.verdict else text
 
 
 def _broken(scores: TenderScores) -> list[tuple[str, str]]:
-    return [(entry.bid.name, line) for entry in scores.bids if entry.score for line in entry.score.breaches]
+    return [(entry.bid.name, line) for entry in scores.bids for line in entry.breaches]
 
 
 def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
@@ -105,13 +116,34 @@ def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
     ]
 
 
-def _suspects(scores: TenderScores) -> list[tuple[str, str]]:
-    return [
-        (f"{entry.bid.name}, {row.bench}", validity_words(row.figure.validity, row.figure.reasons))
+def _doubts(scores: TenderScores) -> list[tuple[str, str]]:
+    """Return the numbers of each bid that decide nothing; those of the reference, which all bids share, once."""
+    doubts = [
+        ("reference", line.removeprefix(OF_REFERENCE)) if line.startswith(OF_REFERENCE) else (entry.bid.name, line)
         for entry in scores.bids
-        for row in entry.benchmarks
-        if row.term is not None and row.figure is not None and row.figure.validity in ("suspect", "invalid")
+        for line in entry.doubts
     ]
+    return list(dict.fromkeys(doubts))
+
+
+def _warnings(scores: TenderScores) -> Iterator[str]:
+    """Yield what a comparison of the same runs says before its first number."""
+    names = [bench.bench for bench in scores.bids[0].benchmarks]
+    sides: dict[str, list[System]] = {}
+    for entry in scores.bids:
+        runs = [system for bench in names if (system := entry.bid.measured(bench)) is not None]
+        sides[entry.bid.name] = [system for at, system in enumerate(runs) if system not in runs[:at]]
+    if scores.reference is not None:
+        sides["reference"] = [scores.reference]
+    for name, systems in sides.items():
+        yield from dict.fromkeys(
+            line
+            for system in systems
+            for line in system_warnings(replace(system, name=name), [side_of(bench, system) for bench in scores.scored])
+        )
+    single = [name for name, systems in sides.items() if any(not system.later for system in systems)]
+    if single and any(entry.score and entry.score.value.interval() for entry in scores.bids):
+        yield one_session_note(single)
 
 
 def _score_table(scores: TenderScores) -> Table:
@@ -130,7 +162,7 @@ def _score_table(scores: TenderScores) -> Table:
                 "" if value is None else _interval_cell(value),
                 "" if value is None else value.units,
                 f"{len(scores.scored)} of {len(scores.tender.benchmarks)}" if value is not None else "",
-                "yes" if entry.is_admissible else "no",
+                entry.admissible,
                 "" if entry.least is None else f"{entry.least:g}",
                 entry.meets or "",
                 "" if entry.ratio is None else ratio_text(entry.ratio.value),
@@ -140,6 +172,33 @@ def _score_table(scores: TenderScores) -> Table:
             )
         )
     return Table(title="scores", headings=headings, is_text=is_text, rows=tuple(rows))
+
+
+def _limit_tables(scores: TenderScores) -> Iterator[Table]:
+    headings = ("system", "limit", "offered", "95 % interval", "most", "units", "within it")
+    rows = tuple(
+        (
+            entry.bid.name,
+            limit.name,
+            "not declared" if limit.offered is None else amount_text(limit.offered.value),
+            "" if limit.offered is None else _amount_interval(limit.offered),
+            amount_text(limit.most.value),
+            limit.most.units,
+            limit.decision,
+        )
+        for entry in scores.bids
+        for limit in entry.limits
+    )
+    if rows:
+        is_text = (True, True, False, True, False, True, True)
+        yield Table(title="limits", headings=headings, is_text=is_text, rows=rows)
+
+
+def _amount_interval(value: UncertainValue) -> str:
+    interval = value.interval()
+    if interval is None:
+        return NO_INTERVAL
+    return f"[{amount_text(interval[0])}, {amount_text(interval[1])}]" if value.deviations else ""
 
 
 def _benchmark_table(scores: TenderScores) -> Table:
@@ -183,8 +242,12 @@ def _benchmark_cells(
         "" if speedup is None else _interval_cell(speedup),
         "" if row.term is None else f"{row.term.weight:.4g}",
         "" if row.term is None else f"{row.term.term.value:.5g}",
-        row.why_not or (f"RULE BROKEN: {row.term.breach}" if row.term is not None and row.term.breach else ""),
+        row.why_not or ("" if row.term is None else _rule_text(row.term)),
     )
+
+
+def _rule_text(term: ScoreTerm) -> str:
+    return "; ".join(filter(None, (f"RULE BROKEN: {term.breach}" if term.breach else "", term.doubt)))
 
 
 def _interval_cell(value: UncertainValue) -> str:
@@ -232,6 +295,7 @@ def tender_to_json(scores: TenderScores) -> dict[str, Any]:
             "benchmarks": list(scores.scored),
             "excluded": [{"bench": bench, "why": why} for bench, why in scores.excluded],
             "sentence": scores_sentence(scores),
+            "warnings": list(_warnings(scores)),
             "systems": [_bid_json(scores, entry) for entry in scores.bids],
         }
     }
@@ -243,8 +307,18 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
         "nodes": entry.machine.nodes,
         "reference_nodes": entry.machine.reference_nodes,
         "score": value_to_json(None if entry.score is None else entry.score.value),
-        "admissible": entry.is_admissible,
-        "breaches": [] if entry.score is None else list(entry.score.breaches),
+        "admissible": {"yes": True, "no": False, "not shown": None}[entry.admissible],
+        "breaches": list(entry.breaches),
+        "doubts": list(entry.doubts),
+        "limits": [
+            {
+                "limit": limit.name,
+                "offered": value_to_json(limit.offered),
+                "most": value_to_json(limit.most),
+                "verdict": limit.decision,
+            }
+            for limit in entry.limits
+        ],
         "why_not": entry.why_not,
         "least": entry.least,
         "meets": entry.meets,
@@ -274,6 +348,7 @@ def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, Any
         "share": None if term is None or not METRICS[scores.metric].is_by_share else term.weight,
         "term": value_to_json(None if term is None else term.term),
         "breach": "" if term is None else term.breach,
+        "doubt": "" if term is None else term.doubt,
         "why_not": row.why_not,
     }
 

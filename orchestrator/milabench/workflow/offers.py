@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,52 +20,33 @@ from milabench.bundle.verify import Verification, verify_bundle
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError
 from milabench.events.rundir import open_run
 from milabench.events.values import as_mapping
-from milabench.events.wire import parse_object
 from milabench.plan.model import STEP_DIRS
-from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.offer_costs import offer_costs
-from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_scores import Bid
 from milabench.procurement.tiers import TierChange, lock_change, tier_change, tier_changes
 from milabench.version import __version__
 from milabench.workflow.bundle_runs import bundle_parts
-from milabench.workflow.expenses import metered_benches
 from milabench.workflow.files import base_folder, display_path, read_file
 from milabench.workflow.measured_runs import resolve_runs
-from milabench.workflow.report_inputs import ReportSource
-from milabench.workflow.summaries import recompute_summary, summary_of
+from milabench.workflow.opened_offers import (
+    CONTENTS,
+    DECLARATION,
+    OFFER_KIND,
+    OFFER_SCHEMA,
+    OpenedOffer,
+    offer_bid,
+    opened_offer,
+)
+from milabench.workflow.summaries import recompute_summary
 from milabench.workflow.tender_files import read_offer, read_tender
-from milabench.workflow.tenders import one_system, score_bids, system_by
+from milabench.workflow.tenders import score_bids
 
 if TYPE_CHECKING:
     from milabench.report.offers import OfferTable
     from milabench.workflow.options import Session
 
-DECLARATION: Final = "offer.yaml"
-CONTENTS: Final = "offer.json"
-_KIND: Final = "milabench-offer"
-_SCHEMA: Final = 1
 _ZIP: Final = b"PK\x03\x04"
-_LOCK: Final = "requirements.txt"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedOffer:
-    """An offer with the runs of each benchmark, whose records lie in a folder that is removed afterwards.
-
-    `locks` are the lock files' texts by run and install group. `tender` is the SHA-256 of the tender that it was made for.
-    `levels` are those that meters reached in its runs.
-    """
-
-    path: Path
-    offer: Offer
-    runs: Mapping[str, tuple[System, ...]]
-    locks: Mapping[tuple[str, str], str]
-    tender: str
-    verification: Verification
-    levels: tuple[PowerLevel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +85,8 @@ def create_offer(
                     packed[path.resolve()] = _parts_of(path, base, Path(scratch, str(len(packed))), where)
         names = {path: [part.run.name for part in parts] for path, parts in packed.items()}
         contents = {
-            "schema": _SCHEMA,
-            "kind": _KIND,
+            "schema": OFFER_SCHEMA,
+            "kind": OFFER_KIND,
             "tender": hashlib.sha256(read_file(tender_file)).hexdigest(),
             "runs": {
                 bench: [name for path in declared.runs for name in names[path.resolve()]]
@@ -145,59 +126,6 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
             }
             parts.append(replace(bundle_parts(open_run(folder)), locks=locks, notes=verified.manifest.notes))
     return parts
-
-
-@contextmanager
-def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
-    """Yield what an archive holds. Raises RecordError for what is no offer, ConfigError for a bad declaration."""
-    verification = verify_bundle(path, recompute_summary, allowed_signers)
-    with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
-        names = archive.files(file)
-        if missing := next((name for name in (DECLARATION, CONTENTS) if name not in names), None):
-            raise RecordError(f"{path}: not an offer: it has no {missing}; `milabench offer create` makes one")
-        offer = parse_offer(archive.read_member(file, DECLARATION), f"{path}:{DECLARATION}", "/")
-        contents = _contents(archive.read_member(file, CONTENTS), path)
-        runs_of = contents["runs"]
-        held = {name for named in runs_of.values() for name in named}
-        if unknown := sorted(held - {*verification.manifest.runs}):
-            raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
-        systems = {}
-        levels: list[PowerLevel] = []
-        for name in sorted(held):
-            records = [each for each in names if each.startswith(f"{RECORDS}/{name}/")]
-            archive.unpack_archive(file, records, f"{RECORDS}/{name}", Path(scratch, name))
-            run = open_run(Path(scratch, name))
-            source = ReportSource(name=offer.name, summary=summary_of(run), manifest=run.manifest, run=run)
-            systems[name] = system_by(source, tender, offer)
-            levels += [bench.level for bench in metered_benches(run).values() if bench.level is not None]
-        locks = {
-            (name, group): archive.read_member(file, each).decode("utf-8", "replace")
-            for each in names
-            for kind, name, group, last in [(*each.split("/"), "", "", "")[:4]]
-            if kind == "locks" and last == _LOCK
-        }
-        yield OpenedOffer(
-            path=path,
-            offer=offer,
-            runs={bench: tuple(systems[name] for name in named) for bench, named in runs_of.items()},
-            locks=locks,
-            tender=contents["tender"],
-            verification=verification,
-            levels=tuple(levels),
-        )
-
-
-def _contents(content: bytes, path: Path) -> Mapping[str, Any]:
-    try:
-        value = parse_object(content)
-        is_ours = value["schema"] == _SCHEMA and value["kind"] == _KIND
-        runs = {str(bench): [str(name) for name in list(named)] for bench, named in value["runs"].items()}
-        found = {"runs": runs, "tender": str(value["tender"])}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{path}: {CONTENTS}: cannot be read: {error}") from None
-    if not is_ours:
-        raise RecordError(f"{path}: {CONTENTS}: is of another version; use the one that wrote it")
-    return found
 
 
 def verify_offer(
@@ -245,18 +173,7 @@ def offer_table(
         raise NothingSelected(f"{folder}: has no offer; `milabench offer create` makes one, NAME.zip")
     with ExitStack() as stack:
         opened = [stack.enter_context(opened_offer(path, tender, allowed_signers)) for path in paths]
-        bids = [
-            Bid(
-                name=each.offer.name,
-                offer=each.offer,
-                runs={
-                    bench: one_system(each.offer.name, systems)
-                    for bench, systems in each.runs.items()
-                    if bench in each.offer.benchmarks and each.offer.benchmarks[bench].standing == "measured"
-                },
-            )
-            for each in opened
-        ]
+        bids = [offer_bid(each) for each in opened]
         scores = score_bids(tender, bids, base_folder(base), metric=metric)
         sides = tuple(
             OfferSide(

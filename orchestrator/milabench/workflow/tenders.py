@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.two_samples import MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
-from milabench.errors import ConfigError, Problem, UsageError
-from milabench.events.values import as_mapping
-from milabench.procurement.offer import Offer
+from milabench.errors import ConfigError, Problem, RecordError, UsageError
+from milabench.procurement.offer import Offer, offer_problems
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
-from milabench.workflow.expenses import with_expenses
 from milabench.workflow.files import base_folder
+from milabench.workflow.opened_offers import is_offer_archive, offer_bid, one_system, opened_offer, system_by
 from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
 from milabench.workflow.tender_files import read_offer, read_tender
@@ -34,7 +33,9 @@ def compare_by_tender(
     """
     tender = read_tender(tender_file)
     folder = base_folder(base)
-    return score_bids(tender, _bids(folder, names, tender), folder, metric=metric, margin=margin, across=across)
+    with ExitStack() as opened:
+        bids = _bids(folder, names, tender, opened)
+        return score_bids(tender, bids, folder, metric=metric, margin=margin, across=across)
 
 
 def score_bids(
@@ -60,22 +61,37 @@ def reference_system(folder: Path, tender: Tender) -> System | None:
     return None if run is None else _named_source(folder, str(run), tender.origin, "reference.run").system
 
 
-def _bids(folder: Path, names: Sequence[str], tender: Tender) -> list[Bid]:
-    """Return runs, under the names by which a comparison calls them, and offers with the runs that they name."""
-    is_offer = [Path(name).suffix in _OFFERS and Path(name).is_file() for name in names]
+def _bids(folder: Path, names: Sequence[str], tender: Tender, opened: ExitStack) -> list[Bid]:
+    """Return runs, under the names by which a comparison calls them, and offers with the runs that they name.
+
+    Archives of offers stay unpacked until `opened` is closed.
+    """
+    offers = {name: bid for name in names if (bid := _offer(folder, Path(name), tender, opened)) is not None}
     runs = [
         tuple(find_report_source(folder, part) for part in session_names(folder, name))
-        for name, an_offer in zip(names, is_offer, strict=True)
-        if not an_offer
+        for name in names
+        if name not in offers
     ]
     systems = (
         Bid(name=name, system=one_system(name, [system_by(source, tender) for source in side]))
         for name, side in zip(unique_names(runs), runs, strict=True)
     )
-    return [
-        _offered(folder, read_offer(Path(name), tender), tender) if an_offer else next(systems)
-        for name, an_offer in zip(names, is_offer, strict=True)
-    ]
+    return [offers[name] if name in offers else next(systems) for name in names]
+
+
+def _offer(folder: Path, path: Path, tender: Tender, opened: ExitStack) -> Bid | None:
+    """Return the offer in a declaration or an archive; None for what is neither. Raises RecordError for an altered one."""
+    if path.suffix in _OFFERS and path.is_file():
+        return _offered(folder, read_offer(path, tender), tender)
+    if not is_offer_archive(path):
+        return None
+    found = opened.enter_context(opened_offer(path, tender))
+    if found.verification.wrong:
+        what = f"was modified: {found.verification.wrong[0]}; `milabench offer verify {path}` shows everything"
+        raise RecordError(f"{path}: {what}")
+    if problems := offer_problems(found.offer, tender):
+        raise ConfigError(problems)
+    return offer_bid(found)
 
 
 def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
@@ -91,19 +107,6 @@ def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
         if declared.standing == "measured"
     }
     return Bid(name=offer.name, offer=offer, runs=runs)
-
-
-def one_system(name: str, sessions: Sequence[System]) -> System:
-    """Return runs of one system as one."""
-    first, *later = (replace(session, name=name) for session in sessions)
-    return replace(first, later=tuple(later))
-
-
-def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
-    """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
-    costs = as_mapping(source.manifest.get("costs"))
-    summary = with_expenses(source.summary, source.run, tender, costs, offer)
-    return replace(source, summary=summary).system
 
 
 def _named_source(folder: Path, name: str, origin: Origins, key: str) -> ReportSource:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from milabench.cli import offer, offers
+from milabench.cli import compare, offer, offers
 from milabench.errors import MilabenchError, NothingSelected, UsageError
 from milabench.procurement.scores import METRICS
 from tests.formulas import Book
@@ -54,6 +54,20 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
     assert a["energy_a_year"]["value"] == pytest.approx(energy)
     assert a["all_years"]["value"] == pytest.approx(26.6e6 * 1.3 + 5 * energy)
     assert (a["within_budget"], a["within_power"]) == ("yes", "yes")
+
+
+def test_an_archive_is_scored_as_the_offer_that_is_in_it(four: tuple[Path, Path]) -> None:
+    """Not as the run of one node that its records are: nodes, tier and name are the offer's, as in the table of all offers."""
+    table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][:2]
+    archives = [four[0] / "A.zip", four[0] / "B.zip"]
+    told = json.loads(ran(compare.command, *archives, "--tender", four[1], "--json").stdout)["tender"]["systems"]
+    for key in ("name", "nodes", "score", "limits", "admissible", "meets"):
+        assert [each[key] for each in told] == [each[key] for each in table], key
+    declared = four[0].parent / "A" / "offer.yaml"
+    mixed = json.loads(ran(compare.command, declared, archives[1], "--tender", four[1], "--json").stdout)
+    assert [each["score"]["value"] for each in mixed["tender"]["systems"]] == pytest.approx(
+        [each["score"]["value"] for each in table]
+    )
 
 
 @pytest.mark.parametrize("metric", ["ssi", "ssni", "index"])
@@ -145,6 +159,8 @@ def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Pa
     assert result.return_value == 6
     (side,) = json.loads(result.stdout)["offers"]
     assert side["verdict"] == "ALTERED" and side["altered"] == ["changed: offer.yaml"]
+    with pytest.raises(MilabenchError, match=r"A\.zip: was modified: changed: offer\.yaml"):
+        ran(compare.command, tmp_path / "offers" / "A.zip", "--tender", four[1])
 
 
 def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:

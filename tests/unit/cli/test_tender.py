@@ -82,7 +82,7 @@ def test_k_ssi_1_from_the_files(invoke: Invoke) -> None:
     )
     assert [row["speedup"]["value"] for row in rows] == pytest.approx([1.9993714285714286, 1.60736, 1.0685], rel=1e-12)
     assert system["score"]["value"] == pytest.approx(3.0612740016171007, rel=1e-12)
-    assert (system["admissible"], system["meets"]) == (True, "PASS")
+    assert (system["admissible"], system["meets"]) == (True, "INCONCLUSIVE")  # declared: nothing measured it
     (unweighted,) = scores(invoke, APEX.replace("weight: 2, ", ""), OFFER)
     assert unweighted["score"]["value"] == pytest.approx(2.6508931085607634, rel=1e-12)
 
@@ -162,6 +162,34 @@ def test_k_euro_3_from_the_files(invoke: Invoke) -> None:
     assert weights == [(1, "weight"), (2, "weight")]
 
 
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "price", "verdicts", "admissible"),
+    [
+        ("{budget: 12 M EUR, power: 6 MW}", "10 k EUR", ["PASS", "PASS"], True),
+        ("{budget: 10 M EUR}", "10 k EUR", ["FAIL"], False),
+        ("{power: 5 MW}", "10 k EUR", ["FAIL"], False),
+        ("{budget: 10 M EUR}", "10 k EUR +- 10 %", ["INCONCLUSIVE"], None),
+        ("{budget: 10 M EUR}", None, ["INCONCLUSIVE"], None),
+    ],
+)
+def test_an_offer_above_a_limit_is_not_admissible(
+    invoke: Invoke, limits: str, price: str | None, verdicts: list[str], admissible: bool | None
+) -> None:
+    asked = APEX.replace("{ssi: 3}", limits)
+    offer = f"{OFFER}price: {{node: {price}}}\n" if price else OFFER
+    (system,) = scores(invoke, asked, f"{offer}power: {{node: 5 kW +- 2 %}}\n")
+    assert ([limit["verdict"] for limit in system["limits"]], system["admissible"]) == (verdicts, admissible)
+    shown = invoke(compare.command, "offer0.yaml", "--tender", "procurement.yaml")
+    assert shown.return_value == (1 if admissible is False else 0)
+    headline = {True: "", False: "not admissible", None: "not shown to be admissible"}[admissible]
+    assert headline in shown.stdout and all(verdict in shown.stdout for verdict in verdicts)
+    if verdicts == ["FAIL"]:
+        assert ("budget: 10,240,000 EUR" if price and "budget" in limits else "power: 5,120 kW") in shown.stdout
+
+
 # Runs
 
 
@@ -203,6 +231,59 @@ def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invo
         0
     ]
     assert other["ratio"]["ci95"] == pytest.approx(alone["ci95"], rel=1e-9)
+
+
+@pytest.mark.parametrize(("level", "launches", "admissible"), [(100.1, 4, True), (99.9, 4, False), (250.0, 1, None)])
+def test_an_s_whose_interval_holds_the_rule_says_so(
+    tmp_path: Path, invoke: Invoke, level: float, launches: int, admissible: bool | None
+) -> None:
+    ref = made(tmp_path, "ref", 100.0, "digits")
+    steps = [Recorded(bench="digits", repeat=at, events=rates(*[level * SHAPE[at]] * 5)) for at in range(launches)]
+    run = str(record(tmp_path, *steps, name="new").path)
+    asked = {"metric": "ssi", "reference": {"run": ref, "nodes": 1}, "benchmarks": {"digits": None}}
+    answer = invoke(compare.command, run, "--tender", write("procurement.yaml", asked), "--json")
+    (system,) = json.loads(answer.stdout)["tender"]["systems"]
+    (row,) = system["benchmarks"]
+    assert (system["admissible"], bool(row["breach"])) == (admissible, admissible is False)
+    interval = row["speedup"]["ci95"]
+    assert row["doubt"] == "not shown: " + (f"[{interval[0]:.4g}, {interval[1]:.4g}]" if interval else "no interval")
+    assert "not shown: " in invoke(compare.command, run, "--tender", "procurement.yaml").stdout
+
+
+def test_declared_figures_win_nothing(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "ref", 100.0, "a")
+    asked = {
+        "metric": "ssi",
+        "reference": {"run": run, "nodes": 1},
+        "benchmarks": {"a": {"figure_of_merit": "rate"}},
+        "limits": {"ssi": 2},
+    }
+    units = json.loads(invoke(compare.command, run, "--tender", write("p.yaml", asked), "--json").stdout)
+    units = units["tender"]["systems"][0]["benchmarks"][0]["figure"]["units"]
+    offer = declared("D", 1, a={"value": f"9000 {units}", "nodes": 1})
+    measured, system = scores(invoke, asked, declared("A", 1, a={"run": made(tmp_path, "a", 300.0, "a")}), offer)
+    assert (measured["meets"], measured["doubts"]) == ("PASS", [])
+    assert (system["meets"], system["verdict"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    shown = invoke(compare.command, "offer1.yaml", "--tender", "procurement.yaml").stdout
+    assert "of declared figures that nothing measured" in " ".join(shown.split("decide nothing")[0].split())
+
+
+@pytest.mark.parametrize("quick", ["ref", "a", "b"])
+def test_a_quick_profile_decides_nothing_on_whichever_side_it_is(tmp_path: Path, invoke: Invoke, quick: str) -> None:
+    levels = {"ref": 100.0, "a": 300.0, "b": 150.0}
+    runs = [
+        made(tmp_path, name, level, "digits", manifest={"profile": "quick" if name == quick else "default"})
+        for name, level in levels.items()
+    ]
+    asked = {"metric": "index", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}, "limits": {"index": 2}}
+    answer = invoke(compare.command, *runs[1:], "--tender", write("procurement.yaml", asked), "--json")
+    told = json.loads(answer.stdout)["tender"]
+    first, other = told["systems"]
+    assert (first["meets"] == "PASS", other["meets"] == "FAIL") == (quick == "b", quick == "a")
+    assert (other["verdict"], answer.return_value) == ("INCONCLUSIVE", int(quick == "a"))
+    who = "reference" if quick == "ref" else quick
+    assert f"{who}: measured with the quick profile: every number is an indication only" in told["warnings"]
+    assert any(line.startswith("a, b, reference: one session each") for line in told["warnings"])
 
 
 def test_the_reference_itself_breaks_no_rule(tmp_path: Path, invoke: Invoke) -> None:

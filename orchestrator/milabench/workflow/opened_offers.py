@@ -1,0 +1,138 @@
+"""Archives of offers, opened: the declaration, the runs that it names, and what these are scored as."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from milabench.analysis.comparison_model import System
+from milabench.bundle import archive
+from milabench.bundle.create import RECORDS
+from milabench.bundle.verify import Verification, verify_bundle
+from milabench.errors import RecordError
+from milabench.events.rundir import open_run
+from milabench.events.values import as_mapping
+from milabench.events.wire import parse_object
+from milabench.procurement.offer import Offer, parse_offer
+from milabench.procurement.power_levels import PowerLevel
+from milabench.procurement.tender import Tender
+from milabench.procurement.tender_scores import Bid
+from milabench.workflow.expenses import metered_benches, with_expenses
+from milabench.workflow.report_inputs import ReportSource
+from milabench.workflow.summaries import recompute_summary, summary_of
+
+DECLARATION: Final = "offer.yaml"
+CONTENTS: Final = "offer.json"
+OFFER_KIND: Final = "milabench-offer"
+OFFER_SCHEMA: Final = 1
+_LOCK: Final = "requirements.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedOffer:
+    """An offer with the runs of each benchmark, whose records lie in a folder that is removed afterwards.
+
+    `locks` are the lock files' texts by run and install group. `tender` is the SHA-256 of the tender that it was made for.
+    `levels` are those that meters reached in its runs.
+    """
+
+    path: Path
+    offer: Offer
+    runs: Mapping[str, tuple[System, ...]]
+    locks: Mapping[tuple[str, str], str]
+    tender: str
+    verification: Verification
+    levels: tuple[PowerLevel, ...] = ()
+
+
+def is_offer_archive(path: Path) -> bool:
+    """Return whether a file is an archive that `milabench offer create` made."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    with archive.open_checked(path) as file:
+        return DECLARATION in archive.files(file)
+
+
+def offer_bid(opened: OpenedOffer) -> Bid:
+    """Return what is scored of an opened offer: its declaration, and the runs of what it measured."""
+    benchmarks = opened.offer.benchmarks
+    return Bid(
+        name=opened.offer.name,
+        offer=opened.offer,
+        runs={
+            bench: one_system(opened.offer.name, systems)
+            for bench, systems in opened.runs.items()
+            if bench in benchmarks and benchmarks[bench].standing == "measured"
+        },
+    )
+
+
+@contextmanager
+def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
+    """Yield what an archive holds. Raises RecordError for what is no offer, ConfigError for a bad declaration."""
+    verification = verify_bundle(path, recompute_summary, allowed_signers)
+    with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
+        names = archive.files(file)
+        if missing := next((name for name in (DECLARATION, CONTENTS) if name not in names), None):
+            raise RecordError(f"{path}: not an offer: it has no {missing}; `milabench offer create` makes one")
+        offer = parse_offer(archive.read_member(file, DECLARATION), f"{path}:{DECLARATION}", "/")
+        contents = _contents(archive.read_member(file, CONTENTS), path)
+        runs_of = contents["runs"]
+        held = {name for named in runs_of.values() for name in named}
+        if unknown := sorted(held - {*verification.manifest.runs}):
+            raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
+        systems = {}
+        levels: list[PowerLevel] = []
+        for name in sorted(held):
+            records = [each for each in names if each.startswith(f"{RECORDS}/{name}/")]
+            archive.unpack_archive(file, records, f"{RECORDS}/{name}", Path(scratch, name))
+            run = open_run(Path(scratch, name))
+            source = ReportSource(name=offer.name, summary=summary_of(run), manifest=run.manifest, run=run)
+            systems[name] = system_by(source, tender, offer)
+            levels += [bench.level for bench in metered_benches(run).values() if bench.level is not None]
+        locks = {
+            (name, group): archive.read_member(file, each).decode("utf-8", "replace")
+            for each in names
+            for kind, name, group, last in [(*each.split("/"), "", "", "")[:4]]
+            if kind == "locks" and last == _LOCK
+        }
+        yield OpenedOffer(
+            path=path,
+            offer=offer,
+            runs={bench: tuple(systems[name] for name in named) for bench, named in runs_of.items()},
+            locks=locks,
+            tender=contents["tender"],
+            verification=verification,
+            levels=tuple(levels),
+        )
+
+
+def _contents(content: bytes, path: Path) -> Mapping[str, Any]:
+    try:
+        value = parse_object(content)
+        is_ours = value["schema"] == OFFER_SCHEMA and value["kind"] == OFFER_KIND
+        runs = {str(bench): [str(name) for name in list(named)] for bench, named in value["runs"].items()}
+        found = {"runs": runs, "tender": str(value["tender"])}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{path}: {CONTENTS}: cannot be read: {error}") from None
+    if not is_ours:
+        raise RecordError(f"{path}: {CONTENTS}: is of another version; use the one that wrote it")
+    return found
+
+
+def one_system(name: str, sessions: Sequence[System]) -> System:
+    """Return runs of one system as one."""
+    first, *later = (replace(session, name=name) for session in sessions)
+    return replace(first, later=tuple(later))
+
+
+def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
+    """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
+    costs = as_mapping(source.manifest.get("costs"))
+    summary = with_expenses(source.summary, source.run, tender, costs, offer)
+    return replace(source, summary=summary).system
