@@ -230,9 +230,10 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expense:
-    """What a benchmark's work takes: `quantity` for each `per`: an item such as `token`, `1M tokens`, `run`, `year`.
+    """What a benchmark's work takes: `quantity` for each `per`: an item such as `token`, `1M tokens`, `run`, `node year`, `year`.
 
-    `run` is what one launch measured. `value` has the 95 % interval `ci95`, None where that is not known, and is made of `parts`.
+    `run` is what one launch took on the nodes that it had; `year` is of all `nodes` of the system: those that an offer has, else
+    those that ran. `value` has the 95 % interval `ci95`, None where that is not known, and is made of `parts`.
     `power` says how the power is known, `level` which level of power measurement that is, `source` by what.
     """
 
@@ -246,6 +247,7 @@ class Expense:
     power: Literal["meter", "node", "board", "provisioned"] = "board"
     level: str = ""
     source: str = ""
+    nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,9 +113,9 @@ class Benchmark:
 class StartedProcess:
     """How one process of a benchmark is started, where its benchfile says so itself, word by word.
 
-    `words` and the values of `env` are templates of the suite language, the arguments of the suite among them; `literal_env`
-    is set as it is. RUNNER stands for our runner, with the benchmark's voirfile, and the interpreter. `cwd` is an absolute
-    path; `tag` tells it from the other processes of the benchmark.
+    `words` and the values of `env` are templates of the suite language, the arguments of the suite among them; what in `env`
+    is no template, and `literal_env`, are set as they are. RUNNER stands for our runner, with the benchmark's voirfile, and the
+    interpreter. `cwd` is an absolute path; `tag` tells it from the other processes of the benchmark.
     """
 
     words: tuple[str, ...]

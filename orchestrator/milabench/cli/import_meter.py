@@ -57,7 +57,12 @@ def command(
     declaration: Path | None,
     as_json: bool,
 ) -> None:
-    """Add what a power meter measured to a run: the CSV of a PDU or meter, or a Redfish telemetry dump."""
+    """Add what a power meter measured to a run: the CSV of a PDU or meter, or a Redfish telemetry dump.
+
+    A CSV has a heading with a column "time" (ISO 8601, UTC without a zone, or seconds since 1970) and columns that end in a
+    unit: W, kW, J, kJ, Wh or kWh, the last four being counters; "outlet" may name who was read. A declaration has nodes,
+    measured_nodes, random, compute, interconnect, others, location, error and meters, all optional.
+    """
     from milabench.workflow.meters import import_meter
 
     imported = import_meter(run, file, base, clock_offset=clock_offset, outlets=outlets, declaration=declaration)

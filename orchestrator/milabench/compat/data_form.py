@@ -250,7 +250,7 @@ def _needed(process: StartedProcess, here: NodeBenchmark) -> dict[str, str]:
     """Return the variables of a process that are not as ours, and not the suite's, as templates."""
     ours = program_environment(replace(here, declared=Benchmark(script="")), {})
     return {
-        name: _placeholders(value.replace("{", "{{").replace("}", "}}"), here)
+        name: as_placed_here(_placeholders(value, here), here.config.group)
         for name, value in process.env.items()
         if name != "MILABENCH_CONFIG" and ours.get(name) != value and name not in here.config.env
     }

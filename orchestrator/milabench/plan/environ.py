@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from milabench.bench.api import StartedProcess
 from milabench.devices.registry import vendor_of
+from milabench.errors import ConfigError
 from milabench.facts.model import Device
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import Placement
@@ -38,16 +40,16 @@ def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[st
 
 
 def started_environment(bench: NodeBenchmark, started: StartedProcess | None) -> dict[str, str]:
-    """Return the variables of a process that its benchfile starts itself. Raises ConfigError for an unknown placeholder."""
+    """Return the variables of a process that its benchfile starts itself; text that is no template stays as it is."""
     if started is None:
         return {}
+    env = {**started.literal_env, **started.env}
     texts = {name: text for name, text in started.env.items() if "{" in text or "(" in text}
     names = names_for(bench) if texts else {}
-    return {
-        **started.literal_env,
-        **started.env,
-        **{name: render_text(text, names, bench.config, "argv") for name, text in texts.items()},
-    }
+    for name, text in texts.items():
+        with contextlib.suppress(ConfigError):
+            env[name] = render_text(text, names)
+    return env
 
 
 def search_path(bench: NodeBenchmark, inherited: str) -> str:

@@ -7,7 +7,7 @@ cost are those of the time at work; what an idle machine draws is no part of the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -40,20 +40,22 @@ _UNITS: Final[Mapping[str, tuple[str, str, float]]] = {"energy": ("J", "kWh", 1 
 class MeteredBench:
     """What meters measured of a benchmark, by replicate; `error` is the most that they err by, as their owner declares it.
 
-    `level` is the least that they reached, None where a meter is not declared.
+    `level` is the least that they reached, None where a meter is not declared. Without windows, as of commands that milabench
+    only starts, the launches are from beginning to end.
     """
 
     launches: Mapping[int, MeteredLaunch] = field(default_factory=dict)
     error: float | None = None
     level: PowerLevel | None = None
     source: str = ""
+    has_windows: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What is known of a benchmark's work: items a second, J an item, items of a launch, and how the power is known."""
+    """What is known of a benchmark's work: items a second, items of a launch, kW of the system, and how those are known."""
 
-    joules: UncertainValue
+    power_kw: UncertainValue
     power: Literal["meter", "node", "board", "provisioned"]
     level: str
     source: str
@@ -68,76 +70,120 @@ def expenses(
     nodes: int,
     metered: MeteredBench | None = None,
     price: UncertainValue | None = None,
+    power_kw: UncertainValue | None = None,
+    whole: int | None = None,
     declared_by: str = "power_W of the system file",
 ) -> tuple[Expense, ...]:
     """Return what a benchmark's work takes; nothing where it has no valid rate in items, or no power is known.
 
-    `costs` are those of the system that ran, of so many `nodes`, with the `price` of an offer; the terms win where both say
-    something. `declared_by` says where a power that nothing measured is from. Raises ConfigError for two currencies.
+    `costs` are those of the system that ran, of so many `nodes`, with an offer's `price` and power for as many; the terms win
+    where both say something. A year is that of the `whole` system's nodes, all kept at work as those that ran. `declared_by`
+    says where a power that nothing measured is from. Raises ConfigError for two currencies.
     """
-    work = _work(bench, costs, metered, declared_by)
+    if power_kw is None and costs.power_w is not None:
+        power_kw = constant(costs.power_w / 1000, "kW")
+    work = _work(bench, metered, power_kw, declared_by)
+    of_launch = _of_launch(bench, terms, metered)
     if work is None:
-        return ()
+        return of_launch
     used = terms.utilization or _ONE
-    power_kw = product([(work.joules, 1), (work.rate, 1)], 1e-3, "kW")
-    energy = product([(power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
+    energy = product([(work.power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
     items = product([(work.rate, 1), (used, 1)], YEAR_HOURS * 3600)
     pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
     of_year: list[tuple[Literal["energy", "cost", "carbon"], UncertainValue, tuple[str, ...]]] = [
         ("energy", energy, ("power at work", *pue))
     ]
-    if (money := _cost_of_year(terms, costs, power_kw, energy, price)) is not None:
+    if (money := _cost_of_year(terms, costs, work.power_kw, energy, price)) is not None:
         of_year.append(("cost", *money))
     if terms.grid_carbon is not None:
         made = None
         if terms.embodied_carbon is not None and (years := terms.years or costs.years) is not None:
-            whole = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
-            made = embodied_carbon(whole, reserved_h=min(YEAR_HOURS, years * YEAR_HOURS), lifetime_h=years * YEAR_HOURS)
+            all_nodes = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
+            made = embodied_carbon(
+                all_nodes, reserved_h=min(YEAR_HOURS, years * YEAR_HOURS), lifetime_h=years * YEAR_HOURS
+            )
         carbon = carbon_intensity(energy, terms.grid_carbon, made)
         parts = ("energy", "making the nodes") if made is not None else ("energy",)
         of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
-    return tuple(expense for each in of_year for expense in _expenses(bench, work, items, *each))
+    sizes = nodes, whole or nodes
+    return *of_launch, *(expense for each in of_year for expense in _expenses(bench, work, items, sizes, *each))
+
+
+def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) -> tuple[Expense, ...]:
+    """Return what meters say of launches from their beginning to their end, where no window says when they measured."""
+    if metered is None or metered.has_windows or not metered.launches or bench.outcome != "passed":
+        return ()
+    joules = [launch.power_w * launch.seconds for launch in metered.launches.values()]
+    pue = terms.pue or _ONE
+    energy = product(
+        [(_joules(bench, joules), 1), (_own_error(metered, metered.launches), 1), (pue, 1)], 1 / 3.6e6, "kWh"
+    )
+    return (
+        Expense(
+            bench=bench.bench,
+            quantity="energy",
+            per="run",
+            value=energy.value,
+            ci95=energy.interval(),
+            units="kWh",
+            parts=("the whole launch", *(("PUE",) if terms.pue is not None else ())),
+            power="meter",
+            level=_level_text(metered),
+            source=metered.source,
+        ),
+    )
+
+
+def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
+    """Return 1 with the errors of the meters and of their clocks."""
+    by_clock = max(metered.launches[repeat].clock_share for repeat in repeats)
+    doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
+    if metered.error is not None:
+        doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
+    return UncertainValue(value=1.0, deviations=tuple(doubts))
+
+
+def _level_text(metered: MeteredBench) -> str:
+    return "not declared" if metered.level is None else metered.level.label
 
 
 def _pue(costs: Costs) -> UncertainValue:
     return constant(costs.pue)
 
 
-def _work(bench: BenchSummary, costs: Costs, metered: MeteredBench | None, declared_by: str) -> _Work | None:
+def _work(
+    bench: BenchSummary, metered: MeteredBench | None, declared_kw: UncertainValue | None, declared_by: str
+) -> _Work | None:
     rates = launches(bench)
     is_usable = bench.outcome == "passed" and bench.validity != "invalid" and bench.direction == "higher"
     if not (rates and is_usable and bench.units.endswith("/s")):
         return None
-    powered = _metered(bench, rates, metered) or _by_boards(bench, rates) or _declared(bench, rates, costs, declared_by)
+    rate = UncertainValue.of_launches(list(rates.values()), bench.units, f"{bench.bench}:rate")
+    powered = _metered(bench, rates, rate, metered) or _by_boards(bench, rates, rate)
     if powered is None:
-        return None
+        if declared_kw is None:
+            return None
+        # Of the declared power's error alone: how much the rate varies is no part of it.
+        powered = _Work(power_kw=declared_kw, power="provisioned", level=PROVISIONED_LEVEL, source=declared_by)
     items = dict.fromkeys(rates, 0.0)
     for process in bench.processes:
         done = math.fsum([*(total.items for total in process.throughput.totals), process.throughput.left_out])
         items[process.repeat] = items.get(process.repeat, 0.0) + done
-    return replace(
-        powered,
-        rate=UncertainValue.of_launches(list(rates.values()), bench.units, f"{bench.bench}:rate"),
-        items=mean([items[repeat] for repeat in rates]),
-    )
+    return replace(powered, rate=rate, items=mean([items[repeat] for repeat in rates]))
 
 
-def _metered(bench: BenchSummary, rates: Mapping[int, float], metered: MeteredBench | None) -> _Work | None:
+def _metered(
+    bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue, metered: MeteredBench | None
+) -> _Work | None:
     """Return what meters say, with their error and that of their clocks; None unless they saw every launch."""
-    if metered is None or not rates.keys() <= metered.launches.keys():
+    if metered is None or not metered.has_windows or not rates.keys() <= metered.launches.keys():
         return None
     taken = [metered.launches[repeat].power_w / rate for repeat, rate in rates.items()]
-    by_clock = max(metered.launches[repeat].clock_share for repeat in rates)
-    doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
-    if metered.error is not None:
-        doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
-    own = UncertainValue(value=1.0, deviations=tuple(doubts))
-    joules = product([(_joules(bench, taken), 1), (own, 1)], 1.0, "J")
-    level = "not declared" if metered.level is None else metered.level.label
-    return _Work(joules=joules, power="meter", level=level, source=metered.source)
+    power_kw = product([(_joules(bench, taken), 1), (_own_error(metered, rates), 1), (rate, 1)], 1e-3, "kW")
+    return _Work(power_kw=power_kw, power="meter", level=_level_text(metered), source=metered.source)
 
 
-def _by_boards(bench: BenchSummary, rates: Mapping[int, float]) -> _Work | None:
+def _by_boards(bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue) -> _Work | None:
     """Return what the sensors of the devices say; None unless all of them did."""
     by_step = energies(bench)
     known: dict[int, list[float]] = {repeat: [] for repeat in rates}
@@ -146,15 +192,9 @@ def _by_boards(bench: BenchSummary, rates: Mapping[int, float]) -> _Work | None:
         if joules is None and process.repeat in known:
             return None
         known.setdefault(process.repeat, []).append(joules or 0.0)
-    joules_of = _joules(bench, [mean(known[repeat]) for repeat in rates])
-    return _Work(joules=joules_of, power="board", level=BOARD_LEVEL, source="sensors of the devices")
-
-
-def _declared(bench: BenchSummary, rates: Mapping[int, float], costs: Costs, by: str) -> _Work | None:
-    if costs.power_w is None:
-        return None
-    joules = _joules(bench, [costs.power_w / rate for rate in rates.values()])
-    return _Work(joules=joules, power="provisioned", level=PROVISIONED_LEVEL, source=by)
+    of_launches = _joules(bench, [mean(known[repeat]) for repeat in rates])
+    power_kw = product([(of_launches, 1), (rate, 1)], 1e-3, "kW")
+    return _Work(power_kw=power_kw, power="board", level=BOARD_LEVEL, source="sensors of the devices")
 
 
 def _joules(bench: BenchSummary, of_launches: Sequence[float]) -> UncertainValue:
@@ -201,6 +241,7 @@ def _expenses(
     bench: BenchSummary,
     work: _Work,
     items: UncertainValue,
+    sizes: tuple[int, int],
     quantity: Literal["energy", "cost", "carbon"],
     of_year: UncertainValue,
     parts: tuple[str, ...],
@@ -208,11 +249,13 @@ def _expenses(
     single, several, worth = _UNITS.get(quantity, (of_year.units, of_year.units, 1.0))
     of_item = product([(of_year, 1), (items, -1)], 1.0, several)
     item = item_of(bench.units)
+    ran, whole = sizes
     amounts = (
         (item, product([(of_item, 1)], 1 / worth, single)),
         (f"1M {item}s", product([(of_item, 1)], 1e6, several)),
         ("run", product([(of_item, 1)], work.items, several) if work.items else None),
-        ("year", of_year),
+        ("node year", product([(of_year, 1)], 1 / ran, of_year.units)),
+        ("year", product([(of_year, 1)], whole / ran, of_year.units)),
     )
     for per, amount in amounts:
         if amount is not None:
@@ -227,4 +270,5 @@ def _expenses(
                 power=work.power,
                 level=work.level,
                 source=work.source,
+                nodes=whole,
             )

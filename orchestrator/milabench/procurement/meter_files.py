@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
+from milabench.errors import ConfigError, Problem
 from milabench.events.values import finite_number
 
 Quantity = Literal["power", "energy"]
@@ -44,6 +44,8 @@ _NO_NAMES: Final = re.compile(
     r"\b(?:active|real|power|energy|consumption|consumed|reading|counter|draw|avg|mean)\b", re.I
 )
 # Years 1973 to 5138 in seconds, so that no unit of an epoch is mistaken for another.
+_MOST: Final = 1e15  # of a reading in the units of its column: no more than a wrong unit would make of it
+_SHOWN_ROWS: Final = 5
 _EPOCH_SCALES: Final = ((1e8, 1e11, 1.0), (1e11, 1e14, 1e-3), (1e14, 1e17, 1e-6), (1e17, 1e20, 1e-9))
 
 
@@ -117,6 +119,7 @@ class _Layout(NamedTuple):
 def _read_csv(text: str, name: str) -> MeterFile:
     delimiter = _delimiter(text)
     problems: list[Problem] = []
+    bad_rows = 0
     layout: _Layout | None = None
     outlets: dict[str, Outlet] = {}
     has_zone = True
@@ -127,9 +130,11 @@ def _read_csv(text: str, name: str) -> MeterFile:
         try:
             has_zone &= _Row(cells, where, is_decimal_comma=delimiter != ",").add_to(outlets, layout)
         except ConfigError as error:
-            problems += error.problems
-            if len(problems) >= MAX_PROBLEMS:
-                break
+            bad_rows += 1
+            if bad_rows <= _SHOWN_ROWS:
+                problems += error.problems
+    if bad_rows > _SHOWN_ROWS:
+        problems.append(Problem(name, "", f"{bad_rows - _SHOWN_ROWS} more rows cannot be read"))
     if problems:
         raise ConfigError(problems)
     if not outlets:
@@ -230,10 +235,9 @@ class _Row(NamedTuple):
             value = float(text.replace(",", ".") if self.is_decimal_comma else text)
         except ValueError:
             value = math.nan
-        if not 0 <= value < 1e15:
-            raise self.problem(
-                at, f"expected a number from zero up, got {text!r}", "leave the cell empty if it was not read"
-            )
+        if not 0 <= value < _MOST:
+            what = f"expected a number from 0 up and below {_MOST:g}, got {text!r}"
+            raise self.problem(at, what, "leave the cell empty if it was not read")
         return value
 
     def add_to(self, outlets: dict[str, Outlet], layout: _Layout) -> bool:

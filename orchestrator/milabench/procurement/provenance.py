@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, Final
 
+from milabench.analysis.summary_model import Expense
 from milabench.config.problems import did_you_mean
 from milabench.errors import UsageError
 from milabench.procurement.measured import SourcedFigure
@@ -80,8 +81,14 @@ def _of_bid(scores: TenderScores, entry: ScoredBid) -> Iterator[Provenance]:
         given = tender.reference.nodes is not None
         place = tender.origin.where("reference.nodes") if given else "the reference run"
         yield Provenance(key=f"{name}.N_ref", value=constant(entry.machine.reference_nodes), where=(place,))
+    if offer is not None:
+        amounts = {"price.node": offer.price.node, "price.fixed": offer.price.fixed, "power.node": offer.power.node}
+        for key, amount in amounts.items():
+            if amount is not None:
+                yield Provenance(key=f"{name}.{key}", value=amount, where=(offer.origin.where(key),))
     for row in entry.benchmarks:
         yield from _of_benchmark(scores, entry, row)
+        yield from _of_work(scores, entry, row.bench)
     if entry.score is not None:
         metric = METRICS[scores.metric]
         formula = f"{metric.formula}; {metric.source}"
@@ -118,9 +125,54 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
         formula = "reference / figure" if row.figure.direction == "lower" else "figure / reference"
         yield Provenance(key=f"{path}.S", value=term.speedup, formula=formula)
     place = _place(scores.tender, f"benchmarks.{row.bench}.weight")
-    share = constant(term.share) if term.share > 0 else "0"
-    yield Provenance(key=f"{path}.w", value=share, formula="weight / sum of weights", where=(place,))
+    weight = constant(term.weight) if term.weight > 0 else "0"
+    formula = "weight / sum of weights" if METRICS[scores.metric].is_by_share else "weight"
+    yield Provenance(key=f"{path}.w", value=weight, formula=formula, where=(place,))
     yield Provenance(key=f"{path}.term", value=term.term, formula="c U S" if is_ssi else "")
+
+
+# What a year of the nodes that ran takes, by quantity and by each of its parts.
+_PARTS: Final[Mapping[str, str]] = {
+    "power at work": "power of the nodes * utilization * 8760 h",
+    "PUE": "PUE",
+    "price": "price * CRF(interest, years)",
+    "upkeep": "price * upkeep",
+    "making the nodes": "embodied_carbon * nodes / years",
+    "the whole launch": "readings from its beginning to its end",
+}
+_TIMES: Final[Mapping[str, str]] = {"energy": " * ", "cost": " + ", "carbon": " + "}
+_OF_ENERGY: Final[Mapping[str, str]] = {"cost": "energy * electricity", "carbon": "energy * grid_carbon"}
+_PER: Final[Mapping[str, str]] = {
+    "year": "({}) for all {} nodes",
+    "node year": "({}) for one node",
+    "run": "({}) / items of that year, for those of a launch",
+}
+
+
+def _of_work(scores: TenderScores, entry: ScoredBid, bench: str) -> Iterator[Provenance]:
+    """Yield the energy, the cost and the carbon of a benchmark's work."""
+    system = entry.bid.measured(bench)
+    for session in () if system is None else system.sessions:
+        for expense in session.summary.expenses:
+            if expense.bench != bench:
+                continue
+            of_year = _TIMES[expense.quantity].join(
+                _OF_ENERGY.get(expense.quantity, part) if part == "energy" else _PARTS[part] for part in expense.parts
+            )
+            per = _PER.get(expense.per, "({}) / items of that year, for " + expense.per)
+            is_whole = "the whole launch" in expense.parts
+            yield Provenance(
+                key=f"{entry.bid.name}.{bench}.{expense.quantity}.{expense.per}",
+                value=_expense_value(expense),
+                formula=of_year if is_whole else per.format(of_year, expense.nodes),
+                where=(f"power: {expense.source}", *(() if is_whole else (f"terms of {scores.tender.file}",))),
+            )
+
+
+def _expense_value(expense: Expense) -> UncertainValue:
+    if expense.ci95 is None:
+        return UncertainValue(value=expense.value, units=expense.units, deviations=None)
+    return UncertainValue.within(expense.value, max(0.0, expense.ci95[1] / expense.value - 1), expense.units)
 
 
 def _of_figure(path: str, figure: SourcedFigure) -> Iterator[Provenance]:

@@ -68,16 +68,20 @@ class ScoreMetric:
     scale: Callable[[MachineSize, float], float] = lambda _machine, _weights: 1.0
     least_speedup: tuple[float, bool] | None = None
     is_weighted: bool = True
+    is_by_share: bool = True
     is_time_needed: bool = False
     is_higher_better: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTerm:
-    """What a benchmark brings to a score: its share of the weights, S, U, its term of the mean, and the rule that S breaks."""
+    """What a benchmark brings to a score: its weight, S, U, its term of the mean, and the rule that S breaks.
+
+    `weight` is what the metric takes: the share of the weights, or the weight itself where they are counts of jobs (throughput).
+    """
 
     name: str
-    share: float
+    weight: float
     term: UncertainValue
     speedup: UncertainValue | None = None
     utilization: float | None = None
@@ -188,6 +192,7 @@ METRICS: Final[Mapping[str, ScoreMetric]] = MappingProxyType(
             needs=("nodes", "machine.nodes"),
             term=_jobs_an_hour,
             means=("harmonic",),
+            is_by_share=False,
             scale=lambda _, weights: 1 / weights,
             is_time_needed=True,
         ),
@@ -240,7 +245,7 @@ ATS5: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 def offer_score(
     metric: str, benchmarks: Sequence[BenchmarkFigures], machine: MachineSize | None = None, mean: Mean | None = None
 ) -> OfferScore:
-    """Return a score of `METRICS` over these benchmarks, whose weights are taken relative to their sum; of a part too.
+    """Return a score of `METRICS` over these benchmarks; of a part too.
 
     Raises ConfigError for an unknown metric, a mean that its source does not allow, and what the metric needs but was not given.
     """
@@ -265,7 +270,7 @@ def offer_score(
         terms.append(
             ScoreTerm(
                 name=bench.name,
-                share=bench.weight / total,
+                weight=bench.weight / total if definition.is_by_share else bench.weight,
                 term=value,
                 speedup=ratio,
                 utilization=utilization(bench, machine) if metric == "ssi" else None,

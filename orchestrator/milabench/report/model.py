@@ -319,28 +319,37 @@ EXPENSES_TITLE = "energy, cost, carbon"
 def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
     """Return what each benchmark's work takes, of systems by name; nothing where that was not computed.
 
-    The last bound of the interval is relative: that for an item, a million of them and a run is the same.
+    Intervals are relative: that for an item, a million of them and a run is the same, and that of a year for one node and all.
     """
     rows = []
     for system, summary in named:
-        groups: dict[tuple[str, str], list[Expense]] = {}
+        groups: dict[tuple[str, str, str], list[Expense]] = {}
         for expense in summary.expenses:
-            groups.setdefault((expense.bench, expense.quantity), []).append(expense)
-        for (bench, quantity), group in groups.items():
+            groups.setdefault((expense.bench, expense.quantity, expense.source), []).append(expense)
+        for (bench, quantity, source), group in groups.items():
             first, of_year = group[0], group[-1]
-            cells = {"run": "", **{each.per: f"{format_number(each.value)} {each.units}" for each in group}}
-            of_item, million = (cells[each.per] for each in group[:2])
+            cells = {
+                "run": "",
+                "node year": "",
+                "year": "",
+                **{each.per: f"{format_number(each.value)} {each.units}" for each in group},
+            }
+            # Of a launch without a window only what the whole of it took is known.
+            is_whole = first.per == "run"
+            item, of_item, million = ("", "", "") if is_whole else (first.per, *(cells[each.per] for each in group[:2]))
             rows.append(
                 (
-                    *(system, bench, quantity, ", ".join(first.parts), first.per, of_item, million, _share(first)),
-                    *(cells["run"], cells["year"], _share(of_year), first.power, first.level, first.source),
+                    *(system, bench, quantity, ", ".join(first.parts), item, of_item, million, _share(first)),
+                    *(cells["run"], cells["node year"], "" if is_whole else str(of_year.nodes), cells["year"]),
+                    *("" if is_whole else _share(of_year), first.power, first.level, source),
                 )
             )
     if not rows:
         return ()
     columns = (
         *(("system", True), ("bench", True), ("what", True), ("made of", True), ("item", True), ("per item", False)),
-        *(("per 1M items", False), ("± %", False), ("per run", False), ("per year", False), ("± % of it", False)),
+        *(("per 1M items", False), ("± %", False), ("per run", False), ("per node and year", False)),
+        *(("nodes", False), ("all nodes, a year", False), ("± % of it", False)),
         *(("power by", True), ("level", True), ("source", True)),
     )
     table = Table(

@@ -19,7 +19,7 @@ from milabench.report.model import expense_tables, format_number
 
 TENDER_LEGEND = (
     "c: how much larger the problem is; n, N: nodes of the benchmark and of the system; S: speed-up over the reference, never"
-    " clipped; w: share of the weights",
+    " clipped; w: share of the weights, for throughput the weight itself",
     "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; not known below three launches, empty"
     " where all numbers are constants",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
@@ -181,7 +181,7 @@ def _benchmark_cells(
         "" if row.term is None or row.term.utilization is None else ratio_text(row.term.utilization),
         "" if speedup is None else ratio_text(speedup.value),
         "" if speedup is None else _interval_cell(speedup),
-        "" if row.term is None else f"{row.term.share:.4g}",
+        "" if row.term is None else f"{row.term.weight:.4g}",
         "" if row.term is None else f"{row.term.term.value:.5g}",
         row.why_not or (f"RULE BROKEN: {row.term.breach}" if row.term is not None and row.term.breach else ""),
     )
@@ -271,7 +271,7 @@ def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, Any
         "utilization": None if term is None else term.utilization,
         "speedup": value_to_json(None if term is None else term.speedup),
         "weight": scores.tender.benchmarks[row.bench].weight,
-        "share": None if term is None else term.share,
+        "share": None if term is None or not METRICS[scores.metric].is_by_share else term.weight,
         "term": value_to_json(None if term is None else term.term),
         "breach": "" if term is None else term.breach,
         "why_not": row.why_not,

@@ -16,7 +16,7 @@ from milabench.procurement.expenses import MeteredBench, expenses
 from milabench.procurement.metering import level_of, metered_launch
 from milabench.procurement.offer import Offer
 from milabench.procurement.tender import Tender, Terms, tender_currency
-from milabench.procurement.uncertainty import UncertainValue, product
+from milabench.procurement.uncertainty import UncertainValue, product, sum_of
 from milabench.workflow.meters import meters_of, step_powers
 
 
@@ -29,8 +29,9 @@ def with_expenses(
 ) -> Summary:
     """Return the summary with what its work takes: by the terms of a tender, or in energy alone where a meter measured it.
 
-    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; an offer's price
-    and power of a node come first. Raises ConfigError for two currencies, RecordError for what a meter left.
+    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; what an offer says
+    of price, power and nodes comes first: the nodes that ran bear their part of its fixed price. Raises ConfigError for two
+    currencies, RecordError for what a meter left.
     """
     metered = {} if run is None else metered_benches(run)
     if tender is None and not metered:
@@ -40,18 +41,27 @@ def with_expenses(
     # Without a tender nobody asked for money.
     known = costs_of(declared if tender is not None else {})
     nodes = max(1, len(summary.nodes))
-    price: UncertainValue | None = None
+    whole = None if offer is None else offer.nodes
+    price = None if offer is None else _price_of(offer, nodes)
+    power_kw: UncertainValue | None = None
     by: dict[str, str] = {}
-    if offer is not None and offer.price.node is not None:
-        price = product([(offer.price.node, 1)], nodes, offer.price.node.units)
+    if price is not None:
         known = replace(known, price=None, currency=price.units)
     if offer is not None and offer.power.node is not None:
-        known = replace(known, power_w=offer.power.node.value * 1000 * nodes)
+        power_kw = product([(offer.power.node, 1)], nodes, "kW")
         by["declared_by"] = f"power.node of the offer, its level {offer.power.level}"
     listed = [
-        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, **by) for bench in summary.benchmarks
+        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, power_kw, whole, **by)
+        for bench in summary.benchmarks
     ]
     return replace(summary, expenses=tuple(itertools.chain(*listed)))
+
+
+def _price_of(offer: Offer, nodes: int) -> UncertainValue | None:
+    """Return the price of so many nodes of an offer, with their part of what is fixed; None where it has no price."""
+    parts = [(offer.price.node, float(nodes)), (offer.price.fixed, nodes / offer.nodes)]
+    priced = [product([(part, 1)], count, part.units) for part, count in parts if part is not None]
+    return sum_of(priced) if priced else None
 
 
 def metered_benches(run: Run) -> dict[str, MeteredBench]:
@@ -59,7 +69,7 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
     meters = meters_of(run)
     if not meters:
         return {}
-    steps = [step for step in step_powers(run) if step.window is not None]
+    steps = step_powers(run)
     curves = [meter.curve for meter in meters]
     whole = (min((step.span[0] for step in steps), default=0.0), max((step.span[1] for step in steps), default=0.0))
     errors = [
@@ -68,10 +78,12 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
     benches = {}
     for bench in dict.fromkeys(step.bench for step in steps):
         windows: dict[int, Interval] = {}
-        for step in steps:
-            if step.bench == bench and step.window is not None:
-                start, stop = windows.get(step.repeat, step.window)
-                windows[step.repeat] = min(start, step.window[0]), max(stop, step.window[1])
+        own = [step for step in steps if step.bench == bench]
+        has_windows = all(step.window is not None for step in own)
+        for step in own:
+            window = step.window if has_windows and step.window is not None else step.span
+            start, stop = windows.get(step.repeat, window)
+            windows[step.repeat] = min(start, window[0]), max(stop, window[1])
         launched = {
             repeat: launch
             for repeat, window in windows.items()
@@ -90,5 +102,6 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
             error=max(errors) if len(errors) == len(meters) else None,
             level=least if all(meter.declared is not None for meter in meters) else None,
             source="; ".join(meter.label for meter in meters),
+            has_windows=has_windows,
         )
     return benches

@@ -310,7 +310,7 @@ def _recognise(folders: Mapping[Path, ImportedFolder], planned: Mapping[str, tup
                 break
             folder.forms[bench.name] = form
         constant = [
-            {name: value for name, value in form.env.items() if "{milabench" not in value and "{bench" not in value}
+            {name: value for name, value in form.env.items() if "{" not in value.replace("{{", "")}
             for form in folder.forms.values()
         ]
         folder.env = common_items(constant)

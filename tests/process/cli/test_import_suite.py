@@ -53,7 +53,7 @@ from milabench.pack import Package
 
 class Variables(Package):
     def make_env(self):
-        return {**super().make_env(), "KIND": "{x}", "OWN_CACHE": str(self.dirs.cache / "own")}
+        return {**super().make_env(), "KIND": "{{x}}", "WORKERS": "{n_worker}", "OWN_CACHE": str(self.dirs.cache / "own")}
 
     @property
     def argv(self):

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.metered_runs import metered_run, wall_csv
+from tests.metered_runs import BEGIN, metered_run, wall_csv
+from tests.recorded_run import Recorded, data, record
 
 Milabench = Callable[..., Any]
 
@@ -100,16 +101,17 @@ def test_reports_and_comparisons_have_the_energy_with_its_source(milabench: Mila
     assert "| meter    | not declared | pdu.csv, clock +3" in plain
     tender = ("--tender", str(tmp_path / "procurement.yaml"))
     listed = json.loads(milabench("report", str(run.path), *tender, "--json").out)["expenses"]
-    assert [(entry["quantity"], entry["per"], entry["units"]) for entry in listed[:6]] == [
+    assert [(entry["quantity"], entry["per"], entry["units"]) for entry in listed[:7]] == [
         *(
             ("energy", "token", "J"),
             ("energy", "1M tokens", "kWh"),
             ("energy", "run", "kWh"),
+            ("energy", "node year", "kWh"),
             ("energy", "year", "kWh"),
         ),
         *(("cost", "token", "EUR"), ("cost", "1M tokens", "EUR")),
     ]
-    energy, cost = listed[1], listed[5]
+    energy, cost = listed[1], listed[6]
     assert cost["value"] == pytest.approx(0.12 * energy["value"])
     low, high = cost["ci95"]
     assert 0.8 < low / cost["value"] < 0.87
@@ -120,6 +122,32 @@ def test_reports_and_comparisons_have_the_energy_with_its_source(milabench: Mila
     assert "pdu.csv, clock" in compared
     facts = json.loads(milabench("compare", str(run.path), str(other.path), "--json").out)["comparison"]["systems"]
     assert [bool(system.get("expenses")) for system in facts] == [True, False]
+
+
+def test_of_a_command_without_a_window_the_energy_of_a_launch_is_known(milabench: Milabench, tmp_path: Path) -> None:
+    # A command that only tells a metric, in launches of 60 s and 80 s by the times at which its device was read.
+    spans = [(BEGIN, BEGIN + 60), (BEGIN + 100, BEGIN + 180)]
+    steps = [
+        Recorded(
+            bench="ior",
+            repeat=at,
+            events=(
+                *(data(task="main", gpudata={"0": {"power_W": 90.0}}, time=time) for time in span),
+                data(metric="bandwidth", value=5.0, units="GB"),
+            ),
+        )
+        for at, span in enumerate(spans)
+    ]
+    run = record(tmp_path / "base", *steps, name="command")
+    rows = "".join(f"{BEGIN - 1000 + at},720\n" for at in range(-10, 191))
+    (tmp_path / "pdu.csv").write_text(f"time,W\n{rows}")
+    said = milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"), "--clock-offset=1000")
+    assert said.code == 0, said.err
+    (energy,) = json.loads(milabench("report", str(run.path), "--json").out)["expenses"]
+    assert (energy["bench"], energy["quantity"], energy["per"], energy["power"]) == ("ior", "energy", "run", "meter")
+    # The launches' geometric mean.
+    assert energy["value"] == pytest.approx(720 * (60 * 80) ** 0.5 / 3.6e6, rel=1e-6)
+    assert "the whole launch" in milabench("report", str(run.path)).out
 
 
 def test_a_record_of_a_meter_that_was_damaged_is_named(milabench: Milabench, tmp_path: Path) -> None:

@@ -149,7 +149,17 @@ def test_k_euro_3_from_the_files(invoke: Invoke) -> None:
     """K-EURO-3, computed; github PDC-support/arrhenius-benchmarks, README."""
     asked = {"metric": "throughput", "benchmarks": {"a": {"weight": 1}, "b": {"weight": 2}}}
     offer = declared("A", 100, a={"value": "600 s", "nodes": 4}, b={"value": "300 s", "nodes": 2})
-    assert scores(invoke, asked, offer)[0]["score"]["value"] == pytest.approx(100.0, rel=1e-12)
+    found = scores(invoke, asked, offer)[0]
+    assert found["score"]["value"] == pytest.approx(100.0, rel=1e-12)
+    # The weights count jobs: shown is what the formula takes, never a share of them.
+    assert [(row["weight"], row["share"]) for row in found["benchmarks"]] == [(1, None), (2, None)]
+    table = invoke(compare.command, "offer0.yaml", "--tender", "procurement.yaml").stdout.split("benchmarks\n")[1]
+    column = [cell.strip() for cell in table.splitlines()[0].split("|")].index("w")
+    assert [line.split("|")[column].strip() for line in table.splitlines()[2:4]] == ["1", "2"]
+    explained = invoke(tender.command, "explain", "procurement.yaml", "--of", "offer0.yaml", "--json").stdout
+    numbers = json.loads(explained)["numbers"]
+    weights = [(entry["value"], entry["formula"]) for entry in numbers if entry["key"].endswith(".w")]
+    assert weights == [(1, "weight"), (2, "weight")]
 
 
 # Runs
@@ -360,6 +370,24 @@ def test_a_measured_number_names_its_run_and_records(tmp_path: Path, invoke: Inv
     assert numbers["new.digits.figure"]["ci95"] is not None
     assert numbers["new.digits.reference"]["from"][0].startswith("ref.2026-03-14_12-00-00: digits.D0.data")
     assert all(key.startswith("new.digits") for key in numbers)
+
+
+def test_explain_has_what_the_work_takes_and_how(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "new", 100.0, "digits")
+    terms = {"currency": "EUR", "years": 5, "electricity": "0.12 EUR/kWh", "pue": "1.3", "grid_carbon": "350 g/kWh"}
+    asked = {"metric": "index", "benchmarks": {"digits": {"reference": {"value": "50 images/s"}}}, "terms": terms}
+    bid = declared("A", 40, digits={"run": run})
+    write("o.yaml", {**bid, "price": {"node": "100 k EUR", "fixed": "1 M EUR"}, "power": {"node": "5 kW +- 2 %"}})
+    answer = invoke(tender.command, "explain", write("procurement.yaml", asked), "A", "--of", "o.yaml", "--json")
+    numbers = {number["key"]: number for number in json.loads(answer.stdout)["numbers"]}
+    energy, cost = numbers["A.digits.energy.year"], numbers["A.digits.cost.year"]
+    assert (energy["value"], energy["units"]) == (pytest.approx(40 * 5 * 1.3 * 8760), "kWh")
+    assert energy["ci95"][1] / energy["value"] == pytest.approx(1.02)
+    assert energy["formula"] == "(power of the nodes * utilization * 8760 h * PUE) for all 40 nodes"
+    assert cost["value"] == pytest.approx((40 * 100e3 + 1e6) / 5 + 0.12 * energy["value"])
+    assert cost["formula"] == "(price * CRF(interest, years) + energy * electricity) for all 40 nodes"
+    assert numbers["A.digits.carbon.node year"]["value"] == pytest.approx(energy["value"] * 0.35 / 40)
+    assert numbers["A.price.fixed"]["from"][0].startswith("o.yaml:")
 
 
 def test_explain_shows_what_is_below_a_key(invoke: Invoke) -> None:

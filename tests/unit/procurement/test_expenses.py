@@ -9,6 +9,8 @@ import pytest
 from milabench.analysis.summary_model import Expense, Summary
 from milabench.errors import ConfigError
 from milabench.procurement.expenses import BOARD_LEVEL, PROVISIONED_LEVEL
+from milabench.procurement.offer import Offer, parse_offer
+from milabench.procurement.offer_costs import offer_costs
 from milabench.procurement.tender import Tender, parse_tender
 from milabench.workflow.expenses import with_expenses
 from milabench.workflow.meters import import_meter
@@ -80,6 +82,72 @@ def test_boards_are_named_as_what_no_level_counts(tmp_path: Path) -> None:
     run_energy = found["energy", "run"]
     seconds = sum(stop - start for start, stop in LAUNCHES) / 3
     assert run_energy.value == pytest.approx(BUSY_W * seconds / 3.6e6, rel=0.01)
+
+
+def offer(**given: str) -> Offer:
+    text = "".join(f"{key}: {value}\n" for key, value in given.items())
+    return parse_offer(f"vendor: A\n{text}benchmarks: {{llama: {{run: run}}}}\n".encode(), "offer.yaml")
+
+
+def varied(base: Path) -> Summary:
+    """Three launches at about 20,000 tokens/s on one node."""
+    steps = [
+        Recorded(bench="llama", repeat=repeat, events=rates(*[20000.0 * by] * 5, units="tokens/s"))
+        for repeat, by in enumerate((0.97, 1.0, 1.04))
+    ]
+    return summary_of(record(base, *steps))
+
+
+def test_the_error_of_a_year_s_energy_is_that_of_the_declared_power_alone(tmp_path: Path) -> None:
+    summary, terms = varied(tmp_path), tender("grid_carbon: 350 g/kWh")
+    for power, most in (("9 kW", 1.0), ("9 kW +- 20 %", 1.2)):
+        bid = offer(nodes="1", power=f"{{node: {power}}}")
+        found = by_quantity(with_expenses(summary, None, terms, {}, bid))
+        for quantity, value in (("energy", 9 * 8760), ("carbon", 9 * 8760 * 0.35)):
+            year = found[quantity, "year"]
+            assert year.ci95 is not None
+            assert (year.value, year.ci95[1] / year.value) == (pytest.approx(value), pytest.approx(most))
+        item = found["energy", "token"]
+        assert item.ci95 is not None
+        # An item hangs on the rate too, which varied from launch to launch.
+        assert item.ci95[1] / item.value > most + 0.001
+
+
+OFFER = {"nodes": "40", "price": "{node: 100 k EUR, fixed: 1 M EUR}", "power": "{node: 5 kW +- 2 %}"}
+TERMS = (
+    "currency: EUR, years: 5, interest: 5 %, upkeep: 6 %, electricity: 0.12 +- 0.02 EUR/kWh, pue: 1.3 +- 0.05,"
+    " grid_carbon: 350 g/kWh, embodied_carbon: 1200 kg, utilization: 0.8 +- 0.1"
+)
+
+
+def test_the_year_of_an_offer_is_that_of_all_its_nodes_and_of_its_whole_price(tmp_path: Path) -> None:
+    asked, bid = tender(TERMS), offer(**OFFER)
+    found = by_quantity(with_expenses(varied(tmp_path), None, asked, {}, bid))
+    whole = offer_costs(bid, asked).yearly
+    assert whole is not None
+    year, node = found["cost", "year"], found["cost", "node year"]
+    assert (year.nodes, year.value) == (40, pytest.approx(whole.total.value))
+    assert year.ci95 == pytest.approx(whole.total.interval())
+    assert year.value == pytest.approx(40 * node.value)
+    # One node's power, with PUE and use, times all of them; and the making of all of them over five years.
+    assert found["energy", "year"].value == pytest.approx(40 * 5 * 1.3 * 0.8 * 8760)
+    assert found["energy", "node year"].value == pytest.approx(5 * 1.3 * 0.8 * 8760)
+    assert found["carbon", "year"].value == pytest.approx(found["energy", "year"].value * 0.35 + 40 * 1200 / 5)
+
+
+def test_the_fixed_price_is_borne_by_items_as_by_the_year(tmp_path: Path) -> None:
+    asked, summary = tender(TERMS), varied(tmp_path)
+    cheap, dear = (
+        by_quantity(with_expenses(summary, None, asked, {}, offer(**{**OFFER, "price": f"{{node: 100 k EUR{rest}}}"})))
+        for rest in ("", ", fixed: 4 M EUR")
+    )
+    # 4 M more for 40 nodes is what a node costs, and the year pays price by its annuity and its upkeep.
+    more = dear["cost", "year"].value - cheap["cost", "year"].value
+    assert more == pytest.approx(4e6 * (0.23097479812826793 + 0.06))
+    rate = 20000 * (0.97 * 1.0 * 1.04) ** (1 / 3)
+    of_item = dear["cost", "token"].value - cheap["cost", "token"].value
+    assert of_item == pytest.approx(more / 40 / (rate * 0.8 * 8760 * 3600))
+    assert dear["energy", "year"] == cheap["energy", "year"]
 
 
 DECLARED = "nodes: 1\ninterconnect: estimated\nerror: 5 %\n"

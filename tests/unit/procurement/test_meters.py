@@ -83,7 +83,7 @@ def test_times_without_a_zone_are_taken_as_utc_and_it_is_said() -> None:
         ),
         (
             "time,W\n1773489600,-3\n",
-            "pdu.csv:2:12: expected a number from zero up, got '-3'; leave the cell empty if it was not read",
+            "pdu.csv:2:12: expected a number from 0 up and below 1e+15, got '-3'; leave the cell empty if it was not read",
         ),
         ("time,W\n1773489600,1,2\n", "pdu.csv:2:1: has 3 cells, the heading 2"),
         (
@@ -111,6 +111,16 @@ def test_all_mistakes_of_a_csv_are_reported_together() -> None:
     with pytest.raises(ConfigError) as refused:
         read_meter(b"time,W\nx,1\n1773489600,y\n", "pdu.csv")
     assert [problem.where for problem in refused.value.problems] == ["pdu.csv:2:1", "pdu.csv:3:12"]
+
+
+def test_of_a_bad_column_five_rows_are_shown_and_the_others_counted() -> None:
+    rows = "".join(f"{1773489600 + at},1e300\n" for at in range(2000))
+    with pytest.raises(ConfigError) as refused:
+        read_meter(f"time,W\n{rows}".encode(), "pdu.csv")
+    *shown, others = str(refused.value).split("\nerror: ")
+    assert len(shown) == 5
+    assert shown[0].startswith("pdu.csv:2:12: expected a number from 0 up and below 1e+15, got '1e300'")
+    assert others == "pdu.csv: 1995 more rows cannot be read"
 
 
 def report(*values: tuple[str, str, str]) -> dict[str, Any]:

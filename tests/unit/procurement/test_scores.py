@@ -85,8 +85,8 @@ def test_k_ssni_3_weights_of_a_subset_are_renormalised() -> None:
     score = offer_score("ssni", ats5([20] * 6, names), machine)
     assert score.value.value == close(13.34201954397394)
     assert score.value.value / 20 == close(0.6671009771986971)
-    assert math.fsum(term.share for term in score.terms) == close(1.0)
-    assert score.terms[2].share == close(0.15 / 0.45)
+    assert math.fsum(term.weight for term in score.terms) == close(1.0)
+    assert score.terms[2].weight == close(0.15 / 0.45)
 
 
 def test_ssni_asks_for_more_than_the_reference_and_ssi_for_no_less() -> None:
