@@ -409,8 +409,8 @@ def test_in_brief_each_offer_is_one_line(invoke: Invoke) -> None:
     write("procurement.yaml", APEX), write("a.yaml", OFFER), write("b.yaml", OFFER.replace("vendor: A", "vendor: B"))
     shown = invoke(compare.command, "a.yaml", "b.yaml", "--tender", "procurement.yaml", "--format", "brief").stdout
     assert shown.splitlines() == [
-        "A: ssi 3.061, PASS at the least of 3",
-        "B: ssi 3.061, PASS at the least of 3, EQUIVALENT",
+        "A: ssi 3.061, of declared figures that nothing measured, INCONCLUSIVE at the least of 3",
+        "B: ssi 3.061, of declared figures that nothing measured, INCONCLUSIVE at the least of 3, INCONCLUSIVE",
     ]
 
 
