@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
+from milabench.analysis.system_diff import differing_work, knows_work
 from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
 from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem
@@ -360,6 +361,8 @@ def _measured(
     # A larger problem than the reference's is other work, and c says so.
     is_same_work = row.reference is not None and row.reference.launches is not None and wanted.capability == 1
     side = side_of(name, system, reference if is_same_work else None, across=across)
+    if wanted.capability != 1 and _did_the_work_of(reference, system, row):
+        return replace(row, why_not=f"did the reference's own work, so that c = {wanted.capability:g} is not shown")
     if side.outcome == "absent" and bid.offer is not None:
         path = f"benchmarks.{name}.run"
         what = f"{system.summary.run} is a run of another suite: it has no benchmark {name!r}"
@@ -379,6 +382,14 @@ def _measured(
         figure = measured_figure(wanted, system, side, tender.origin, bid.name)
         return replace(row, figure=figure, nodes=row.nodes or nodes)
     return row
+
+
+def _did_the_work_of(reference: System | None, system: System, row: ScoredBenchmark) -> bool:
+    """Return whether a benchmark is known to have done the very work of the measured reference, of which it claims more."""
+    if reference is None or row.reference is None or row.reference.launches is None:
+        return False
+    both = [reference, system]
+    return all(knows_work(each, row.bench) for each in both) and not differing_work(both, row.bench)
 
 
 def _nodes_on(reference: System | None, bench: str) -> int | None:
