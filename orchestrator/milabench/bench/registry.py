@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from milabench.devices.regular_file import read_regular
+
 BENCHFILE = "benchfile.py"
 # The name that such a benchfile assigns at module level -> the module that reads it. `declared_in(folder)` returns its
 # benchmark, `read_together(folders)` prepares
@@ -29,7 +31,7 @@ EVERY_NAME: Final = EveryName()
 def foreign_format(benchfile: Path) -> ModuleType | None:
     """Return the module that reads a benchfile, where that is not one of ours. The benchfile is read, not run."""
     try:
-        text = benchfile.read_text(encoding="utf-8")
+        text = read_regular(benchfile).decode()
     except (OSError, UnicodeDecodeError):
         return None
     if not any(name in text for name in FORMATS):

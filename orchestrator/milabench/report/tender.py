@@ -118,12 +118,12 @@ def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
 
 def _doubts(scores: TenderScores) -> list[tuple[str, str]]:
     """Return the numbers of each bid that decide nothing; those of the reference, which all bids share, once."""
-    doubts = [
+    lines = [
         ("reference", line.removeprefix(OF_REFERENCE)) if line.startswith(OF_REFERENCE) else (entry.bid.name, line)
         for entry in scores.bids
         for line in entry.doubts
     ]
-    return list(dict.fromkeys(doubts))
+    return list(dict.fromkeys(lines))
 
 
 def _warnings(scores: TenderScores) -> Iterator[str]:

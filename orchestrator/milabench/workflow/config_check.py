@@ -11,6 +11,7 @@ from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import explain
+from milabench.devices.regular_file import read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, MilabenchError, Problem
 from milabench.plan.check import planning_problems
 from milabench.plan.context import Dirs, benchmark_on
@@ -132,7 +133,16 @@ def yaml_files(path: Path) -> list[Path]:
     """Return the file itself, or the YAML files of a folder. Raises ConfigError for a folder without any."""
     if not path.is_dir():
         return [path]
-    files = sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")])
+    files = sorted(file for file in (*path.rglob("*.yaml"), *path.rglob("*.yml")) if not _has_other_schema(file))
     if not files:
         raise ConfigError(f"{path}: no .yaml file in this folder")
     return files
+
+
+def _has_other_schema(file: Path) -> bool:
+    """Return whether a file begins with the schema of something else than a suite: a tender, an offer, criteria."""
+    try:
+        first = read_regular(file).partition(b"\n")[0].decode()
+    except (OSError, UnicodeDecodeError):
+        return False  # whoever reads it says what is wrong
+    return "$schema=" in first and "suite.schema.json" not in first

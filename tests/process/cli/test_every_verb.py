@@ -68,6 +68,13 @@ LINES = {
     "init": ["init --help"],
     "new": ["new --help"],
     "import-suite": ["import-suite --help"],
+    "import-meter": ["import-meter --help"],
+    "tender": ["tender check @tender"],
+    "project": ["project --help"],
+    "offer": ["offer --help"],
+    "offers": ["offers --help"],
+    "budget": ["budget --help"],
+    "rehearse": ["rehearse --help"],
     "pin": ["pin --help"],
     "image": ["image --help"],
     "driver": ["driver --help"],
@@ -75,6 +82,7 @@ LINES = {
     "ops": ["ops --help"],
     "completion": ["completion bash"],
 }
+TENDER = ROOT / "config" / "procurement" / "procurement.yaml"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -87,6 +95,7 @@ def lines(milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Pat
     assert milabench("db", "add").code == 0  # whichever of the lines are examples
     (run,) = Path(environ["MILABENCH_BASE"], "runs").iterdir()
     words = {"@suite": here, "@config": here[2:], "@run": (str(run),), "SELECT": ("SELECT * FROM runs",)}
+    words["@tender"] = (str(TENDER),)
     texts = [text.replace("@folder", str(tmp_path)) for texts in LINES.values() for text in texts]
     return [[each for word in text.split() for each in words.get(word, (word,))] for text in texts]
 
