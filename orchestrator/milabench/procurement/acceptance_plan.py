@@ -1,7 +1,7 @@
 """How much has to be measured so that a good system passes its criteria: launches, hours and nodes, from the noise of a pilot.
 
 `accept` decides a bound by the launches of all instances together (docs/reference/criteria.md); the power of that test is in
-power_of_test.py. A plan for nodes is for a sample of them, whose speeds differ as those of the pilot do.
+statistical_power.py. A plan for nodes is for a sample of them, whose speeds differ as those of the pilot do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milabench.acceptance.evaluate import replicate_values, units_of
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.procurement.power_of_test import LaunchPlan, Noise, cheapest_plans, fewest_launches
+from milabench.procurement.statistical_power import LaunchPlan, Noise, cheapest_plans, fewest_launches
 
 _MOST_PER_NODE, _MOST_NODES = 30, 1_000
 

@@ -16,7 +16,7 @@ from milabench.analysis.sample_statistics import log_stdev, mean, stdev
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.procurement.acceptance_plan import AcceptancePlan, plan_acceptance
-from milabench.procurement.power_of_test import Noise, fewest_launches, launch_plan
+from milabench.procurement.statistical_power import Noise, fewest_launches, launch_plan
 from milabench.report.acceptance_plan import render_plan
 from tests.recorded_run import Recorded, rates, record
 

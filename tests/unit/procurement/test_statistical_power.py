@@ -9,7 +9,7 @@ import pytest
 
 from milabench.acceptance.bounds import BoundTarget, decide_bound
 from milabench.errors import UsageError
-from milabench.procurement.power_of_test import (
+from milabench.procurement.statistical_power import (
     Noise,
     cheapest_plans,
     fewest_nodes,
