@@ -19,6 +19,16 @@ def finite_number(value: Any) -> float | None:
     return float(value) if -LARGEST <= value <= LARGEST else None
 
 
+def written_number(value: Any) -> float | None:
+    """Return a number, or one that is written as text, as `finite_number` does; None for everything else."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return finite_number(value)
+
+
 def positive(value: Any) -> float | None:
     """Return a number above zero that can be divided by, as `number`; None for everything else."""
     number = finite_number(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.sample_statistics import geometric_mean
@@ -14,7 +14,7 @@ from milabench.analysis.summary_model import BenchSummary, Validity
 from milabench.analysis.throughput import Direction
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, Problem
-from milabench.events.values import as_mapping, finite_number
+from milabench.events.values import as_mapping, finite_number, written_number
 from milabench.procurement.figures import figure_of_merit
 from milabench.procurement.tender import TenderBenchmark
 from milabench.procurement.uncertainty import Deviation, UncertainValue, product
@@ -161,17 +161,8 @@ def arguments_of(system: System, bench: str) -> Mapping[str, float]:
     return {
         str(option).lstrip("-").replace("-", "_"): number
         for option, value in as_mapping(suite.get("argv")).items()
-        if (number := _number(value)) is not None
+        if (number := written_number(value)) is not None
     }
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    return finite_number(value)
 
 
 def _records(bench: str, system: System) -> Iterator[str]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from milabench.errors import ConfigError, Problem
-from milabench.events.values import finite_number
+from milabench.events.values import written_number
 
 Quantity = Literal["power", "energy"]
 
@@ -293,7 +293,7 @@ def _read_redfish(text: str, name: str) -> MeterFile:
     outlets: dict[str, Outlet] = {}
     for reading in _redfish_readings(_documents(text, name)):
         moment = moment_of(reading.time) if isinstance(reading.time, str) else None
-        value = _number(reading.value)
+        value = written_number(reading.value)
         if moment is None or value is None or value < 0:
             what = f"{reading.source}: expected a reading with its time, got {reading.value!r} at {reading.time!r}"
             raise ConfigError(
@@ -385,13 +385,3 @@ def _property_parts(value: Mapping[str, Any]) -> tuple[str, str]:
     path = str(value.get("MetricProperty") or "").removesuffix("/Reading")
     resource, _, named = path.rpartition("/")
     return resource.rstrip("#/"), named
-
-
-def _number(value: Any) -> float | None:
-    """Return a number, which Redfish writes as text."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    return finite_number(value)
