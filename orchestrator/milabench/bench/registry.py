@@ -12,9 +12,9 @@ from typing import Final
 from milabench.devices.regular_file import read_regular
 
 BENCHFILE = "benchfile.py"
-# The name that such a benchfile assigns at module level -> the module that reads it. `declared_in(folder)` returns its
-# benchmark, `read_together(folders)` prepares
-# that, `placed(benches, context)` returns the benchmarks with the processes of a plan.
+# The name that such a benchfile assigns at module level -> the module that reads it: `declared_in(folder)` returns its
+# benchmark; `read_together(folders)` prepares that for several; `placed(benches, context)` returns benchmarks with the
+# processes of a plan.
 FORMATS: Final[Mapping[str, str]] = {"__pack__": "milabench.compat.milabench13"}
 
 
