@@ -20,7 +20,7 @@ help:
 	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
 	@echo "make suite-health every benchmark of config/ci.yaml installed, prepared and run; SHARD=1/4 takes a fourth; exit 1 where one fails"
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
-	@echo "make perf         programs that print speed ratios"
+	@echo "make perf         what the harness itself costs, with goals and verdicts, into docs/measurements.md; leave the machine alone"
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/, build and check the site and llms.txt in build/docs/site"
 	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
@@ -110,7 +110,7 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED) --minutes $(MINUTES)
 
 perf: $(VENV)/.dev
-	@for program in tests/perf/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
+	@$(BIN)/python tests/perf --write
 
 figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write

@@ -1,4 +1,4 @@
-"""What the commands that a user types often cost: CPU seconds, as multiples of a bare interpreter, median of several runs.
+"""What the commands that a user types often cost: CPU, as multiples of a bare interpreter, median of interleaved runs.
 
     python tests/perf/startup.py [BASE]
 
@@ -7,48 +7,51 @@ With BASE, a base in which config/quickstart.yaml is installed and prepared, als
 
 from __future__ import annotations
 
-import os
-import resource
 import statistics
-import subprocess
 import sys
-import time
-from pathlib import Path
+from functools import partial
 
-ROOT = Path(__file__).resolve().parents[2]
-RUNS = 11
+from rows import Row, command_cost, in_turn, ratios, show
+
+ROUNDS = 15
+BARE = "bare interpreter"
+GOALS = {"milabench --help": 3.5}
 
 
-def cost(*argv: str) -> tuple[float, float]:
-    """Median CPU and wall seconds of a command."""
-    cpu, wall = [], []
-    for _ in range(RUNS):
-        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        subprocess.run(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        wall.append(time.perf_counter() - began)
-    return statistics.median(cpu), statistics.median(wall)
+def cpu(*argv: str) -> float:
+    return command_cost((sys.executable, *argv))[0]
 
 
 def main() -> None:
     """Print a row for each command."""
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    milabench = (sys.executable, "-m", "milabench")
-    bare, _ = cost(sys.executable, "-c", "pass")
-    rows = {
-        "milabench --help": (*milabench, "--help"),
-        "milabench --version": (*milabench, "--version"),
-        "milabench list": (*milabench, "list", "--config", "config/quickstart.yaml"),
-    }
-    if len(sys.argv) > 1:
-        suite = ("--config", "config/quickstart.yaml", "--base", sys.argv[1])
-        rows["install, nothing to do"] = (*milabench, "install", *suite)
-        rows["prepare, nothing to do"] = (*milabench, "prepare", *suite)
-    print(f"bare interpreter: {bare * 1e3:.0f} ms of CPU; medians of {RUNS}")
-    for name, argv in rows.items():
-        cpu, wall = cost(*argv)
-        print(f"{name:24} {cpu * 1e3:6.0f} ms of CPU, {cpu / bare:5.1f} x bare, {wall * 1e3:6.0f} ms")
+    bases = [word for word in sys.argv[1:] if not word.startswith("--")]
+    milabench = ("-m", "milabench")
+    commands = {BARE: ("-c", "pass"), "milabench --help": (*milabench, "--help")}
+    if "--json" not in sys.argv:
+        commands["milabench --version"] = (*milabench, "--version")
+        commands["milabench list"] = (*milabench, "list", "--config", "config/quickstart.yaml")
+    for base in bases[:1]:
+        suite = ("--config", "config/quickstart.yaml", "--base", base)
+        commands["install, nothing to do"] = (*milabench, "install", *suite)
+        commands["prepare, nothing to do"] = (*milabench, "prepare", *suite)
+    found = in_turn({name: partial(cpu, *argv) for name, argv in commands.items()}, ROUNDS)
+    medians = {name: statistics.median(values) * 1e3 for name, values in found.items()}
+    for name in commands:
+        if name not in GOALS:
+            print(f"{name:24} {medians[name]:6.0f} ms of CPU, {medians[name] / medians[BARE]:5.1f} x bare")
+    show(
+        [
+            Row(
+                f"`{name}`, CPU",
+                BARE,
+                ratios(found, name, BARE),
+                GOALS[name],
+                f"{medians[name]:.0f} and {medians[BARE]:.0f} ms",
+            )
+            for name in commands
+            if name in GOALS
+        ]
+    )
 
 
 if __name__ == "__main__":
