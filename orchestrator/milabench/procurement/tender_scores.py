@@ -26,6 +26,7 @@ from milabench.procurement.scores import (
     potency,
 )
 from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_problems, with_places
+from milabench.procurement.tiers import SuiteCheck
 from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -37,12 +38,16 @@ _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What is scored: a run, or an offer with the runs that it names by benchmark."""
+    """What is scored: a run, or an offer with the runs that it names by benchmark.
+
+    `suite` is how these differ from the tender's own suite, None where it names none.
+    """
 
     name: str
     system: System | None = None
     offer: Offer | None = None
     runs: Mapping[str, System] = field(default_factory=dict)
+    suite: SuiteCheck | None = None
 
     def measured(self, bench: str) -> System | None:
         """Return what ran a benchmark; None where nothing did."""

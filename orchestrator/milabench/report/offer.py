@@ -7,7 +7,7 @@ from typing import Any
 from milabench.procurement.offer_check import OfferCheck
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
 from milabench.report.model import format_number
-from milabench.report.tender import value_to_json
+from milabench.report.tender import change_to_json, value_to_json
 from milabench.shown import counted, cut_text
 
 _MOST_SHOWN = 60  # characters of a value that changed
@@ -126,19 +126,7 @@ def check_to_json(check: OfferCheck) -> dict[str, Any]:
             }
             for row in check.evidence
         ],
-        "changes": [
-            {
-                "bench": change.bench,
-                "name": change.name,
-                "tender": change.asked,
-                "offer": change.found,
-                "tier": change.needs,
-                "declared": change.declared,
-                "verdict": change.verdict,
-                "why": change.why,
-            }
-            for change in check.changes
-        ],
+        "changes": [change_to_json(change) for change in check.changes],
         "power": {
             "level": check.power.level,
             "declared": value_to_json(check.power.declared),

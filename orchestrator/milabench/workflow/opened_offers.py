@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milabench.analysis.comparison_model import System
 from milabench.bundle import archive
@@ -22,15 +22,19 @@ from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid
+from milabench.workflow.bundle_runs import LOCK_FILES
 from milabench.workflow.expenses import metered_benches, with_expenses
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
+
+if TYPE_CHECKING:
+    from milabench.workflow.options import Session
 
 DECLARATION: Final = "offer.yaml"
 CONTENTS: Final = "offer.json"
 OFFER_KIND: Final = "milabench-offer"
 OFFER_SCHEMA: Final = 1
-_LOCK: Final = "requirements.txt"
+_LOCK: Final = LOCK_FILES[".requirements.txt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,12 @@ def offer_bid(opened: OpenedOffer) -> Bid:
             if bench in benchmarks and benchmarks[bench].standing == "measured"
         },
     )
+
+
+def warn_of_other_text(opened: OpenedOffer, tender: Tender, session: Session) -> None:
+    """Warn of an archive that was made for another text of the tender."""
+    if opened.tender != tender.digest:
+        session.warn(f"{opened.path}: was made for another text of the tender than {tender.file}")
 
 
 @contextmanager

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Trace, Tracing
+    from milabench.procurement.tender import Tender
 
 _MOST_NAMED = 3  # runs of a system that its name lists
 
@@ -83,7 +84,7 @@ def report_summaries(
         runs = [with_ends(run, session.warn) for run in runs]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
-    summaries = _with_expenses(request, runs, summaries)
+    summaries = _with_expenses(request, runs, summaries, session)
     profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
     summaries = [
@@ -96,7 +97,9 @@ def report_summaries(
     return summaries, None if tracing is None else [tracing.of(run) for run in runs]
 
 
-def _with_expenses(request: ReportRequest, runs: Sequence[Run], summaries: Sequence[Summary]) -> list[Summary]:
+def _with_expenses(
+    request: ReportRequest, runs: Sequence[Run], summaries: Sequence[Summary], session: Session
+) -> list[Summary]:
     """Return the summaries with energy, cost and carbon by a tender, or in energy alone where a meter measured a run."""
     if request.tender is None and not any(map(is_metered, runs)):
         return list(summaries)
@@ -105,8 +108,23 @@ def _with_expenses(request: ReportRequest, runs: Sequence[Run], summaries: Seque
     from milabench.workflow.tender_files import read_tender
 
     tender = None if request.tender is None else read_tender(request.tender)
+    if tender is not None:
+        _warn_of_other_suite(tender, runs, summaries, session)
     paired = zip(runs, summaries, strict=True) if runs else ((None, summary) for summary in summaries)
     return [with_expenses(summary, run, tender) for run, summary in paired]
+
+
+def _warn_of_other_suite(tender: Tender, runs: Sequence[Run], summaries: Sequence[Summary], session: Session) -> None:
+    """Say of each run what of its suite is not the tender's own."""
+    from milabench.procurement.tender_scores import Bid
+    from milabench.report.tender import suite_lines
+    from milabench.workflow.tender_suites import TenderSuites, lock_texts
+
+    own = TenderSuites(tender, session)
+    for run, summary in zip(runs, summaries, strict=False):  # results of a store have no runs
+        bid = Bid(name=run.name, system=System(name=run.name, summary=summary, manifest=run.manifest))
+        for line in suite_lines(run.name, own.check(bid, lock_texts(run))):
+            session.warn(line)
 
 
 def tracing_for(form: Format, compared: int = 0) -> Tracing | None:

@@ -274,3 +274,72 @@ def test_a_bundle_stands_for_a_run(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip") as file:
         assert f"locks/{run.name}/bert/requirements.txt" in file.namelist()
     assert verified(tmp_path / "a.zip", tender)["verdict"] == "PASS"
+
+
+# What compares by a tender without verifying
+
+
+def told(*words: object) -> Result:
+    from milabench.cli import compare
+
+    return CliRunner().invoke(compare.command, list(map(str, words)), standalone_mode=False, catch_exceptions=False)
+
+
+@pytest.mark.parametrize("named", ["run", "declaration", "archive"])
+def test_a_comparison_by_the_tender_says_what_is_not_its_suite(offered: Offered, tmp_path: Path, named: str) -> None:
+    archive, tender = offered(edits={"bert/main.py": "# fused\n"}, overrides=["bert.argv.--batch-size=64"])
+    vendor = tmp_path / "vendor"
+    given = {"run": vendor / "runs" / "offered", "declaration": vendor / "offer.yaml", "archive": archive}[named]
+    result = told(given, "--tender", tender, "--json")
+    (warning,) = (line for line in json.loads(result.stdout)["tender"]["warnings"] if "differs" in line)
+    name = "offered" if named == "run" else "A A-1000"
+    assert warning.startswith(f"{name}: differs from the tender's suite ")
+    assert warning.endswith("suite.yaml: bert: argv.--batch-size 64 for 8 (as-is), program (ported, beyond the tier)")
+    (system,) = json.loads(result.stdout)["tender"]["systems"]
+    found = verified(archive, tender, code=7)
+    assert system["changes"] == found["changes"]
+
+
+def test_a_comparison_of_the_tenders_own_suite_says_nothing_of_it(offered: Offered, tmp_path: Path) -> None:
+    _, tender = offered()
+    run = tmp_path / "vendor" / "runs" / "offered"
+    value = json.loads(told(run, "--tender", tender, "--json").stdout)["tender"]
+    assert value["systems"][0]["changes"] == []
+    assert not [line for line in value["warnings"] if "suite" in line]
+
+
+def test_a_report_of_which_no_suite_is_recorded_says_so(offered: Offered, tmp_path: Path) -> None:
+    from milabench.cli import report
+
+    _, tender = offered()
+    run = tmp_path / "vendor" / "runs" / "offered"
+    done = CliRunner().invoke(report.command, [str(run), "-o", str(tmp_path / "r.json")], standalone_mode=False)
+    assert done.exception is None
+    value = json.loads(told(tmp_path / "r.json", "--tender", tender, "--json").stdout)["tender"]
+    assert [line for line in value["warnings"] if "records no suite of bert, llama" in line]
+
+
+def test_a_report_by_the_tender_says_what_is_not_its_suite(offered: Offered, tmp_path: Path) -> None:
+    from milabench.cli import report
+
+    _, tender = offered(overrides=["bert.argv.--batch-size=64"])
+    words = [str(tmp_path / "vendor" / "runs" / "offered"), "--tender", str(tender), "--reference", "none"]
+    result = CliRunner().invoke(report.command, words, standalone_mode=False, catch_exceptions=False)
+    assert "differs from the tender's suite" in result.stderr and "argv.--batch-size 64 for 8 (as-is)" in result.stderr
+
+
+def test_an_archive_for_another_text_of_the_tender_is_said_wherever_it_is_read(
+    offered: Offered, tmp_path: Path
+) -> None:
+    from milabench.cli import offers
+
+    archive, tender = offered()
+    tender.write_text(f"# later\n{tender.read_text()}")
+    (tmp_path / "offers").mkdir()
+    shutil.copy(archive, tmp_path / "offers")
+    said = "was made for another text of the tender"
+    assert said in told(archive, "--tender", tender).stderr
+    table = CliRunner().invoke(
+        offers.command, ["compare", str(tmp_path / "offers"), "--tender", str(tender)], standalone_mode=False
+    )
+    assert said in table.stderr
