@@ -19,9 +19,6 @@ from milabench.procurement.uncertainty import UncertainValue, constant, product,
 YEAR_HOURS: Final = 8760.0
 _ONE: Final = constant(1.0)
 _MILLION: Final = 1e6
-# A quotient that is whole but for rounding is whole.
-_ROUNDING: Final = 1e-9
-_MOST_NODES: Final = 1e9  # the upper bound of what two launches far apart say may be infinite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,45 +108,6 @@ def yearly_cost_of_items(
 ) -> UncertainValue:
     """Return what so many items cost where a year costs so much; the rate is in items/s, kept busy for the share `used`."""
     return cost_of_items(product([(cost, 1)], 1 / YEAR_HOURS, cost.units), rate, items=items, used=used)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesWithin:
-    """How many whole nodes a limit allows, with the bounds at 95 %; None where an uncertainty is not known.
-
-    `quotient` is the number before it was rounded down, `used` what the whole nodes take of the limit.
-    """
-
-    nodes: int
-    quotient: UncertainValue
-    bounds: tuple[int, int] | None
-    used: float
-
-
-def nodes_within(limit: UncertainValue, per_node: UncertainValue, fixed: float = 0.0) -> NodesWithin:
-    """Return the nodes that a budget or a power allows when `fixed` is taken off it; compute scores from whole nodes.
-
-    Raises ConfigError where the units differ, or nothing is left.
-    """
-    units = same_units([limit, per_node], "limit")
-    if not (0 <= fixed < limit.value):
-        hint = f"nothing is left of {limit.value:g} {units}".rstrip()
-        raise ConfigError(Problem("", "fixed", f"expected from zero up and below the limit, got {fixed:g}", hint))
-    quotient = propagate(
-        lambda names: (names["limit"] - fixed) / names["per_node"], {"limit": limit, "per_node": per_node}, "nodes"
-    )
-    interval = quotient.interval()
-    nodes = _whole(quotient.value)
-    return NodesWithin(
-        nodes=nodes,
-        quotient=quotient,
-        bounds=None if interval is None else (_whole(interval[0]), _whole(interval[1])),
-        used=fixed + nodes * per_node.value,
-    )
-
-
-def _whole(number: float) -> int:
-    return math.floor(min(number * (1 + _ROUNDING), _MOST_NODES))
 
 
 def energy_of_items(

@@ -16,7 +16,6 @@ from milabench.procurement.costs import (
     embodied_carbon,
     energy_of_items,
     lifetime_cost,
-    nodes_within,
     per_watt,
     provisioned_power,
     supply_power,
@@ -24,7 +23,6 @@ from milabench.procurement.costs import (
     yearly_cost,
     yearly_cost_of_items,
 )
-from milabench.procurement.scores import BenchmarkFigures, MachineSize, offer_score
 from milabench.procurement.uncertainty import UncertainValue, constant, product, sum_of
 
 
@@ -93,37 +91,9 @@ def test_k_cost_3_a_year_and_a_million_tokens() -> None:
     assert (kwh.value, kwh.units) == (close(0.18416666666666667), "kWh")
 
 
-def test_k_cost_4_a_budget_buys_whole_nodes() -> None:
-    """Source: section 14 of the formulas, computed."""
-    per_node = lifetime_cost(node(0.8))
-    assert per_node.value == close(445755.648)
-    bought = nodes_within(constant(10e6, "$"), per_node, fixed=1e6)
-    assert round(bought.quotient.value, 2) == 20.19
-    assert (bought.nodes, bought.bounds) == (20, (20, 20))
-    assert bought.used == close(1e6 + 20 * 445755.648)
-
-
-def test_an_uncertain_price_bounds_the_nodes() -> None:
-    bought = nodes_within(constant(10e6, "$"), UncertainValue.within(450000, 0.1, "$"), fixed=1e6)
-    assert (bought.nodes, bought.bounds) == (20, (18, 22))
-    unknown = nodes_within(constant(10.0), UncertainValue.of_launches([3.0]))
-    assert (unknown.nodes, unknown.bounds) == (3, None)
-    # 0.3 / 0.1 is 2.9999999999999996.
-    assert nodes_within(constant(0.3, "MW"), constant(0.1, "MW")).nodes == 3
-
-
-def test_a_bound_of_nodes_that_nobody_knows_is_a_number() -> None:
-    bought = nodes_within(constant(1e9), UncertainValue.of_launches([1e-3, 1e4]))
-    assert bought.bounds == (0, 1_000_000_000)
-
-
-def test_a_score_of_a_budget_is_computed_of_whole_nodes() -> None:
-    bought = nodes_within(constant(10e6, "$"), lifetime_cost(node(0.8)), fixed=1e6)
-    job = BenchmarkFigures(
-        name="job", offered=constant(100, "s"), direction="lower", nodes=2, work=constant(50, "TFLOP")
-    )
-    score = offer_score("ssp", [job], MachineSize(nodes=bought.nodes))
-    assert score.value.value == close(20 * 50 / (100 * 2))
+def test_k_cost_4_what_a_node_costs_over_its_years() -> None:
+    """Source: section 14 of the formulas, computed; how many of them a budget buys is in test_budget.py."""
+    assert lifetime_cost(node(0.8)).value == close(445755.648)
 
 
 def test_without_interest_a_price_is_paid_in_equal_parts() -> None:
@@ -151,16 +121,10 @@ def test_years_and_interest_that_are_none_are_refused(interest: float, years: fl
         capital_recovery_factor(interest, years)
 
 
-def test_two_currencies_and_a_budget_that_is_spent_are_refused() -> None:
+def test_two_currencies_are_refused() -> None:
     costs = OwnershipCosts(price=constant(1, "EUR"), years=1, power_kw=constant(1), electricity=constant(0.2, "CHF"))
     with pytest.raises(ConfigError, match="prices: units differ: 'CHF' and 'EUR'"):
         yearly_cost(costs)
-    with pytest.raises(ConfigError, match="limit: units differ: 'EUR' and 'kW'"):
-        nodes_within(constant(1, "kW"), constant(1, "EUR"))
-    with pytest.raises(
-        ConfigError, match="fixed: expected from zero up and below the limit, got 2; nothing is left of 2 EUR"
-    ):
-        nodes_within(constant(2, "EUR"), constant(1, "EUR"), fixed=2)
 
 
 # Power
