@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from milabench.cli import offer, verify
-from milabench.errors import ConfigError, MilabenchError, RecordError
+from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
 
 SPEEDS = {"bert": 120.0, "llama": 60.0}
@@ -274,6 +274,21 @@ def test_a_bundle_stands_for_a_run(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip") as file:
         assert f"locks/{run.name}/bert/requirements.txt" in file.namelist()
     assert verified(tmp_path / "a.zip", tender)["verdict"] == "PASS"
+
+
+def test_verify_takes_an_offer_with_its_tender_too(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered(edits={"bert/main.py": "# fused\n"})
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(verify.command, list(map(str, words)), standalone_mode=False, catch_exceptions=False)
+
+    result = run("--offer", archive, tender, "--json")
+    assert (result.return_value, json.loads(result.stdout)) == (7, verified(archive, tender, code=7))
+    assert run("--offer", archive, tender).stdout == ran("verify", archive, "--tender", tender).stdout
+    with pytest.raises(UsageError, match="--offer: name the tender that it answers too"):
+        run("--offer", archive)
+    with pytest.raises(UsageError, match="add --offer"):
+        run(archive, tender)
 
 
 # What compares by a tender without verifying
