@@ -1,7 +1,7 @@
 """Money, energy and carbon of work, each with the uncertainty of what it is computed of.
 
 Carbon: Software Carbon Intensity, github Green-Software-Foundation/sci 29cab98, specification 1.1.0. Provisioned power: github
-mlcommons/endpoints_policies 00135a0 (a draft). Supplies: github mlcommons/storage caa90c9, submission guidelines.
+mlcommons/endpoints_policies 00135a0 (a draft).
 """
 
 from __future__ import annotations
@@ -122,11 +122,6 @@ def energy_of_items(
     return product([(power_w, 1), (pue, 1), (rate, -1)], items if units == "J" else items / 3.6e6, units)
 
 
-def per_watt(rate: UncertainValue, power_w: UncertainValue) -> UncertainValue:
-    """Return the rate per watt, as Green500 ranks: Rmax over the mean power of the core phase."""
-    return product([(rate, 1), (power_w, -1)], 1.0, f"{rate.units}/W")
-
-
 # What is added to the parts of a rack for fans, pumps, conversion and the rest.
 PROVISIONED_OVERHEAD: Final[Mapping[str, float]] = MappingProxyType({"liquid": 0.30, "air": 0.50})
 
@@ -136,15 +131,6 @@ def provisioned_power(parts_w: Sequence[tuple[int, float]], cooling: str) -> Unc
     if cooling not in PROVISIONED_OVERHEAD:
         raise ConfigError(Problem("", "cooling", f"expected {' or '.join(PROVISIONED_OVERHEAD)}, got {cooling!r}"))
     return constant(math.fsum(count * power for count, power in parts_w) * (1 + PROVISIONED_OVERHEAD[cooling]), "W")
-
-
-def supply_power(groups: Sequence[tuple[int, float, int]]) -> tuple[float, float]:
-    """Return (nameplate, design) power in W of groups of supplies: how many, the power of one, how many must run at once."""
-    for count, _, needed in groups:
-        if not 0 < needed <= count:
-            raise ConfigError(Problem("", "supplies", f"{needed} must run at once, of {count}"))
-    nameplate = math.fsum(count * power for count, power, _ in groups)
-    return nameplate, math.fsum(needed * power for _, power, needed in groups)
 
 
 def embodied_carbon(

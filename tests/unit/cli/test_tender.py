@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from milabench.cli import compare, tender
 from milabench.errors import ConfigError, MilabenchError, NothingSelected, RecordError, UsageError
-from milabench.procurement.scores import ATS5, ATS5_NODES, METRICS
+from milabench.procurement.scores import METRICS
+from tests.ats5 import ATS5, ATS5_NODES
 from tests.recorded_run import Recorded, rates, record
 
 RUNS = Path(__file__).resolve().parents[2] / "runs"
