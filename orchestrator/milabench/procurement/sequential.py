@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from milabench.analysis.intervals import normal_quantile
 from milabench.errors import UsageError
-from milabench.procurement.gauss_legendre import normal_density, normal_tail, points_for, scaled_rule
 
 Ending = Literal["accept", "reject"]
 AtCap = Literal["accept", "reject", "nearer"]
@@ -220,6 +219,21 @@ class MeanTest:
                 " two different means, and a sigma above 0"
             )
 
+    @classmethod
+    def of_estimate(cls, good: float, bad: float, sigma: float, freedom: float, risks: Risks) -> MeanTest:
+        """Return the test where a standard deviation with so many degrees of freedom stands for the one that is not known.
+
+        A sum in units of that estimate oversteps c with a probability of about exp(-c s^2 / sigma^2) at most. On average over
+        s^2 / sigma^2, chi-squared over its degrees of freedom, that is (1 + 2 c / df)^(-df / 2), which is to be the error rate.
+        """
+
+        def known(rate: float) -> float:
+            return math.exp(-math.expm1(-2 / freedom * math.log(rate)) * freedom / 2)
+
+        return cls(
+            good=good, bad=bad, sigma=sigma, risks=replace(risks, alpha=known(risks.alpha), beta=known(risks.beta))
+        )
+
     @property
     def distance(self) -> float:
         """How far the means are apart, in standard deviations; as good, above 0."""
@@ -257,37 +271,6 @@ class MeanTest:
     def fixed_trials(self) -> float:
         """Return how many values a test without looks needs for the same rates; round it up."""
         return ((normal_quantile(1 - self.risks.alpha) + normal_quantile(1 - self.risks.beta)) / self.distance) ** 2
-
-    def exact(self, mean: float) -> ExactRates:
-        """Return what the plan does at a true mean, by recursive integration up to the cap, or until all is decided."""
-        drift, spread = self.log_ratio(mean), self.distance
-        low, high = self.risks.lower, self.risks.upper
-        points = points_for((high - low) / spread)
-        rule = scaled_rule(low, high, points)
-        kernel = [
-            [weight * normal_density((to - at - drift) / spread) / spread for at, weight in rule] for to, _ in rule
-        ]
-        density = [normal_density((to - drift) / spread) / spread for to, _ in rule]
-        accept, reject, expected = (
-            [1 - normal_tail((low - drift) / spread)],
-            [normal_tail((high - drift) / spread)],
-            [1.0],
-        )
-        for used in range(1, _MOST_TRIALS):
-            mass = [weight * value for (_, weight), value in zip(rule, density, strict=True)]
-            undecided = math.fsum(mass)
-            if self.risks.cap is not None and used >= self.risks.cap:
-                for (at, _), probability in zip(rule, mass, strict=True):
-                    (accept if self.risks.ending_at_cap(at) == "accept" else reject).append(probability)
-                break
-            if undecided < _NEGLIGIBLE:
-                break
-            expected.append(undecided)
-            for (at, _), probability in zip(rule, mass, strict=True):
-                accept.append(probability * (1 - normal_tail((low - at - drift) / spread)))
-                reject.append(probability * normal_tail((high - at - drift) / spread))
-            density = [math.fsum(map(float.__mul__, row, density)) for row in kernel]
-        return ExactRates(accept=math.fsum(accept), reject=math.fsum(reject), expected=math.fsum(expected))
 
 
 def _wald_expected(risks: Risks, truth: str, drift_good: float, drift_bad: float, square: float) -> float:
