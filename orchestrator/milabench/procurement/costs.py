@@ -13,12 +13,11 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from milabench.errors import ConfigError, Problem
-from milabench.procurement.uncertainty import UncertainValue, constant, product, propagate, same_units
+from milabench.procurement.uncertainty import UncertainValue, constant, product, propagate, same_units, sum_of
 
 # As tenders and SCI count them; `HOURS_PER_YEAR` of a comparison's job mix has the quarter of a day too.
 YEAR_HOURS: Final = 8760.0
 _ONE: Final = constant(1.0)
-_MILLION: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,41 +95,25 @@ def _energy_inputs(costs: OwnershipCosts) -> dict[str, UncertainValue]:
     }
 
 
-def cost_of_items(
-    hourly: UncertainValue, rate: UncertainValue, *, items: float = _MILLION, used: UncertainValue = _ONE
+def of_items(
+    yearly: UncertainValue, rate: UncertainValue, *, items: float = 1.0, used: UncertainValue = _ONE
 ) -> UncertainValue:
-    """Return what so many items cost at a price an hour and a rate in items/s, of which the share `used` is kept busy."""
-    return product([(hourly, 1), (rate, -1), (used, -1)], items / 3600, hourly.units)
+    """Return what so many items take of what a year takes; the rate is in items/s, kept busy for the share `used`.
+
+    What the year and the items both hang on cancels.
+    """
+    return product([(yearly, 1), (rate, -1), (used, -1)], items / (YEAR_HOURS * 3600), yearly.units)
 
 
-def yearly_cost_of_items(
-    cost: UncertainValue, rate: UncertainValue, *, items: float = _MILLION, used: UncertainValue = _ONE
-) -> UncertainValue:
-    """Return what so many items cost where a year costs so much; the rate is in items/s, kept busy for the share `used`."""
-    return cost_of_items(product([(cost, 1)], 1 / YEAR_HOURS, cost.units), rate, items=items, used=used)
-
-
-def energy_of_items(
-    power_w: UncertainValue,
-    rate: UncertainValue,
-    *,
-    items: float = 1.0,
-    pue: UncertainValue = _ONE,
-    units: Literal["J", "kWh"] = "J",
-) -> UncertainValue:
-    """Return the energy of so many items from the mean power in W and the rate in items/s."""
-    return product([(power_w, 1), (pue, 1), (rate, -1)], items if units == "J" else items / 3.6e6, units)
-
-
+Cooling = Literal["liquid", "air"]
 # What is added to the parts of a rack for fans, pumps, conversion and the rest.
-PROVISIONED_OVERHEAD: Final[Mapping[str, float]] = MappingProxyType({"liquid": 0.30, "air": 0.50})
+PROVISIONED_OVERHEAD: Final[Mapping[Cooling, float]] = MappingProxyType({"liquid": 0.30, "air": 0.50})
 
 
-def provisioned_power(parts_w: Sequence[tuple[int, float]], cooling: str) -> UncertainValue:
-    """Return the power in W that (count, maximum power) of processors, accelerators and scale-up switches is provisioned with."""
-    if cooling not in PROVISIONED_OVERHEAD:
-        raise ConfigError(Problem("", "cooling", f"expected {' or '.join(PROVISIONED_OVERHEAD)}, got {cooling!r}"))
-    return constant(math.fsum(count * power for count, power in parts_w) * (1 + PROVISIONED_OVERHEAD[cooling]), "W")
+def provisioned_power(parts: Sequence[tuple[int, UncertainValue]], cooling: Cooling) -> UncertainValue:
+    """Return the power that (count, maximum power) of processors, accelerators and scale-up switches is provisioned with."""
+    whole = sum_of([product([(power, 1)], count, power.units) for count, power in parts])
+    return product([(whole, 1)], 1 + PROVISIONED_OVERHEAD[cooling], whole.units)
 
 
 def embodied_carbon(

@@ -366,7 +366,6 @@ def potency(phases: Sequence[DeliveryPhase]) -> UncertainValue:
     )
 
 
-def potency_value(phases: Sequence[DeliveryPhase], cost: UncertainValue) -> UncertainValue:
-    """Return the potency per money: unit-years for each unit of the cost."""
-    whole = potency(phases)
+def potency_value(whole: UncertainValue, cost: UncertainValue) -> UncertainValue:
+    """Return the potency for a unit of the cost: unit-years for each unit of money."""
     return product([(whole, 1), (cost, -1)], 1.0, f"{whole.units}/{cost.units or '1'}")

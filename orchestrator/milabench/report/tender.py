@@ -176,9 +176,9 @@ def _warnings(scores: TenderScores) -> Iterator[str]:
 def _score_table(scores: TenderScores) -> Table:
     headings = (
         *("system", scores.metric, "95 % interval", "units", "benchmarks", "admissible", "least", "meets it"),
-        *("over the first", "interval of that", "verdict", "potency"),
+        *("over the first", "interval of that", "verdict", "potency", "potency per M"),
     )
-    is_text = (True, False, True, True, True, True, False, True, False, True, True, False)
+    is_text = (True, False, True, True, True, True, False, True, False, True, True, False, False)
     rows = []
     for entry in scores.bids:
         value = None if entry.score is None else entry.score.value
@@ -196,6 +196,7 @@ def _score_table(scores: TenderScores) -> Table:
                 "" if entry.ratio is None else _interval_cell(entry.ratio),
                 entry.verdict or "",
                 "" if entry.potency is None else f"{entry.potency.value:.6g} {entry.potency.units}",
+                "" if entry.value is None else f"{1e6 * entry.value.value:.5g}",
             )
         )
     return Table(title="scores", headings=headings, is_text=is_text, rows=tuple(rows))
@@ -353,6 +354,7 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
         "ratio": value_to_json(entry.ratio),
         "verdict": entry.verdict,
         "potency": value_to_json(entry.potency),
+        "potency_value": value_to_json(entry.value),
         "tiers": {tier: list(names) for tier, names in entry.tiers.items()},
         "benchmarks": [_benchmark_json(scores, row) for row in entry.benchmarks],
         "expenses": [asdict(e) for name, of in _spent(scores) if name == entry.bid.name for e in of.expenses],

@@ -12,14 +12,12 @@ from milabench.procurement.costs import (
     OwnershipCosts,
     capital_recovery_factor,
     carbon_intensity,
-    cost_of_items,
     embodied_carbon,
-    energy_of_items,
     lifetime_cost,
+    of_items,
     provisioned_power,
     whole_machine_power,
     yearly_cost,
-    yearly_cost_of_items,
 )
 from milabench.procurement.uncertainty import UncertainValue, constant, product, sum_of
 
@@ -42,7 +40,7 @@ def error_of(number: UncertainValue) -> float:
 )
 def test_k_cost_1_price_of_a_million_tokens(hourly: float, rate: float, printed: float) -> None:
     """Source: gmicloud.ai, pages of 2026-04-13 and 2026-05-28, "about", reproduced (13.89 is printed as 13.90)."""
-    cost = cost_of_items(constant(hourly, "$"), constant(rate, "tokens/s"))
+    cost = of_items(constant(hourly * 8760, "$"), constant(rate, "tokens/s"), items=1e6)
     assert cost.value == close(hourly / (rate * 3600) * 1e6)
     assert abs(cost.value - printed) < 0.012
     assert cost.units == "$"
@@ -50,8 +48,8 @@ def test_k_cost_1_price_of_a_million_tokens(hourly: float, rate: float, printed:
 
 def test_k_cost_2_price_at_part_load() -> None:
     """Source: rahulkashyap.dev, llm-serving-economics lesson 03, reproduced."""
-    full = cost_of_items(constant(1.29), constant(2400))
-    part = cost_of_items(constant(1.29), constant(2400), used=constant(0.7))
+    year, rate = constant(1.29 * 8760), constant(2400)
+    full, part = of_items(year, rate, items=1e6), of_items(year, rate, items=1e6, used=constant(0.7))
     assert (full.value, part.value) == (close(0.14930555555555558), close(0.21329365079365084))
     assert (round(full.value, 2), round(part.value, 2)) == (0.15, 0.21)
 
@@ -82,10 +80,10 @@ def test_k_cost_3_a_year_and_a_million_tokens() -> None:
     assert year.capital.value + year.energy.value + year.upkeep.value == close(year.total.value)
     rate = constant(20000, "tokens/s")
     assert 20000 * 0.8 * 8760 * 3600 == 504576000000
-    assert yearly_cost_of_items(year.total, rate, used=constant(0.8)).value == close(0.20062656852184876)
-    power = constant(10200, "W")
-    assert energy_of_items(power, rate).value == close(0.51)
-    kwh = energy_of_items(power, rate, items=1e6, pue=constant(1.3), units="kWh")
+    assert of_items(year.total, rate, items=1e6, used=constant(0.8)).value == close(0.20062656852184876)
+    joules = constant(10200 * 8760 * 3600, "J")
+    assert of_items(joules, rate).value == close(0.51)
+    kwh = of_items(constant(10.2 * 1.3 * 8760, "kWh"), rate, items=1e6)
     assert (kwh.value, kwh.units) == (close(0.18416666666666667), "kWh")
 
 
@@ -163,13 +161,13 @@ def test_a_machine_measured_as_a_whole_has_no_sampling_error() -> None:
 
 def test_k_end_4_provisioned_power() -> None:
     """Source: mlcommons/endpoints-submission-docs 0c220a5, system-power-json.md, reproduced."""
-    power = provisioned_power([(2, 350), (8, 700), (1, 3500)], "liquid")
-    assert power.value == close(12740)
+    parts = [(count, constant(watts, "W")) for count, watts in ((2, 350), (8, 700), (1, 3500))]
+    power = provisioned_power(parts, "liquid")
+    assert (power.value, power.units) == (close(12740), "W")
     rate = product([(constant(25000, "tokens/s"), 1), (power, -1)])
     assert 1000 * rate.value == close(1962.3233908948193)
     assert round(1000 * rate.value) == 1962
-    with pytest.raises(ConfigError, match="cooling: expected liquid or air, got 'water'"):
-        provisioned_power([(2, 350)], "water")
+    assert provisioned_power(parts, "air").value == close(9800 * 1.5)
 
 
 # Carbon

@@ -180,7 +180,7 @@ def test_k_ssp_3_potency_of_phases_and_its_value() -> None:
     phases = [DeliveryPhase(ssp=constant(tf, "TF"), months=12 * y) for tf, y in ((100, 0.5), (250, 2.5), (300, 2))]
     assert potency(phases) == constant(potency(phases).value, "TF years")
     assert potency(phases).value == close(1275)
-    assert potency_value(phases, constant(60, "M")).value == close(21.25)
+    assert potency_value(potency(phases), constant(60, "M")).value == close(21.25)
 
 
 def test_phases_that_share_a_measurement_do_not_average_its_error_out() -> None:
