@@ -34,6 +34,8 @@ Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
 """What a doubt about a figure of the reference begins with."""
 Admissible = Literal["yes", "no", "not shown"]
+Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED"]
+"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, or that it was modified."""
 _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
 
@@ -41,7 +43,8 @@ _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": 
 class Bid:
     """What is scored: a run, or an offer with the runs that it names by benchmark.
 
-    `suite` is how these differ from the tender's own suite, None where it names none.
+    `suite` is how these differ from the tender's own suite, None where it names none. `verified` is what verifying an archive
+    found, None of what is none.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Bid:
     offer: Offer | None = None
     runs: Mapping[str, System] = field(default_factory=dict)
     suite: SuiteCheck | None = None
+    verified: Verified | None = None
 
     def measured(self, bench: str) -> System | None:
         """Return what ran a benchmark; None where nothing did."""
@@ -137,6 +141,7 @@ class ScoredBid:
             (OF_REFERENCE, row.bench, row.reference) for row in rows
         ]
         return (
+            *(("its archive was modified",) if self.bid.verified == "ALTERED" else ()),
             *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
             *(
                 f"{whose}{bench}: {validity_words(figure.validity, figure.reasons)}"
@@ -147,9 +152,10 @@ class ScoredBid:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """The rules of the metric and the limits of the tender that it breaks, one line for each."""
+        """The rules of the metric and of verification and the limits of the tender that it breaks, one line for each."""
         of_score = () if self.score is None else self.score.breaches
         return (
+            *((f"verification: {self.bid.verified}",) if self.bid.verified in ("ALTERED", "FAIL") else ()),
             *of_score,
             *(
                 f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"
@@ -161,12 +167,16 @@ class ScoredBid:
 
     @property
     def admissible(self) -> Admissible:
-        """Whether it has a score and breaks no rule; not shown where a limit is not decided, or an S has no interval."""
+        """Whether it has a score and breaks no rule.
+
+        Not shown where a limit is not decided, an S has no interval, or verifying its archive left something open.
+        """
         if self.score is None or self.breaches:
             return "no"
         is_known = all(not term.doubt or term.speedup is None or term.speedup.interval() for term in self.score.terms)
         is_within = all(limit.decision == "PASS" for limit in self.limits)
-        return "yes" if is_known and is_within else "not shown"
+        is_verified = self.bid.verified != "INCONCLUSIVE"
+        return "yes" if is_known and is_within and is_verified else "not shown"
 
     @property
     def is_admissible(self) -> bool:

@@ -35,7 +35,7 @@ class OfferSide:
     @property
     def verdict(self) -> str:
         """ALTERED, else the verdict of the verification."""
-        return "ALTERED" if self.altered else self.check.verdict
+        return self.entry.bid.verified or self.check.verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,7 +172,11 @@ def offer_table(
         opened = [stack.enter_context(opened_offer(path, tender, allowed_signers)) for path in paths]
         for each in opened:
             warn_of_other_text(each, tender, session)
-        bids = [offer_bid(each) for each in opened]
+        checks = [checked_offer(each, tender, session) for each in opened]
+        bids = [
+            replace(offer_bid(each), verified="ALTERED" if each.verification.wrong else check.verdict)
+            for each, check in zip(opened, checks, strict=True)
+        ]
         scores = score_bids(tender, bids, base_folder(base), metric=metric)
         sides = tuple(
             OfferSide(
@@ -180,10 +184,10 @@ def offer_table(
                 offer=each.offer,
                 entry=entry,
                 costs=offer_costs(each.offer, tender),
-                check=checked_offer(each, tender, session),
+                check=check,
                 signer=signed_text(each.verification),
                 altered=each.verification.wrong,
             )
-            for each, entry in zip(opened, scores.bids, strict=True)
+            for each, check, entry in zip(opened, checks, scores.bids, strict=True)
         )
     return OfferTable(tender=tender, scores=scores, sides=sides)

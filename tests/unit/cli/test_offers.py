@@ -43,7 +43,9 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
         "C C-1000": "FAIL",
         "D D-1000": "PASS",
     }
-    first, second, *_ = value["tender"]["systems"]
+    first, second, third, _ = value["tender"]["systems"]
+    assert (first["admissible"], first["breaches"]) == (True, [])
+    assert third["admissible"] is False and third["breaches"][0] == "verification: FAIL"
     # bert: n_ref 2, weight 2, reference 100; llama: n_ref 4, reference 50; N_ref 64; all runs on one node of two devices.
     bert, llama = 2 * 120 * 1.001 / 100 * 2 * 10, 2 * 60 * 1.001 / 50 * 4 * 10
     assert first["score"]["value"] == pytest.approx((bert**2 * llama) ** (1 / 3), rel=1e-5)
@@ -150,11 +152,29 @@ def test_every_format_has_all_offers_and_what_fails(four: tuple[Path, Path], for
     assert "FAIL" in page and "is ported; declared as-is" in page
 
 
-def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:
-    (tmp_path / "offers").mkdir()
-    with zipfile.ZipFile(four[0] / "A.zip") as old, zipfile.ZipFile(tmp_path / "offers" / "A.zip", "w") as new:
+def with_lower_price(archive: Path, target: Path) -> None:
+    """A copy of an archive whose declaration names another price."""
+    target.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(target, "w") as new:
         for info in old.infolist():
             new.writestr(info, old.read(info).replace(b"40 k EUR", b"30 k EUR"))
+
+
+def test_an_altered_offer_is_not_admissible_and_decides_nothing(four: tuple[Path, Path], tmp_path: Path) -> None:
+    with_lower_price(four[0] / "D.zip", tmp_path / "offers" / "D.zip")
+    (tmp_path / "offers" / "B.zip").write_bytes((four[0] / "B.zip").read_bytes())
+    unaltered = json.loads(shown(four, "--json").stdout)["tender"]["systems"]
+    assert [each["verdict"] for each in unaltered] == [None, "SLOWER", "SLOWER", "FASTER"]
+    result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
+    assert result.return_value == 6
+    whole, altered = json.loads(result.stdout)["tender"]["systems"]
+    assert (whole["admissible"], altered["admissible"]) == (True, False)
+    assert altered["breaches"] == ["verification: ALTERED"] and altered["doubts"] == ["its archive was modified"]
+    assert (altered["verdict"], altered["meets"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
+
+
+def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:
+    with_lower_price(four[0] / "A.zip", tmp_path / "offers" / "A.zip")
     result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
     assert result.return_value == 6
     (side,) = json.loads(result.stdout)["offers"]
