@@ -16,6 +16,7 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Table, section
+from milabench.report.offer import projected_tables
 from milabench.report.tender import tender_document, tender_to_json, value_to_json
 from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
@@ -66,6 +67,7 @@ def offers_document(table: OfferTable) -> Document:
         *blocks,
         _cost_table(table).without_empty()[0],
         _verification_table(table),
+        *projected_tables([side.check for side in table.sides]),
         Notes(
             lines=(
                 "all years: the price with the energy and the upkeep of all years, without interest, which is what a budget pays",

@@ -132,17 +132,30 @@ def test_a_changed_lock_names_its_packages_and_a_new_package_too(offered: Offere
     assert (change["tender"], change["offer"]) == ("fast-attn none, numpy 2.4.0", "fast-attn 1.0, numpy 2.4.1")
 
 
-def test_measured_projected_and_declared_are_told_apart(offered: Offered, tmp_path: Path) -> None:
-    tender = tender_file(tmp_path / "tender")
-    suite = tmp_path / "tender" / "suite" / "suite.yaml"
-    paths = [vendor_run(tmp_path / "vendor", suite, SPEEDS, name=name).path for name in ("one", "two")]
-    benchmarks = {
-        "bert": {"run": list(map(str, paths)), "nodes": 8, "measured": False},
-        "llama": {"value": "70 items/s", "nodes": 4},
-    }
-    declared = offer_file(tmp_path / "vendor", "A", benchmarks)
-    ran("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
-    found = verified(tmp_path / "a.zip", tender, code=8)
+@pytest.fixture
+def counted(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """What verifying an offer finds of which bert is projected to 8 nodes from runs on others, and llama declared."""
+
+    def make(*counts: int, **bert: Any) -> dict[str, Any]:
+        tender = tender_file(tmp_path / "tender")
+        suite = tmp_path / "tender" / "suite" / "suite.yaml"
+        paths = [
+            vendor_run(tmp_path / "vendor", suite, SPEEDS, name=f"run{at}", nodes=nodes).path
+            for at, nodes in enumerate(counts)
+        ]
+        benchmarks = {
+            "bert": {"run": list(map(str, paths)), "nodes": 8, "measured": False, **bert},
+            "llama": {"value": "70 items/s", "nodes": 4},
+        }
+        declared = offer_file(tmp_path / "vendor", "A", benchmarks)
+        ran("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
+        return json.loads(ran("verify", tmp_path / "a.zip", "--tender", tender, "--json").stdout)  # type: ignore[no-any-return]
+
+    return make
+
+
+def test_measured_projected_and_declared_are_told_apart(counted: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    found = counted(1, 2, 3, 4)
     assert [(row["bench"], row["standing"], row["value"]) for row in found["evidence"]] == [
         ("bert", "projected", None),
         ("llama", "declared", 70.0),
@@ -150,6 +163,33 @@ def test_measured_projected_and_declared_are_told_apart(offered: Offered, tmp_pa
     assert [finding["what"] for finding in found["findings"] if finding["verdict"] == "INCONCLUSIVE"] == [
         "benchmarks.llama"
     ]
+    # Eight times the node that the runs are multiples of, as `milabench project` has it.
+    projected = found["evidence"][0]["projected"]
+    assert (projected["count"], projected["law"], projected["largest_measured"]) == (8, "ideal", 4)
+    assert projected["projected_value"] == pytest.approx(8 * 2 * 120 * 1.001, rel=1e-5)
+    low, high = projected["prediction_interval"]
+    assert low < 8 * 2 * 120 < high
+    (said,) = (each["why"] for each in found["findings"] if each["what"] == "benchmarks.bert")
+    assert said.startswith("projected to 8 nodes: 1921.9 items/s by ideal (") and said.endswith("1, 2, 3, 4 nodes")
+    shown = ran("verify", tmp_path / "a.zip", "--tender", tmp_path / "tender" / "procurement.yaml").stdout
+    assert "projected, in no score" in shown
+
+
+def test_a_projection_that_its_own_runs_do_not_show_fails(counted: Callable[..., dict[str, Any]]) -> None:
+    found = counted(1, 1)
+    assert found["verdict"] == "FAIL"
+    assert "one measured count (1 node) says nothing about scaling" in found["evidence"][0]["why_not"]
+
+
+@pytest.mark.parametrize(("bound", "verdict"), [("", "FAIL"), ("a simulation of the network", "INCONCLUSIVE")])
+def test_beyond_eight_times_the_largest_count_somebody_has_to_answer(
+    counted: Callable[..., dict[str, Any]], bound: str, verdict: str
+) -> None:
+    found = counted(1, 2, nodes=64, bound=bound)
+    assert found["verdict"] == verdict  # of what is declared of llama, nothing is shown
+    why = next(each["why"] for each in found["findings"] if each["what"] == "benchmarks.bert")
+    assert ("beyond 8 times the largest measured count (2)" in why) == (not bound)
+    assert ("without an interval: two measured counts settle no law but ideal" in why) == bool(bound)
 
 
 def test_only_numbers_with_records_are_said_to_be_computed_again(offered: Offered, tmp_path: Path) -> None:
