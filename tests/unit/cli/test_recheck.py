@@ -115,6 +115,16 @@ def test_a_device_that_is_gone_counts(milabench: Milabench, base: Path) -> None:
     assert (code, of(found, "a")["value"]) == (7, pytest.approx(0.5, rel=1e-12))
 
 
+def test_devices_that_were_added_do_not_hide_that_each_is_slower(milabench: Milabench, base: Path) -> None:
+    then = written(base, "then", {"a": [100, 100]}, devices=1)
+    now = written(base, "now", {"a": [60, 60]}, devices=2, created=NOW)
+    code, found = rechecked(milabench, now, then)
+    check = of(found, "a")
+    assert (code, check["verdict"], check["value"]) == (8, "INCONCLUSIVE", pytest.approx(1.2, rel=1e-12))
+    assert check["missing"] == "as many devices as then: 2, and 1 then"
+    assert not any("drift" in note for note in found["notes"])
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
