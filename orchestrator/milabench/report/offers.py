@@ -41,11 +41,15 @@ class OfferSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferTable:
-    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with."""
+    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with.
+
+    `unreadable` are the archives that could not be opened, and why.
+    """
 
     tender: Tender
     scores: TenderScores
     sides: tuple[OfferSide, ...]
+    unreadable: tuple[tuple[str, str], ...] = ()
 
 
 # --- the document and the page ------------------------------------------------------------------------------------
@@ -62,6 +66,7 @@ def offers_document(table: OfferTable) -> Document:
     ]
     return (
         title,
+        *section("cannot be read, and not compared", table.unreadable),
         *section("altered", [(side.offer.name, line) for side in table.sides for line in side.altered]),
         *section("fails or is not shown", fails),
         *blocks,
@@ -193,6 +198,7 @@ def offers_to_json(table: OfferTable) -> dict[str, Any]:
             }
             for side in table.sides
         ],
+        "unreadable": [{"file": file, "why": why} for file, why in table.unreadable],
     }
 
 
@@ -350,6 +356,8 @@ def _overview(
     sheet.add(*_OVERVIEW, is_head=True)
     for at, (side, worksheet, cell) in enumerate(zip(table.sides, worksheets, cells, strict=True), start=3):
         sheet.add(*_overview_row(side, at, worksheet.refer(cell), terms))
+    for file, why in table.unreadable:
+        sheet.add(file, f"cannot be read: {why}")
     return sheet
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from milabench.cli import compare, offer, offers
-from milabench.errors import MilabenchError, NothingSelected, UsageError
+from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement.scores import METRICS
 from tests.formulas import Book
 from tests.offered import VENDORS, make_offers, offer_file, tender_file
@@ -183,6 +183,29 @@ def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Pa
         ran(compare.command, tmp_path / "offers" / "A.zip", "--tender", four[1])
 
 
+def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "offers"
+    folder.mkdir()
+    content = (four[0] / "B.zip").read_bytes()
+    (folder / "a whole.zip").write_bytes(content)
+    (folder / "cut.zip").write_bytes(content[: len(content) // 2])
+    (folder / "empty.zip").write_bytes(b"")
+    result = ran(offers.command, "compare", folder, "--tender", four[1], "--json")
+    value = json.loads(result.stdout)
+    assert result.return_value == 6
+    assert [each["name"] for each in value["offers"]] == ["B B-1000"]
+    assert [each["file"] for each in value["unreadable"]] == ["cut.zip", "empty.zip"]
+    assert all(each["why"].startswith("not a readable zip file") for each in value["unreadable"])
+    page = ran(offers.command, "compare", folder, "--tender", four[1]).stdout
+    assert "cannot be read, and not compared\n  cut.zip: not a readable zip file" in page
+    ran(offers.command, "compare", folder, "--tender", four[1], "-o", tmp_path / "x.xlsx")
+    book = Book(tmp_path / "x.xlsx")
+    assert [book.formulas["offers"].cell(row, 1).value for row in (3, 4, 5)] == ["B B-1000", "cut.zip", "empty.zip"]
+    (folder / "a whole.zip").unlink()
+    with pytest.raises(RecordError, match=r"empty\.zip: not a readable zip file"):
+        ran(offers.command, "compare", folder, "--tender", four[1])
+
+
 def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     (tmp_path / "twice").mkdir()
@@ -190,7 +213,7 @@ def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
         (tmp_path / "twice" / name).write_bytes((four[0] / "A.zip").read_bytes())
     cases: tuple[tuple[type[MilabenchError], tuple[object, ...], str], ...] = (
         (NothingSelected, (tmp_path / "none", "--tender", four[1]), "has no offer"),
-        (UsageError, (tmp_path / "twice", "--tender", four[1]), "given twice"),
+        (UsageError, (tmp_path / "twice", "--tender", four[1]), "a.zip and b.zip: are offers of one vendor"),
         (UsageError, (four[0], "--tender", four[1], "--format", "xlsx"), "a workbook is no text"),
     )
     for error, words, said in cases:
