@@ -15,7 +15,7 @@ from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Origins, SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import Problem
-from milabench.procurement.amounts import Figure, Money, PowerInKw
+from milabench.procurement.amounts import Figure, Money, MoneyOrNone, PowerInKw
 from milabench.procurement.costs import Cooling, provisioned_power
 from milabench.procurement.tender import OptionalKeys, Positive, Tender, Tier, currency_problems, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
@@ -32,7 +32,7 @@ class OfferPrice:
     """What a node costs, and what the rest does whatever the number of nodes."""
 
     node: Money | None = key("Price of a node.", default=None)
-    fixed: Money | None = key("Price of the rest, whatever the number of nodes.", default=None)
+    fixed: MoneyOrNone = key("Price of the rest, whatever the number of nodes.", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

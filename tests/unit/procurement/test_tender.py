@@ -118,6 +118,11 @@ def test_an_amount_may_be_written_in_several_ways(written: str, value: float, un
     assert price.interval()[0] == pytest.approx(low)
 
 
+def test_a_fixed_price_of_zero_is_none() -> None:
+    for written in ("0 EUR", "0 k EUR", "0.0 EUR +- 1"):
+        assert offer_of(f"vendor: A\nnodes: 1\nprice: {{node: 1 EUR, fixed: {written}}}\n").price.fixed is None
+
+
 def test_an_error_that_is_a_percentage_of_a_percentage_is_in_points() -> None:
     tender = tender_of("reference: {run: r}\nbenchmarks: {b: }\nterms: {utilization: 80 % +- 10 %}\n")
     assert tender.terms.utilization is not None
@@ -175,7 +180,32 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE + "limits: {power: [4 kW, 3 kW]}\n",
+            "procurement.yaml:4:17: limits.power: the first bound, '4 kW', is not below the second, '3 kW'; write [low, high]",
+        ),
+        (
+            BASE + "limits: {power: [4 kW]}\n",
             "procurement.yaml:4:17: limits.power: expected two bounds, [low, high], got a list",
+        ),
+        (
+            BASE + "limits: {power: 4 kW +- -5 %}\n",
+            "procurement.yaml:4:17: limits.power: an error below zero: '4 kW +- -5 %'",
+        ),
+        (
+            BASE + "limits: {budget: 4.5kEUR}\n",
+            "procurement.yaml:4:18: limits.budget: '4.5kEUR': k stands alone before the unit; write '4.5 k EUR'",
+        ),
+        (
+            BASE + "limits: {budget: 4e30 EUR}\n",
+            "procurement.yaml:4:18: limits.budget: expected an amount of at most 1e+30, got '4e30 EUR'",
+        ),
+        (
+            BASE + "terms: {electricity: 0 EUR/kWh}\n",
+            "procurement.yaml:4:22: terms.electricity: expected an amount above 0 such as '0.12 +- 0.02 EUR/kWh', got"
+            " '0 EUR/kWh'; leave the key out where there is none",
+        ),
+        (
+            BASE + "terms: {years: 1e9}\n",
+            "procurement.yaml:4:16: terms.years: expected a number that is at most 100, got 1e9",
         ),
         (
             BASE + "terms: {pue: 0.9}\n",
