@@ -21,6 +21,20 @@ _ONE: Final = constant(1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What a delivery in phases leaves of costs, as shares: of energy (`in_use`), of the price that upkeep is of (`kept`), and of
+    the price, whose parts are paid as they arrive, in what that is worth at the beginning (`paid`).
+    """
+
+    in_use: float = 1.0
+    kept: float = 1.0
+    paid: float = 1.0
+
+
+AT_ONCE: Final = Delivery()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipCosts:
     """What owning a system or a node costs; `price` is in the currency of its units, `electricity` in the same for a kWh.
 
@@ -36,11 +50,12 @@ class OwnershipCosts:
     energy_use: UncertainValue = _ONE
     interest: float = 0.0
     upkeep: float = 0.0
+    delivery: Delivery = AT_ONCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YearlyCost:
-    """What a year costs, in the currency of the price; without upkeep that is None."""
+    """What a year costs, on average over all years, in the currency of the price; without upkeep that is None."""
 
     capital: UncertainValue
     energy: UncertainValue
@@ -62,14 +77,16 @@ def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
     currency = same_units([costs.price, costs.electricity], "prices")
     if not 0 <= costs.upkeep < math.inf:
         raise ConfigError(Problem("", "upkeep", f"expected a share from zero up, got {costs.upkeep:g}"))
-    energy = product([(number, 1) for number in _energy_inputs(costs).values()], YEAR_HOURS, currency)
+    inputs = [costs.power_kw, costs.pue, costs.energy_use, costs.electricity]
+    energy = product([(number, 1) for number in inputs], YEAR_HOURS * costs.delivery.in_use, currency)
+    paid, kept = factor * costs.delivery.paid, costs.upkeep * costs.delivery.kept
     return YearlyCost(
-        capital=product([(costs.price, 1)], factor, currency),
+        capital=product([(costs.price, 1)], paid, currency),
         energy=energy,
-        upkeep=product([(costs.price, 1)], costs.upkeep, currency) if costs.upkeep else None,
+        upkeep=product([(costs.price, 1)], kept, currency) if kept else None,
         # The price is in two parts of it, so that it is one input and the energy the other.
         total=propagate(
-            lambda names: names["price"] * (factor + costs.upkeep) + names["energy"],
+            lambda names: names["price"] * (paid + kept) + names["energy"],
             {"price": costs.price, "energy": energy},
             currency,
         ),
@@ -78,21 +95,12 @@ def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
 
 def lifetime_cost(costs: OwnershipCosts) -> UncertainValue:
     """Return the price with the energy and the upkeep of all years, without interest: what a fixed budget pays for a node."""
-    energy = yearly_cost(costs).energy
+    energy, kept = yearly_cost(costs).energy, costs.upkeep * costs.delivery.kept
     return propagate(
-        lambda names: names["price"] * (1 + costs.years * costs.upkeep) + costs.years * names["energy"],
+        lambda names: names["price"] * (1 + costs.years * kept) + costs.years * names["energy"],
         {"price": costs.price, "energy": energy},
         energy.units,
     )
-
-
-def _energy_inputs(costs: OwnershipCosts) -> dict[str, UncertainValue]:
-    return {
-        "power_kw": costs.power_kw,
-        "pue": costs.pue,
-        "energy_use": costs.energy_use,
-        "electricity": costs.electricity,
-    }
 
 
 def of_items(

@@ -112,7 +112,9 @@ class OfferKeys:
     nodes: _Count = key("Nodes of the whole system, N.")
     price: OfferPrice = key("What it costs.", default=OfferPrice())
     power: OfferPower = key("What a node draws.", default=OfferPower())
-    phases: tuple[OfferPhase, ...] = key("Phases of the delivery, in order.", default=())
+    phases: tuple[OfferPhase, ...] = key(
+        "Phases of the delivery, in order; nodes cost from the month on in which they are there.", default=()
+    )
     stack: Mapping[str, Any] = key("Software and hardware, in free text by part.", default={})
     benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(OfferBenchmark).keys, None))] = key(
         "What stands behind it, by benchmark.", default={}
@@ -177,6 +179,9 @@ def _own_problems(offer: Offer) -> Iterator[Problem]:
         if phase.nodes > offer.nodes:
             path = f"phases.{index}.nodes"
             yield Problem(where(path), path, f"{phase.nodes} nodes, more than the {offer.nodes} that are offered")
+    if offer.phases and (most := max(phase.nodes for phase in offer.phases)) < offer.nodes:
+        what = f"come to {most} nodes, and {offer.nodes} are offered"
+        yield Problem(where("phases"), "phases", what, "say from which month on all of them are there")
     for name, bench in offer.benchmarks.items():
         path = f"benchmarks.{name}"
         if not bench.runs and bench.value is None:

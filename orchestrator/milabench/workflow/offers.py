@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from milabench.bundle import archive
-from milabench.bundle.create import RECORDS, Manifest, RunParts, create_bundle
+from milabench.bundle.create import Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
-from milabench.events.rundir import open_run
 from milabench.plan.model import STEP_DIRS
 from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.offer_costs import offer_costs
 from milabench.procurement.tender import Tender
 from milabench.version import __version__
 from milabench.workflow.bundle_runs import bundle_parts
-from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.opened_offers import (
     CONTENTS,
     DECLARATION,
@@ -41,8 +41,6 @@ from milabench.workflow.tenders import score_bids
 if TYPE_CHECKING:
     from milabench.report.offers import OfferTable
     from milabench.workflow.options import Session
-
-_ZIP: Final = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +101,8 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
     """Return the runs of a folder or a bundle; those of a bundle are unpacked into `scratch`."""
     if path.is_dir():
         return [replace(bundle_parts(run), left_out=(STEP_DIRS,)) for run in resolve_runs(base, [str(path)])]
-    content = read_file(path, hint=f"{where} names it; paths are relative to the file")[: len(_ZIP)]
-    if content != _ZIP:
+    read_file(path, hint=f"{where} names it; paths are relative to the file")
+    if not is_archive(path):
         what = f"{path.name} has no records, of which numbers could be computed again"
         raise ConfigError(Problem(where, "run", what, "name the folder of the run, or a bundle of it"))
     verified = verify_bundle(path, recompute_summary)
@@ -114,15 +112,13 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
         names = archive.files(file)
         parts = []
         for name in verified.manifest.runs:
-            folder = scratch / name
-            records = [each for each in names if each.startswith(f"{RECORDS}/{name}/")]
-            archive.unpack_archive(file, records, f"{RECORDS}/{name}", folder)
+            run = unpacked_run(file, name, scratch / name)
             locks = {
                 each.removeprefix(f"locks/{name}/"): archive.read_member(file, each)
                 for each in names
                 if each.startswith(f"locks/{name}/")
             }
-            parts.append(replace(bundle_parts(open_run(folder)), locks=locks, notes=verified.manifest.notes))
+            parts.append(replace(bundle_parts(run), locks=locks, notes=verified.manifest.notes))
     return parts
 
 

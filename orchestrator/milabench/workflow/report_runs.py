@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
-from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.report_inputs import (
@@ -68,6 +69,14 @@ def report_summaries(
     request: ReportRequest, form: Format, session: Session
 ) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
     """Return what a report shows, and the time series where its format draws them."""
+    with ExitStack() as opened:
+        return _summaries(request, form, session, opened)
+
+
+def _summaries(
+    request: ReportRequest, form: Format, session: Session, opened: ExitStack
+) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
+    """Return what a report shows; the runs of bundles are unpacked until `opened` is closed."""
     if request.reference is not None and request.score == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
     profile = read_profile(request.weights)
@@ -80,7 +89,7 @@ def report_summaries(
 
         summaries = stored_summaries(store_location(request.base, request.location), request.runs)
     else:
-        runs = [find_run(folder, name) for name in request.runs] or [latest_run(folder)]
+        runs = [_report_run(folder, name, opened) for name in request.runs] or [latest_run(folder)]
         runs = [with_ends(run, session.warn) for run in runs]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
         summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
@@ -95,6 +104,14 @@ def report_summaries(
     elif runs:
         summaries = beside_references(runs, summaries, request, session, is_for_people=form.is_for_people)
     return summaries, None if tracing is None else [tracing.of(run) for run in runs]
+
+
+def _report_run(base: Path, name: str, opened: ExitStack) -> Run:
+    if not is_archive(Path(name)):
+        return find_run(base, name)
+    from milabench.workflow.opened_bundles import opened_bundle
+
+    return opened.enter_context(opened_bundle(Path(name)))
 
 
 def _with_expenses(
@@ -305,11 +322,11 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
 
 def _metered_source(source: ReportSource) -> ReportSource:
     """Return a run that a meter measured with the energy of its work."""
-    if source.run is None or not is_metered(source.run):
+    if not source.metered and (source.run is None or not is_metered(source.run)):
         return source
     from milabench.workflow.expenses import with_expenses
 
-    return replace(source, summary=with_expenses(source.summary, source.run, None))
+    return replace(source, summary=with_expenses(source.summary, source.run, None, metered=source.metered or None))
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:

@@ -348,3 +348,9 @@ def test_k_end_4_a_node_is_provisioned_by_its_parts() -> None:
 def test_parts_that_do_not_fit_are_one_line(old: str, new: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_offer(PARTS.replace(old, new).encode(), "offer.yaml")
+
+
+def test_phases_that_never_come_to_all_nodes_are_one_line() -> None:
+    text = "vendor: A\nnodes: 40\nphases: [{nodes: 10, months: 6}, {nodes: 30, months: 6}]\nbenchmarks: {a: {value: 1 s}}\n"
+    with pytest.raises(ConfigError, match=r"offer.yaml:3:9: phases: come to 30 nodes, and 40 are offered; say from"):
+        parse_offer(text.encode(), "offer.yaml")
