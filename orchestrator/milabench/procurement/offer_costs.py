@@ -91,8 +91,19 @@ def nodes_by_phase(offer: Offer, years: float | None, interest: float) -> tuple[
 
 def _delivery(offer: Offer, price: UncertainValue, in_use: float, paid: float) -> Delivery:
     """Return what phases leave of the costs; what an offer costs whatever its nodes is there from the first month on."""
-    of_nodes = 0.0 if offer.price.node is None else offer.price.node.value * offer.nodes / price.value
-    return Delivery(in_use=in_use, kept=1 - of_nodes * (1 - in_use), paid=1 - of_nodes * (1 - paid))
+    node = offer.price.node
+    of_nodes = 0.0 if node is None else node.value * offer.nodes / price.value
+    kept = 1.0 if node is None else in_use * kept_share(offer)
+    return Delivery(in_use=in_use, kept=kept, paid=1 - of_nodes * (1 - paid))
+
+
+def kept_share(offer: Offer) -> float:
+    """Return the share of its price that upkeep is of: that of the nodes, or all of a price that names none."""
+    node, fixed = offer.price.node, offer.price.fixed
+    if node is None or fixed is None:
+        return 1.0
+    of_nodes = node.value * offer.nodes
+    return of_nodes / (of_nodes + fixed.value)
 
 
 def _within(value: UncertainValue | None, limit: UncertainValue | None) -> WithinLimit | None:

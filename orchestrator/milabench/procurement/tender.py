@@ -108,7 +108,7 @@ class Terms:
     )
     years: _Years | None = key("Years of use over which the price is written off.", default=None)
     interest: Annotated[float, ShareText()] = key("Interest a year.", default=0.0)
-    upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price.", default=0.0)
+    upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price of the nodes.", default=0.0)
     electricity: MoneyPerKwh | None = key("Price of energy.", default=None)
     pue: PowerFactor | None = key("What the building draws for each watt of the system.", default=None)
     grid_carbon: CarbonOfEnergy | None = key("Carbon of energy at the place.", default=None)

@@ -380,24 +380,25 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
         *(_value(offer.price.node), _value(offer.price.fixed), _formula(f"D{at}*K{at}+L{at}", costs.price)),
         "" if costs.price is None else costs.price.units,
         *(_value(offer.power.node), _formula(f"D{at}*O{at}", costs.power_kw)),
-        *_cost_cells(costs, at, terms),
+        *_cost_cells(costs, at, terms, has_node_price=offer.price.node is not None),
         _per(value, costs.whole, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
         _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
         *(costs.within_budget, costs.within_power, side.file, costs.nodes_in_use, costs.nodes_paid),
     )
 
 
-def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str]) -> tuple[Cell, ...]:
+def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str], *, has_node_price: bool) -> tuple[Cell, ...]:
     """Return energy, capital and upkeep a year, their sum, and the cost of all years."""
     yearly = costs.yearly
     if yearly is None:
         return (None,) * 5
     upkeep, years = terms["upkeep"], terms["years"]
     power = "*".join(terms[key] for key in ("pue", "utilization", "electricity"))
+    kept = f"D{at}*K{at}*AA{at}" if has_node_price else f"L{at}"
     return (
         _formula(f"P{at}*{power}*{YEAR_HOURS:g}*AA{at}", yearly.energy),
         _formula(f"(D{at}*K{at}*AB{at}+L{at})*{terms['capital recovery factor']}", yearly.capital),
-        0.0 if yearly.upkeep is None else _formula(f"(D{at}*K{at}*AA{at}+L{at})*{upkeep}", yearly.upkeep),
+        0.0 if yearly.upkeep is None else _formula(f"{kept}*{upkeep}", yearly.upkeep),
         _formula(f"Q{at}+R{at}+S{at}", yearly.total),
         _formula(f"M{at}+{years}*(Q{at}+S{at})", costs.lifetime),
     )

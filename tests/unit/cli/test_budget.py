@@ -94,6 +94,25 @@ def test_what_money_buys_and_what_fits_in_a_power(milabench: Milabench, files: d
     assert power["carbon_kg"]["value"] == pytest.approx(784 * (10.2 * 1.3 * 0.8 * 8760 * 0.35 + 1200 / 5))
 
 
+@pytest.mark.parametrize("without", ["", ", electricity: 0.12 +- 0.02 EUR/kWh", "years: 5, "])
+def test_what_money_buys_costs_as_much_as_an_offer_of_so_many_nodes(
+    milabench: Milabench, files: dict[str, str], tmp_path: Path, without: str
+) -> None:
+    """The two are computed apart: for one node and times their number, and for the whole of an offer."""
+    assert without in TENDER
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(TENDER.replace(without, ""))
+    (bought,) = answers(milabench, str(asked), files["a"], "--spend", "400M")
+    offered = tmp_path / "offered.yaml"
+    offered.write_text(A.replace("nodes: 1024", f"nodes: {bought['nodes']}"))
+    said = json.loads(milabench("compare", str(offered), "--tender", str(asked), "--json").out)
+    (limit,) = [each for each in said["tender"]["systems"][0]["limits"] if each["limit"] == "budget"]
+    assert bought["cost"]["value"] == pytest.approx(limit["offered"]["value"])
+    # The whole's cost takes the share of the nodes in its price as a constant.
+    assert bought["cost"]["ci95"] == pytest.approx(limit["offered"]["ci95"], rel=1e-4)
+    assert limit["offered"]["value"] <= 400e6
+
+
 def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabench, files: dict[str, str]) -> None:
     said = milabench("budget", files["procurement"], files["a"], files["b"])
     assert (said.code, said.err) == (0, "")
@@ -124,7 +143,7 @@ def test_the_page_draws_swings_and_shares(milabench: Milabench, files: dict[str,
         (["{a}", "--spend", "2 M USD"], 2, "units differ: 'EUR' and 'USD'"),
         (["{a}", "--spend", "much"], 2, "--spend"),
         (["{a}", "--power", "3 EUR"], 2, "its units are W, kW, MW"),
-        (["{a}", "--spend", "1M"], 2, "are spent by the 1e+06 that A costs whatever its nodes"),
+        (["{a}", "--spend", "1M"], 2, "A: its fixed price of 1,000,000 EUR leaves nothing of 1,000,000 EUR for nodes"),
         (["{b}", "--spend", "4M"], 2, "B: the price of a node is not known; give its offer price: {node: 300 k EUR}"),
         (
             ["{a}", "--metric", "index"],

@@ -55,7 +55,7 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
     assert a["price"] == {"value": 640 * 40e3 + 1e6, "units": "EUR", "ci95": [26.6e6, 26.6e6]}
     energy = 640 * 1.0 * 1.3 * 0.8 * 8760 * 0.12
     assert a["energy_a_year"]["value"] == pytest.approx(energy)
-    assert a["all_years"]["value"] == pytest.approx(26.6e6 * 1.3 + 5 * energy)
+    assert a["all_years"]["value"] == pytest.approx(26.6e6 + 5 * 0.06 * 25.6e6 + 5 * energy)
     assert (a["within_budget"], a["within_power"]) == ("yes", "yes")
 
 
