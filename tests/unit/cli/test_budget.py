@@ -123,6 +123,24 @@ def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabe
     assert "what it hangs on: score that it buys, A (spend)" in said.out
 
 
+def test_a_system_that_cannot_answer_does_not_hide_the_others(
+    milabench: Milabench, files: dict[str, str], tmp_path: Path
+) -> None:
+    unscored = tmp_path / "c.yaml"
+    projected = "{run: [x, y], nodes: 9, measured: false}"
+    unscored.write_text(B.replace("vendor: B", "vendor: C").replace("{value: 41 s, nodes: 60}", projected))
+    for name in "xy":
+        (tmp_path / name).write_text("{}")
+    said = milabench("budget", files["procurement"], files["a"], files["b"], str(unscored), "--spend", "400M")
+    shown = " ".join(said.out.split())
+    assert (said.code, said.err) == (0, "")
+    assert "400,000,000 EUR, over 5 years pays for 895 nodes of A" in shown
+    assert "not answered C: has no score: meraculous is projected" in shown
+    assert "B: the price of a node is not known" in shown
+    said = milabench("budget", files["procurement"], "--match", str(unscored), files["a"])
+    assert (said.code, said.out) == (2, "") and "C: has no score" in said.err
+
+
 def test_the_page_draws_swings_and_shares(milabench: Milabench, files: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "budget.html"
     said = milabench("budget", files["procurement"], files["a"], "--spend", "400M", "-o", str(page))
@@ -140,7 +158,7 @@ def test_the_page_draws_swings_and_shares(milabench: Milabench, files: dict[str,
     ("argv", "code", "message"),
     [
         ([], 2, "names no system: give runs or offers, or --match A B"),
-        (["{a}", "--spend", "2 M USD"], 2, "units differ: 'EUR' and 'USD'"),
+        (["{a}", "--spend", "2 M USD"], 2, "--spend: is in USD, and the tender in EUR; convert one of them"),
         (["{a}", "--spend", "much"], 2, "--spend"),
         (["{a}", "--power", "3 EUR"], 2, "its units are W, kW, MW"),
         (["{a}", "--spend", "1M"], 2, "A: its fixed price of 1,000,000 EUR leaves nothing of 1,000,000 EUR for nodes"),
