@@ -70,12 +70,12 @@ class Bid:
 class ScoredBenchmark:
     """One benchmark of one bid; `term` is what it brings to the score, None where it is not in it, and `why_not` why.
 
-    `nodes` is n, `reference_nodes` n_ref.
+    `nodes` is n, `reference_nodes` n_ref; `standing` is None where the bid has nothing of it.
     """
 
     bench: str
     tier: Tier | None = None
-    standing: Standing = "measured"
+    standing: Standing | None = "measured"
     figure: SourcedFigure | None = None
     reference: SourcedFigure | None = None
     nodes: float | None = None
@@ -339,7 +339,7 @@ def _row(
         reference_nodes=wanted.reference.nodes or _nodes_on(reference, name),
     )
     if bid.offer is not None and declared is None:
-        return replace(row, why_not="is not in the offer")
+        return replace(row, standing=None, why_not="is not in the offer")
     if row.standing == "projected":
         return replace(row, why_not="is projected: no measured figure at this count of nodes")
     if declared is not None and declared.value is not None and bid.offer is not None:

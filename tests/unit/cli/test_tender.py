@@ -359,6 +359,7 @@ def test_an_optional_benchmark_counts_only_where_every_offer_has_it(invoke: Invo
     both = scores(invoke, asked, OFFER, without)
     assert both[0]["score"] == both[1]["score"]
     assert both[0]["benchmarks"][2]["share"] is None
+    assert [each["benchmarks"][2]["standing"] for each in both] == ["declared", None]
     (alone,) = scores(invoke, asked, OFFER)
     assert alone["benchmarks"][2]["share"] == 0.25
 
