@@ -5,6 +5,7 @@ All mistakes in it are reported together, each with its location; whether it fit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -247,6 +248,10 @@ def _unfit_keys(offer: Offer, tender: Tender) -> Iterator[Problem]:
         if wanted.is_required and name not in offer.benchmarks:
             what = f"the benchmark {name!r} is missing, {tender.origin.where(f'benchmarks.{name}')} requires it"
             yield Problem(where("benchmarks") or offer.file, "benchmarks", what)
+    months, years = math.fsum(phase.months for phase in offer.phases), tender.terms.years
+    if years is not None and months > 12 * years:
+        what = f"last {months:g} months, and {tender.origin.where('terms.years')} asks for {12 * years:g}"
+        yield Problem(where("phases"), "phases", what, "end the last phase with the years of the tender")
     currency = tender_currency(tender)
     if currency:
         yield from currency_problems(_prices(offer), offer.origin, currency, "the tender", tender.file)

@@ -280,6 +280,11 @@ def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: s
             " for: bert, resnet",
         ),
         (
+            OFFER.replace("months: 54", "months: 55"),
+            "offer.yaml:7:9: phases: last 61 months, and procurement.yaml:15:31 asks for 60; end the last phase with the years"
+            " of the tender",
+        ),
+        (
             OFFER.replace("tender: pilot", "tender: main"),
             "offer.yaml:3:9: tender: answers the tender 'main', and procurement.yaml is 'pilot'",
         ),
