@@ -41,6 +41,7 @@ MONEY_PER_KWH = Dimension("*/kWh", {"*/kWh": 1.0, "*/MWh": 1e-3, "*/Wh": 1e3}, "
 POWER = Dimension("kW", {"W": 1e-3, "kW": 1.0, "MW": 1e3}, "10.2 kW +- 2 %")
 CARBON_OF_ENERGY = Dimension("g/kWh", {"g/kWh": 1.0, "kg/kWh": 1e3, "kg/MWh": 1.0, "t/MWh": 1e3}, "350 g/kWh")
 CARBON = Dimension("kg", {"g": 1e-3, "kg": 1.0, "t": 1e3}, "1200 kg")
+YEARS = Dimension("", {"": 1.0, "years": 1.0, "year": 1.0}, "5 +- 1")
 SHARE = Dimension("", {"": 1.0, "%": 0.01}, "0.8 +- 0.1")
 ANY = Dimension("", {}, "699.78 s")
 
@@ -162,6 +163,7 @@ MoneyOrNone: TypeAlias = Annotated[UncertainValue | None, Amount(MONEY, may_be_z
 MoneyPerKwh: TypeAlias = Annotated[UncertainValue, Amount(MONEY_PER_KWH)]
 PowerInKw: TypeAlias = Annotated[UncertainValue, Amount(POWER)]
 PowerFactor: TypeAlias = Annotated[UncertainValue, Amount(SHARE, at_least=1.0)]
+Years: TypeAlias = Annotated[UncertainValue, Amount(YEARS, at_most=100.0)]
 PartOfOne: TypeAlias = Annotated[UncertainValue, Amount(SHARE, at_most=1.0)]
 CarbonOfEnergy: TypeAlias = Annotated[UncertainValue, Amount(CARBON_OF_ENERGY)]
 CarbonMass: TypeAlias = Annotated[UncertainValue, Amount(CARBON)]

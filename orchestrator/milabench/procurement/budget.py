@@ -173,7 +173,7 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
         inputs["fixed"] = system.fixed_price
     same_units([budget, node], "budget")
     quotient = propagate(lambda names: (names["budget"] - names.get("fixed", 0.0)) / names["node"], inputs, "nodes")
-    years = terms.years if terms.years is not None and _has_energy(system, terms) else 0.0
+    years = terms.years.value if terms.years is not None and _has_energy(system, terms) else 0.0
     asked = f"{_money(budget)}, over {years:g} years" if years else f"{_money(budget)}, to buy"
     answer = _limited("spend", system, terms, asked, quotient)
     stated = {
@@ -181,12 +181,14 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
         "price of a node": system.node_price,
         "fixed price": system.fixed_price,
         **_energy_inputs(system, terms),
+        "years": terms.years if years and terms.years is not None and terms.years.deviations else None,
     }
 
     def score(names: Mapping[str, float]) -> float:
         left = names.get("budget", budget.value) - names.get("fixed price", 0.0)
         energy = math.prod([names.get(name, 1.0) for name in _ENERGY]) * YEAR_HOURS if years else 0.0
-        each = names["price of a node"] * (1 + years * terms.upkeep) + years * energy
+        lasting = names.get("years", years)
+        each = names["price of a node"] * (1 + lasting * terms.upkeep) + lasting * energy
         return max(0.0, left) / each * _per_node(system, names)
 
     return _with_sensitivity(
@@ -255,7 +257,7 @@ def _answer(
         if terms.grid_carbon is not None:
             made = None
             if terms.embodied_carbon is not None and terms.years is not None:
-                made = product([(terms.embodied_carbon, 1)], 1000 * nodes / terms.years, "g")
+                made = product([(terms.embodied_carbon, 1), (terms.years, -1)], 1000 * nodes, "g")
             carbon = carbon_intensity(used, terms.grid_carbon, made)
             answer = replace(answer, carbon_kg=product([(carbon, 1)], 1e-3, "kg"))
     return answer

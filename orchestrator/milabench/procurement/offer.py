@@ -249,8 +249,8 @@ def _unfit_keys(offer: Offer, tender: Tender) -> Iterator[Problem]:
             what = f"the benchmark {name!r} is missing, {tender.origin.where(f'benchmarks.{name}')} requires it"
             yield Problem(where("benchmarks") or offer.file, "benchmarks", what)
     months, years = math.fsum(phase.months for phase in offer.phases), tender.terms.years
-    if years is not None and months > 12 * years:
-        what = f"last {months:g} months, and {tender.origin.where('terms.years')} asks for {12 * years:g}"
+    if years is not None and months > 12 * years.value:
+        what = f"last {months:g} months, and {tender.origin.where('terms.years')} asks for {12 * years.value:g}"
         yield Problem(where("phases"), "phases", what, "end the last phase with the years of the tender")
     currency = tender_currency(tender)
     if currency:

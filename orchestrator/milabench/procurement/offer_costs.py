@@ -42,7 +42,7 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     parts = [product([(offer.price.node, 1)], offer.nodes, offer.price.node.units)] if offer.price.node else []
     parts += [offer.price.fixed] if offer.price.fixed else []
     price = sum_of(parts) if parts else None
-    in_use, paid = nodes_by_phase(offer, terms.years, terms.interest)
+    in_use, paid = nodes_by_phase(offer, None if terms.years is None else terms.years.value, terms.interest)
     power = offer.power.node and product([(offer.power.node, 1)], offer.nodes, "kW")
     owned = None
     electricity = terms.electricity

@@ -40,6 +40,7 @@ from milabench.procurement.amounts import (
     PartOfOne,
     PowerFactor,
     PowerInKw,
+    Years,
 )
 from milabench.procurement.scores import METRICS
 from milabench.procurement.uncertainty import UncertainValue
@@ -48,7 +49,6 @@ Tier = Literal["as-is", "ported", "optimized"]
 """What a vendor may change: options and libraries; a little of the source, to port it; as much as keeps the algorithm."""
 
 Positive: TypeAlias = Annotated[float, Number(above=0)]
-_Years: TypeAlias = Annotated[float, Number(above=0, at_most=100)]
 _Tiers: TypeAlias = Annotated[
     tuple[Tier, ...], ListOf(item=Choice(words=("as-is", "ported", "optimized")), lone=True, unique=True)
 ]
@@ -106,7 +106,7 @@ class Terms:
     currency: Annotated[str, Matching(pattern="[A-Z]{3}", expected="a currency of three letters such as EUR")] = key(
         "The only currency of tender and offers.", default=""
     )
-    years: _Years | None = key("Years of use over which the price is written off.", default=None)
+    years: Years | None = key("Years of use over which the price is written off.", default=None)
     interest: Annotated[float, ShareText()] = key("Interest a year.", default=0.0)
     upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price of the nodes.", default=0.0)
     electricity: MoneyPerKwh | None = key("Price of energy.", default=None)

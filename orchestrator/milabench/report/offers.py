@@ -324,19 +324,26 @@ def _terms_sheet(name: str, tender: Tender) -> tuple[Sheet, Mapping[str, str]]:
     def put(key: str, cell: Cell, units: str = "", bounds: Sequence[float] = ()) -> None:
         places[key] = sheet.refer(f"$B${sheet.add(key, cell, units, *bounds)}")
 
-    put("years", terms.years)
-    put("interest", terms.interest)
-    put("upkeep", terms.upkeep)
-    for key in ("electricity", "pue", "utilization"):
+    def put_amount(key: str, default: float | None) -> None:
         value: UncertainValue | None = getattr(terms, key)
         if value is None:
-            put(key, None if key == "electricity" else 1.0)
+            put(key, default)
         else:
             put(key, value.value, value.units, value.interval() or ())
+
+    put_amount("years", None)
+    put("interest", terms.interest)
+    put("upkeep", terms.upkeep)
+    put_amount("electricity", None)
+    put_amount("pue", 1.0)
+    put_amount("utilization", 1.0)
     if terms.years is not None:
         rate, years = (places[key].rpartition("!")[2] for key in ("interest", "years"))
         text = f"{rate}/(1-(1+{rate})^(-{years}))" if terms.interest else f"1/{years}"
-        put("capital recovery factor", Formula(text=text, value=capital_recovery_factor(terms.interest, terms.years)))
+        put(
+            "capital recovery factor",
+            Formula(text=text, value=capital_recovery_factor(terms.interest, terms.years.value)),
+        )
     for key in ("budget", "power"):
         limit: UncertainValue | None = getattr(tender.limits, key)
         if limit is not None:

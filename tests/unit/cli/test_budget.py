@@ -82,6 +82,21 @@ def test_how_many_of_b_match_a(milabench: Milabench, files: dict[str, str]) -> N
     assert named["weight of milc"] == "assumed"
 
 
+def test_years_that_may_be_off_are_an_input_of_what_money_buys(
+    milabench: Milabench, files: dict[str, str], tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(TENDER.replace("years: 5,", "years: 5 +- 1,"))
+    (answer,) = answers(milabench, str(asked), files["a"], "--spend", "400M")
+    (exact,) = answers(milabench, files["procurement"], files["a"], "--spend", "400M")
+    inputs = {entry["name"]: entry for entry in answer["sensitivity"]["inputs"]}
+    assert (inputs["years"]["basis"], inputs["years"]["range"]) == ("stated", pytest.approx([5 / 1.2, 6]))
+    assert not any(entry["name"] == "years" for entry in exact["sensitivity"]["inputs"])
+    assert answer["nodes"] == exact["nodes"] and answer["bounds"][0] < exact["bounds"][0]
+    of_node = 300e3 * (1 + 5 / 1.2 * 0.06) + 5 / 1.2 * 10.2 * 1.3 * 0.8 * 8760 * 0.12
+    assert inputs["years"]["swing"][0] == pytest.approx(399e6 / of_node * 3.0612740016171007 / 1024)
+
+
 def test_what_money_buys_and_what_fits_in_a_power(milabench: Milabench, files: dict[str, str]) -> None:
     (money,) = answers(milabench, files["procurement"], files["a"], "--spend", "400M")
     # K-COST-4 counts 445755.648 a node.

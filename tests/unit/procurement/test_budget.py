@@ -34,7 +34,7 @@ def system(name: str, score: float = 4.0, nodes: float = 100.0, **given: object)
 
 
 K_COST_4 = Terms(
-    years=5,
+    years=constant(5),
     upkeep=0.06,
     electricity=constant(0.12, "EUR/kWh"),
     pue=constant(1.3),

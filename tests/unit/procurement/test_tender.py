@@ -16,6 +16,7 @@ from milabench.errors import ConfigError, Problem
 from milabench.procurement.amounts import POWER, Amount
 from milabench.procurement.offer import Offer, offer_problems, parse_offer
 from milabench.procurement.tender import Tender, parse_tender, with_places
+from milabench.procurement.uncertainty import constant
 
 TENDER = """\
 title: pilot
@@ -76,7 +77,7 @@ def test_a_tender_is_read_with_units_and_uncertainties() -> None:
     )
     assert (resnet.name, resnet.weight, resnet.is_required, resnet.reference.value) == ("resnet", 1, True, None)
     terms = tender.terms
-    assert (terms.currency, terms.years, terms.interest, terms.upkeep) == ("EUR", 5, 0.05, 0.06)
+    assert (terms.currency, terms.years, terms.interest, terms.upkeep) == ("EUR", constant(5), 0.05, 0.06)
     assert terms.electricity is not None and terms.electricity.units == "EUR/kWh"
     assert terms.electricity.interval() == pytest.approx((0.12 / (7 / 6), 0.12 * 7 / 6))
     assert terms.utilization is not None and terms.utilization.value == 0.8
@@ -116,6 +117,14 @@ def test_an_amount_may_be_written_in_several_ways(written: str, value: float, un
     assert price is not None and price.units == units
     assert price.value == pytest.approx(value)
     assert price.interval()[0] == pytest.approx(low)
+
+
+@pytest.mark.parametrize("written", ["5 +- 1", "5 years +- 1", "5 +- 20 %", "5 years +- 1 years"])
+def test_years_may_be_off(written: str) -> None:
+    years = tender_of(
+        f"metric: index\nreference: {{run: r}}\nbenchmarks: {{b: }}\nterms: {{years: {written}}}\n"
+    ).terms.years
+    assert years is not None and (years.value, years.interval()) == (5, pytest.approx((5 / 1.2, 6)))
 
 
 def test_a_fixed_price_of_zero_is_none() -> None:
@@ -205,7 +214,7 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE + "terms: {years: 1e9}\n",
-            "procurement.yaml:4:16: terms.years: expected a number that is at most 100, got 1e9",
+            "procurement.yaml:4:16: terms.years: expected an amount above 0 such as '5 +- 1', from 0 to 100, got 1e9",
         ),
         (
             BASE + "terms: {pue: 0.9}\n",
