@@ -276,6 +276,7 @@ def unscored_benchmarks(
     across: bool = False,
 ) -> list[tuple[ScoredBenchmark, ...]]:
     """Return the figures of each bid beside those of the reference, not scored yet; what is wrong with them is noted."""
+    problems.extend(reference_problems(tender, reference))
     references = reference_figures(tender, metric, reference, problems)
     return [
         tuple(
@@ -284,6 +285,23 @@ def unscored_benchmarks(
         )
         for bid in bids
     ]
+
+
+def reference_problems(tender: Tender, reference: System | None) -> Iterator[Problem]:
+    """Yield the nodes of the reference, of all of it and of each benchmark, that its run or each other contradict."""
+    where, owned = tender.origin.where, tender.reference.nodes
+    if reference is not None and owned is not None and owned < (ran := run_nodes(reference)):
+        yield Problem(where("reference.nodes"), "reference.nodes", f"{owned:g}, and its run had {ran}")
+    for name, wanted in tender.benchmarks.items():
+        path, used = f"benchmarks.{name}.reference.nodes", wanted.reference.nodes
+        if used is None:
+            continue
+        measured = _nodes_on(reference, name)
+        if owned is not None and used > owned:
+            yield Problem(where(path), path, f"{used:g}, more than the {owned:g} of the reference system")
+        elif wanted.reference.value is None and measured is not None and used != measured:
+            hint = "give the nodes of the run, or the figure at these as 'value'"
+            yield Problem(where(path), path, f"{used:g}, and the reference's run measured {measured}", hint)
 
 
 def reference_figures(
