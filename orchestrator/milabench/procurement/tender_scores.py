@@ -15,6 +15,7 @@ from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing
 from milabench.procurement.offer_costs import OfferCosts, WithinLimit, offer_costs
+from milabench.procurement.reference_nodes import nodes_on, reference_problems, run_nodes, unknown_reference_nodes
 from milabench.procurement.scores import (
     METRICS,
     BenchmarkFigures,
@@ -212,12 +213,6 @@ class TenderScores:
         return any(not entry.is_admissible or entry.meets == "FAIL" or entry.verdict == "SLOWER" for entry in self.bids)
 
 
-def run_nodes(system: System) -> int:
-    """Return how many nodes a run had."""
-    used = max((bench.nodes for bench in system.summary.benchmarks), default=0)
-    return max(len(system.summary.nodes), used, 1)
-
-
 def score_tender(
     tender: Tender,
     bids: Sequence[Bid],
@@ -277,6 +272,8 @@ def unscored_benchmarks(
 ) -> list[tuple[ScoredBenchmark, ...]]:
     """Return the figures of each bid beside those of the reference, not scored yet; what is wrong with them is noted."""
     problems.extend(reference_problems(tender, reference))
+    if any(bid.offer is not None for bid in bids):
+        problems.extend(unknown_reference_nodes(tender, metric, reference))
     references = reference_figures(tender, metric, reference, problems)
     return [
         tuple(
@@ -285,23 +282,6 @@ def unscored_benchmarks(
         )
         for bid in bids
     ]
-
-
-def reference_problems(tender: Tender, reference: System | None) -> Iterator[Problem]:
-    """Yield the nodes of the reference, of all of it and of each benchmark, that its run or each other contradict."""
-    where, owned = tender.origin.where, tender.reference.nodes
-    if reference is not None and owned is not None and owned < (ran := run_nodes(reference)):
-        yield Problem(where("reference.nodes"), "reference.nodes", f"{owned:g}, and its run had {ran}")
-    for name, wanted in tender.benchmarks.items():
-        path, used = f"benchmarks.{name}.reference.nodes", wanted.reference.nodes
-        if used is None:
-            continue
-        measured = _nodes_on(reference, name)
-        if owned is not None and used > owned:
-            yield Problem(where(path), path, f"{used:g}, more than the {owned:g} of the reference system")
-        elif wanted.reference.value is None and measured is not None and used != measured:
-            hint = "give the nodes of the run, or the figure at these as 'value'"
-            yield Problem(where(path), path, f"{used:g}, and the reference's run measured {measured}", hint)
 
 
 def reference_figures(
@@ -354,7 +334,7 @@ def _row(
         standing="measured" if declared is None else declared.standing,
         reference=published,
         nodes=None if declared is None else declared.nodes,
-        reference_nodes=wanted.reference.nodes or _nodes_on(reference, name),
+        reference_nodes=wanted.reference.nodes or nodes_on(reference, name),
     )
     if bid.offer is not None and declared is None:
         return replace(row, standing=None, why_not="is not in the offer")
@@ -430,12 +410,6 @@ def _did_the_work_of(reference: System | None, system: System, row: ScoredBenchm
         return False
     both = [reference, system]
     return all(knows_work(each, row.bench) for each in both) and not differing_work(both, row.bench)
-
-
-def _nodes_on(reference: System | None, bench: str) -> int | None:
-    """Return how many nodes a benchmark used on the reference run; None where that is not known."""
-    benches = () if reference is None else reference.benches
-    return next((max(1, summary.nodes) for _, summary in benches if summary.bench == bench), None)
 
 
 def _lacking(tender: Tender, rows: Sequence[ScoredBenchmark]) -> str:
