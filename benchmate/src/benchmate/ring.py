@@ -9,7 +9,6 @@ import contextlib
 import json
 import mmap
 import os
-import secrets
 import struct
 import sys
 import time
@@ -90,7 +89,7 @@ class Ring:
             self.memory = mmap.mmap(-1, size)
         else:
             # The number alone is not unique: containers with process numbers of their own share the folder.
-            self.path = folder / f"{os.getpid()}-{secrets.token_hex(6)}.ring"
+            self.path = folder / f"{os.getpid()}-{os.urandom(6).hex()}.ring"
             self.memory = _shared_file(self.path, size)
         _kept_until_exit.append(self.memory)
         self.words = memoryview(self.memory).cast("q")
