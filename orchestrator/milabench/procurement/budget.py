@@ -31,8 +31,9 @@ Question = Literal["match", "spend", "power"]
 _WEIGHT_FACTOR: Final = 1.5
 _ONE: Final = constant(1.0)
 _POINTS: Final = 256
+# A quotient that is whole but for rounding is whole.
 _ROUNDING: Final = 1e-9
-_MOST_NODES: Final = 10**9
+_MOST_NODES: Final = 10**9  # the upper bound of what two launches far apart say may be infinite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from milabench.procurement.costs import (
     OwnershipCosts,
     carbon_intensity,
     embodied_carbon,
+    of_items,
     yearly_cost,
 )
 from milabench.procurement.metering import MeteredLaunch
@@ -88,7 +89,6 @@ def expenses(
         return of_launch
     used = terms.utilization or _ONE
     energy = product([(work.power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
-    items = product([(work.rate, 1), (used, 1)], YEAR_HOURS * 3600)
     pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
     of_year: list[tuple[Literal["energy", "cost", "carbon"], UncertainValue, tuple[str, ...]]] = [
         ("energy", energy, ("power at work", *pue))
@@ -106,7 +106,7 @@ def expenses(
         parts = ("energy", "making the nodes") if made is not None else ("energy",)
         of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
     sizes = nodes, whole or nodes
-    return *of_launch, *(expense for each in of_year for expense in _expenses(bench, work, items, sizes, *each))
+    return *of_launch, *(expense for each in of_year for expense in _expenses(bench, work, used, sizes, *each))
 
 
 def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) -> tuple[Expense, ...]:
@@ -135,9 +135,13 @@ def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) 
 
 
 def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
-    """Return 1 with the errors of the meters and of their clocks."""
-    by_clock = max(metered.launches[repeat].clock_share for repeat in repeats)
+    """Return 1 with the errors of the meters, of their clocks, and of the nodes that stand for all."""
+    launches = [metered.launches[repeat] for repeat in repeats]
+    by_clock = max(launch.clock_share for launch in launches)
+    drawn = [launch.drawn for launch in launches if launch.drawn is not None and launch.drawn.sd]
     doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
+    # The same nodes stand for all in every launch: their error does not average out.
+    doubts += [max(drawn, key=lambda each: each.sd)] if drawn else []
     if metered.error is not None:
         doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
     return UncertainValue(value=1.0, deviations=tuple(doubts))
@@ -240,14 +244,14 @@ def _cost_of_year(
 def _expenses(
     bench: BenchSummary,
     work: _Work,
-    items: UncertainValue,
+    used: UncertainValue,
     sizes: tuple[int, int],
     quantity: Literal["energy", "cost", "carbon"],
     of_year: UncertainValue,
     parts: tuple[str, ...],
 ) -> Iterator[Expense]:
     single, several, worth = _UNITS.get(quantity, (of_year.units, of_year.units, 1.0))
-    of_item = product([(of_year, 1), (items, -1)], 1.0, several)
+    of_item = of_items(of_year, work.rate, used=used)
     item = item_of(bench.units)
     ran, whole = sizes
     amounts = (

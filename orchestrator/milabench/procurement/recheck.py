@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -24,14 +25,69 @@ from milabench.acceptance.evaluate import (
 )
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.comparison_model import System
-from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.intervals import t_quantile
+from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, some_names
 from milabench.analysis.system_diff import difference_line, differing_suite, work_of
-from milabench.errors import NothingSelected
-from milabench.procurement.repeated_runs import RecheckRatio, recheck_ratio
+from milabench.analysis.throughput import Direction
+from milabench.analysis.two_samples import tail
+from milabench.errors import ConfigError, NothingSelected, Problem
 
 _DAYS_A_YEAR = 365.25
 _DIGEST = 16  # hexadecimal digits that are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecheckRatio:
+    """One benchmark today over what was measured after installation; the point decides, the lower bound says how sure it is.
+
+    `ratio` above 1: better now. `se`, `lower` (one-sided, 95 %), `t` and `p` (of the ratio being at most the limit) are None
+    for a single run. The value after installation is a constant of the contract.
+    """
+
+    name: str
+    ratio: float
+    limit: float
+    se: float | None = None
+    lower: float | None = None
+    t: float | None = None
+    p: float | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the ratio reaches the limit; the last bits of logarithms and back decide nothing."""
+        return self.ratio >= self.limit or math.isclose(self.ratio, self.limit, rel_tol=1e-12)
+
+
+def recheck_ratio(
+    name: str,
+    installed: float,
+    now: Sequence[float],
+    *,
+    limit: float = 0.9,
+    direction: Direction = "higher",
+    level: float = 0.95,
+) -> RecheckRatio:
+    """Return the recheck of one benchmark, of all of which each has to reach the limit: a mean over them decides nothing."""
+    if not now or any(not 0 < value < math.inf for value in (installed, *now)) or direction == "none":
+        what = f"expected numbers above zero whose direction is known, got {list(now)} against {installed:g}"
+        raise ConfigError(Problem("", name, what))
+    ratios = [installed / value if direction == "lower" else value / installed for value in now]
+    centre = mean(ratios)
+    if len(ratios) == 1:
+        return RecheckRatio(name=name, ratio=centre, limit=limit)
+    freedom = len(ratios) - 1
+    se = stdev(ratios) / math.sqrt(len(ratios))
+    away = centre - limit
+    return RecheckRatio(
+        name=name,
+        ratio=centre,
+        limit=limit,
+        se=se,
+        lower=centre - t_quantile(level, freedom) * se,
+        t=away / se if se else math.copysign(math.inf, away) if away else 0.0,
+        p=tail(away, se, freedom),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ All mistakes in it are reported together, each with its location. Its keys are d
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -168,7 +169,10 @@ class TenderKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tender:
-    """A tender; `origin` knows the place and the text of every key: `origin.where("benchmarks.bert.weight")`."""
+    """A tender; `origin` knows the place and the text of every key: `origin.where("benchmarks.bert.weight")`.
+
+    `digest` is the SHA-256 of its text.
+    """
 
     file: str
     title: str = ""
@@ -179,6 +183,7 @@ class Tender:
     benchmarks: Mapping[str, TenderBenchmark]
     terms: Terms = Terms()
     limits: Limits = Limits()
+    digest: str = field(default="", compare=False)
     origin: Origins = field(compare=False, repr=False)
 
 
@@ -206,6 +211,7 @@ def parse_tender(content: bytes, name: str, folder: str = "") -> Tender:
         file=name,
         benchmarks={bench: _with_units(wanted, origin, problems) for bench, wanted in benchmarks.items()},
         limits=Limits(**bounds, scores=limits),
+        digest=hashlib.sha256(content).hexdigest(),
         origin=origin,
         **given,
     )

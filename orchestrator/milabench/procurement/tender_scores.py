@@ -24,8 +24,10 @@ from milabench.procurement.scores import (
     ScoreTerm,
     offer_score,
     potency,
+    potency_value,
 )
 from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_problems, with_places
+from milabench.procurement.tiers import SuiteCheck
 from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -37,12 +39,16 @@ _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What is scored: a run, or an offer with the runs that it names by benchmark."""
+    """What is scored: a run, or an offer with the runs that it names by benchmark.
+
+    `suite` is how these differ from the tender's own suite, None where it names none.
+    """
 
     name: str
     system: System | None = None
     offer: Offer | None = None
     runs: Mapping[str, System] = field(default_factory=dict)
+    suite: SuiteCheck | None = None
 
     def measured(self, bench: str) -> System | None:
         """Return what ran a benchmark; None where nothing did."""
@@ -100,7 +106,7 @@ class ScoredBid:
 
     `least` is the score that the tender asks for and `meets` whether it is reached, one-sided at 95 %. `ratio` is the score over
     that of the first bid, with the verdict on it; all ratios are one family of claims (Holm). `potency` is the sum over the
-    phases of the delivery.
+    phases of the delivery, `value` that for a unit of what the offer costs.
     """
 
     bid: Bid
@@ -115,6 +121,12 @@ class ScoredBid:
     potency: UncertainValue | None = None
     costs: OfferCosts | None = None
     limits: tuple[LimitCheck, ...] = ()
+
+    @property
+    def value(self) -> UncertainValue | None:
+        """The potency for a unit of money."""
+        whole = None if self.costs is None else self.costs.whole
+        return None if self.potency is None or whole is None else potency_value(self.potency, whole)
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Table, section
+from milabench.report.offer import projected_tables
 from milabench.report.tender import tender_document, tender_to_json, value_to_json
 from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
@@ -66,9 +67,11 @@ def offers_document(table: OfferTable) -> Document:
         *blocks,
         _cost_table(table).without_empty()[0],
         _verification_table(table),
+        *projected_tables([side.check for side in table.sides]),
         Notes(
             lines=(
-                "all years: the price with the energy and the upkeep of all years, without interest, which is what a budget pays",
+                "all years: the price with the energy and the upkeep of all years, without interest, which is what a budget pays;"
+                " nodes of a later phase of the delivery from its month on",
                 "budget, power: whether it is within the tender's limit, one-sided at 95 %",
                 "verified: all numbers computed again from the records, and the changes put into tiers: `milabench offer verify`",
             )
@@ -186,6 +189,8 @@ def offers_to_json(table: OfferTable) -> dict[str, Any]:
                 "energy_a_year": value_to_json(side.costs.yearly.energy if side.costs.yearly else None),
                 "a_year": value_to_json(side.costs.yearly.total if side.costs.yearly else None),
                 "all_years": value_to_json(side.costs.lifetime),
+                "nodes_in_use": side.costs.nodes_in_use,
+                "nodes_paid": side.costs.nodes_paid,
                 "within_budget": side.costs.within_budget,
                 "within_power": side.costs.within_power,
             }
@@ -337,6 +342,7 @@ _OVERVIEW: Final = (
     *("system", "verified", "admissible", "N", "score", "95 % low", "95 % high", "units", "over the first", "verdict"),
     *("price of a node", "fixed", "price", "currency", "kW of a node", "kW", "energy a year", "capital a year"),
     *("upkeep a year", "a year", "all years", "score per M", "score per kW", "within budget", "within power", "file"),
+    *("nodes in use", "nodes paid"),
 )
 
 
@@ -369,7 +375,7 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
         *_cost_cells(costs, at, terms),
         _per(value, costs.whole, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
         _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
-        *(costs.within_budget, costs.within_power, side.file),
+        *(costs.within_budget, costs.within_power, side.file, costs.nodes_in_use, costs.nodes_paid),
     )
 
 
@@ -381,11 +387,11 @@ def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str]) -> tuple[C
     upkeep, years = terms["upkeep"], terms["years"]
     power = "*".join(terms[key] for key in ("pue", "utilization", "electricity"))
     return (
-        _formula(f"P{at}*{power}*{YEAR_HOURS:g}", yearly.energy),
-        _formula(f"M{at}*{terms['capital recovery factor']}", yearly.capital),
-        0.0 if yearly.upkeep is None else _formula(f"M{at}*{upkeep}", yearly.upkeep),
+        _formula(f"P{at}*{power}*{YEAR_HOURS:g}*AA{at}", yearly.energy),
+        _formula(f"(D{at}*K{at}*AB{at}+L{at})*{terms['capital recovery factor']}", yearly.capital),
+        0.0 if yearly.upkeep is None else _formula(f"(D{at}*K{at}*AA{at}+L{at})*{upkeep}", yearly.upkeep),
         _formula(f"Q{at}+R{at}+S{at}", yearly.total),
-        _formula(f"M{at}*(1+{years}*{upkeep})+{years}*Q{at}", costs.lifetime),
+        _formula(f"M{at}+{years}*(Q{at}+S{at})", costs.lifetime),
     )
 
 

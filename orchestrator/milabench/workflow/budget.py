@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from milabench.analysis.two_samples import MARGIN
 from milabench.config.kinds import ValueParser
 from milabench.config.problems import Problems
 from milabench.config.source_map import SourceLocation
@@ -24,7 +23,7 @@ from milabench.procurement.budget import (
 )
 from milabench.procurement.tender import Tender, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.workflow.options import BudgetRequest
+from milabench.workflow.options import BudgetRequest, Session
 from milabench.workflow.tenders import compare_by_tender
 
 
@@ -38,7 +37,7 @@ class BudgetAnswers:
     notes: tuple[str, ...] = ()
 
 
-def answer_budget(request: BudgetRequest) -> BudgetAnswers:
+def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
     """Return the answers to budget questions.
 
     Raises UsageError for a question about nothing, ConfigError for what a tender or an offer lacks, NothingSelected and
@@ -47,7 +46,7 @@ def answer_budget(request: BudgetRequest) -> BudgetAnswers:
     named = list(dict.fromkeys([*(request.match or ()), *request.systems]))
     if not named:
         raise UsageError("names no system: give runs or offers, or --match A B")
-    scores = compare_by_tender(request.tender, named, request.base, metric=request.metric or "", margin=MARGIN)
+    scores = compare_by_tender(request.tender, named, request.base, session, metric=request.metric or "")
     tender = scores.tender
     systems = dict(zip(named, (budget_system(scores, entry) for entry in scores.bids), strict=True))
     answers: list[BudgetAnswer] = []

@@ -26,14 +26,16 @@ def with_expenses(
     tender: Tender | None,
     costs: Mapping[str, Any] | None = None,
     offer: Offer | None = None,
+    metered: Mapping[str, MeteredBench] | None = None,
 ) -> Summary:
     """Return the summary with what its work takes: by the terms of a tender, or in energy alone where a meter measured it.
 
-    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; what an offer says
-    of price, power and nodes comes first: the nodes that ran bear their part of its fixed price. Raises ConfigError for two
-    currencies, RecordError for what a meter left.
+    `metered` is by default that of the run. Without a tender and a meter the summary is as it was. `costs` are those of the
+    system, by default of its manifest; what an offer says of price, power and nodes comes first: the nodes that ran bear their
+    part of its fixed price. Raises ConfigError for two currencies, RecordError for what a meter left.
     """
-    metered = {} if run is None else metered_benches(run)
+    if metered is None:
+        metered = {} if run is None else metered_benches(run)
     if tender is None and not metered:
         return summary
     terms = Terms() if tender is None else replace(tender.terms, currency=tender_currency(tender))

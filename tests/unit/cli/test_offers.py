@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,27 @@ def test_the_workbook_recomputes_to_the_same_numbers(four: tuple[Path, Path], tm
             assert math.isclose(cell("over the first"), system["ratio"]["value"], rel_tol=1e-12)
 
 
-def declared_offers(folder: Path, values: dict[str, Any], **tender: Any) -> tuple[Path, Path]:
+def test_the_workbook_recomputes_the_costs_of_phases(tmp_path: Path) -> None:
+    values = {"bert": {"value": "120 items/s", "nodes": 2}, "llama": {"value": "60 items/s", "nodes": 4}}
+    phases = [{"nodes": 256, "months": 6}, {"nodes": 1024, "months": 54}]
+    folder = declared_offers(tmp_path, values, phases)
+    shown(folder, "-o", tmp_path / "x.xlsx")
+    book = Book(tmp_path / "x.xlsx")
+    assert book.check() >= 10
+    (told,) = json.loads(shown(folder, "--json").stdout)["offers"]
+    assert told["nodes_in_use"] == pytest.approx((256 * 6 + 1024 * 54) / (1024 * 60))
+    heads = [cell.value for cell in book.formulas["offers"][2]]
+    for head, key in (("all years", "all_years"), ("a year", "a_year"), ("energy a year", "energy_a_year")):
+        found = book.of("offers", book.formulas["offers"].cell(3, heads.index(head) + 1).coordinate)
+        assert math.isclose(found, told[key]["value"], rel_tol=1e-12)
+
+
+def declared_offers(
+    folder: Path, values: dict[str, Any], phases: Sequence[Any] = (), **tender: Any
+) -> tuple[Path, Path]:
     """One offer without records, which every metric can score."""
     asked = tender_file(folder / "tender", **tender)
-    declared = offer_file(folder / "vendor", "A", values, nodes=1024)
+    declared = offer_file(folder / "vendor", "A", values, nodes=1024, phases=list(phases))
     (folder / "offers").mkdir()
     ran(offer.command, "create", "--tender", asked, "--offer", declared, "-o", folder / "offers" / "a.zip")
     return folder / "offers", asked

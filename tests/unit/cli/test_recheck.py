@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from milabench.cli import accept
 from tests.recorded_run import Recorded, data, rates, record
 
 Milabench = Callable[..., Any]
@@ -369,8 +370,11 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {a: {minimum: 90 items/s}}\n")
     run = growing(base, "grows", (100.0, 100.1, 99.9, 100.0, 100.0), 5)
-    for name in ("text", "markdown", "html", "latex", "junit", "csv"):
-        said = milabench("accept", str(run), "--criteria", str(criteria), "--sequential", "--format", name)
+    for name, boundary in zip(
+        ("text", "markdown", "html", "latex", "junit", "csv"), 2 * accept.BOUNDARIES[:3], strict=True
+    ):
+        words = ("--sequential", "--boundary", boundary, "--format", name)
+        said = milabench("accept", str(run), "--criteria", str(criteria), *words)
         assert (said.code, "of at most 5 launches" in " ".join(said.out.split())) == (0, True)
 
 
@@ -379,6 +383,7 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     [
         (["--sequential"], "--criteria FILE"),
         (["--alpha", "0.01", "--criteria", "a.yaml"], "--alpha goes with --sequential"),
+        (["--boundary", "pocock", "--criteria", "a.yaml"], "--boundary goes with --sequential"),
         (["--sequential", "--criteria", "a.yaml", "--cap", "2"], "--cap 2: give 3 to 100 launches"),
         (["--sequential", "--criteria", "a.yaml", "--alpha", "0.6", "--beta", "0.6"], "below 1 together"),
         (["--sequential", "--criteria", "a.yaml", "--bad-failure-rate", "1 %"], "0 < good < bad < 1"),

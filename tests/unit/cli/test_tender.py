@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from milabench.cli import compare, tender
 from milabench.errors import ConfigError, MilabenchError, NothingSelected, RecordError, UsageError
-from milabench.procurement.scores import ATS5, ATS5_NODES, METRICS
+from milabench.procurement.scores import METRICS
+from tests.ats5 import ATS5, ATS5_NODES
 from tests.recorded_run import Recorded, rates, record
 
 RUNS = Path(__file__).resolve().parents[2] / "runs"
@@ -140,8 +141,10 @@ def test_k_ssp_3_phases_of_a_delivery_add_up(invoke: Invoke) -> None:
     """K-SSP-3, computed: 100 TF for half a year, 250 for 2.5 years, 300 for 2 years."""
     asked = {"metric": "ssp", "benchmarks": {"a": {"work": "1 TFLOP"}}}
     phases = [{"nodes": 100, "months": 6}, {"nodes": 250, "months": 30}, {"nodes": 300, "months": 24}]
-    offer = {**declared("A", 300, a={"value": "1 s", "nodes": 1}), "phases": phases}
-    potency = scores(invoke, asked, offer)[0]["potency"]
+    offer = {**declared("A", 300, a={"value": "1 s", "nodes": 1}), "phases": phases, "price": {"node": "200 k EUR"}}
+    (system,) = scores(invoke, asked, offer)
+    potency, value = system["potency"], system["potency_value"]
+    assert (1e6 * value["value"], value["units"]) == (pytest.approx(21.25, rel=1e-12), "TFLOP/s years/EUR")
     assert (potency["value"], potency["units"]) == (pytest.approx(1275, rel=1e-12), "TFLOP/s years")
 
 

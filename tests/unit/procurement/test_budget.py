@@ -72,6 +72,20 @@ def test_what_fits_in_a_power_is_rounded_down_with_its_bounds() -> None:
     assert exact.nodes == 40
 
 
+def test_what_two_launches_far_apart_cost_bounds_the_nodes_by_a_number() -> None:
+    far = UncertainValue.of_launches([1e-3, 1e4], "kW")
+    assert nodes_for_power(constant(1e9, "kW"), system("A", node_kw=far), Terms()).bounds == (0, 1_000_000_000)
+    unknown = nodes_for_power(
+        constant(10.0, "kW"), system("A", node_kw=UncertainValue.of_launches([3.0], "kW")), Terms()
+    )
+    assert (unknown.nodes, unknown.bounds) == (3, None)
+
+
+def test_a_quotient_that_is_whole_but_for_rounding_is_whole() -> None:
+    assert 0.3 / 0.1 < 3
+    assert nodes_for_power(constant(0.3, "kW"), system("A", node_kw=constant(0.1, "kW")), Terms()).nodes == 3
+
+
 def test_what_matches_is_rounded_up_and_reaches_the_score() -> None:
     answer = matching_nodes(system("A", 4.0, 100), system("B", 7.0, 100), Terms())
     assert (answer.nodes, answer.bounds) == (58, (58, 58))  # 57.14

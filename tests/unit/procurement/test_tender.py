@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -286,3 +287,40 @@ def test_a_boolean_is_no_amount() -> None:
     node = Located(True, Mark(SourceLocation("f", ""), 1, 2))
     assert Amount(POWER).parse(node, "p", ValueParser(problems, "")) is INVALID
     assert [problem.where for problem in problems.all()] == ["f:1:2"]
+
+
+# Power by its parts
+
+PARTS = """\
+vendor: A
+nodes: 4
+power: {parts: [{count: 2, power: 350 W}, {count: 8, power: 700 W}, {power: 3.5 kW, name: switch}], cooling: liquid}
+benchmarks: {a: {value: 1 s}}
+"""
+
+
+def test_k_end_4_a_node_is_provisioned_by_its_parts() -> None:
+    """K-END-4, reproduced; mlcommons/endpoints-submission-docs 0c220a5, system-power-json.md."""
+    node = parse_offer(PARTS.encode(), "offer.yaml").power.node
+    assert node is not None
+    assert (node.value, node.units) == (pytest.approx(12.74, rel=1e-12), "kW")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (", cooling: liquid", "", "offer.yaml:3:16: power.parts: needs 'cooling: liquid' or 'cooling: air'"),
+        ("cooling: liquid", "cooling: water", "power.cooling: expected"),
+        ("cooling: liquid", "cooling: air, node: 1 kW", "power.node: is given, and parts of it too"),
+        ("cooling: liquid", "cooling: air, level: L1", "power.level: parts are provisioned, not L1"),
+    ],
+)
+def test_parts_that_do_not_fit_are_one_line(old: str, new: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_offer(PARTS.replace(old, new).encode(), "offer.yaml")
+
+
+def test_phases_that_never_come_to_all_nodes_are_one_line() -> None:
+    text = "vendor: A\nnodes: 40\nphases: [{nodes: 10, months: 6}, {nodes: 30, months: 6}]\nbenchmarks: {a: {value: 1 s}}\n"
+    with pytest.raises(ConfigError, match=r"offer.yaml:3:9: phases: come to 30 nodes, and 40 are offered; say from"):
+        parse_offer(text.encode(), "offer.yaml")
