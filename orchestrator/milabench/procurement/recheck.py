@@ -120,7 +120,7 @@ def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
     today = {bench.bench: bench for bench in now.summary.benchmarks}
     changed = {name: line for name in numbers if name in today and (line := differing_suite([then, now], name))}
     results = [_Bench(name, bench, today.get(name), terms, changed.get(name, "")) for name, bench in numbers.items()]
-    ratios = [ratio for result in results if (ratio := result.ratio) is not None and not result.changed]
+    ratios = [ratio for result in results if (ratio := result.ratio) is not None and not result.other_work]
     return Acceptance(
         title=f"recheck: at least {terms.limit:g} x {then.name}, benchmark by benchmark",
         run=now.name,
@@ -165,6 +165,23 @@ class _Bench:
     changed: str
 
     @property
+    def other_work(self) -> str:
+        """Why the two cannot be compared although both have a number; empty where they can.
+
+        All instances count together, so a device that is gone is in the ratio; one that was added would hide slower ones.
+        """
+        if self.changed:
+            return f"the same work as then: {self.changed}"
+        if self.now is None:
+            return ""
+        counts = (
+            ("nodes", self.then.nodes, self.now.nodes),
+            ("devices", self.then.ngpu or self.then.instances, self.now.ngpu or self.now.instances),
+        )
+        more = (f"as many {of} as then: {now}, and {then} then" for of, then, now in counts if now > then > 0)
+        return next(more, "")
+
+    @property
     def ratio(self) -> RecheckRatio | None:
         """What it reaches today; None where there is no number, or none that can be compared."""
         if self.now is None or self.now.units != self.then.units or self.then.direction == "none":
@@ -194,8 +211,8 @@ class _Bench:
         )
         if ratio.lower is not None and ratio.upper is not None:
             result = replace(result, bounds=(ratio.lower, ratio.upper))
-        if self.changed:
-            return (*runs, replace(result, missing=f"the same work as then: {self.changed}"))
+        if other := self.other_work:
+            return (*runs, replace(result, missing=other))
         judged = replace(result, verdict="PASS" if ratio.is_kept else "FAIL")
         return (*runs, evaluation.trusted_on_both(self.now, judged, is_relative=True))
 

@@ -337,6 +337,25 @@ def test_below_three_launches_the_score_has_no_interval_and_decides_nothing(tmp_
     assert (system["score"]["ci95"], system["meets"]) == (None, "INCONCLUSIVE")
 
 
+def test_an_offer_is_not_held_against_the_nodes_that_a_run_happened_to_use(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
+    asked: dict[str, Any] = {"metric": "ssi", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}}
+    offer = write("offer.yaml", declared("A", 96, digits={"run": runs[1]}))
+    with pytest.raises(ConfigError) as error:
+        invoke(compare.command, offer, "--tender", write("procurement.yaml", asked))
+    (problem,) = error.value.problems
+    assert str(problem) == (
+        "procurement.yaml:3:3: reference: the nodes of the reference system are missing, ssi needs them beside all nodes of an"
+        " offer; its run had 1 node; write 'nodes: 1024'"
+    )
+    # A run is a whole machine beside the reference's run, and the index counts no nodes.
+    assert invoke(compare.command, runs[1], "--tender", "procurement.yaml").return_value == 0
+    assert invoke(compare.command, offer, "--tender", "procurement.yaml", "--metric", "index").return_value == 0
+    asked["reference"]["nodes"] = 8
+    (system,) = scores(invoke, asked, declared("A", 96, digits={"run": runs[1]}))
+    assert system["score"]["value"] == pytest.approx(2.5 * 96 / 8)
+
+
 def test_a_projected_benchmark_is_in_no_score(tmp_path: Path, invoke: Invoke) -> None:
     runs = [made(tmp_path, name, 200.0, "a", "b") for name in ("ref", "n1", "n2")]
     asked = {
@@ -359,6 +378,7 @@ def test_an_optional_benchmark_counts_only_where_every_offer_has_it(invoke: Invo
     both = scores(invoke, asked, OFFER, without)
     assert both[0]["score"] == both[1]["score"]
     assert both[0]["benchmarks"][2]["share"] is None
+    assert [each["benchmarks"][2]["standing"] for each in both] == ["declared", None]
     (alone,) = scores(invoke, asked, OFFER)
     assert alone["benchmarks"][2]["share"] == 0.25
 
