@@ -388,6 +388,16 @@ def test_a_report_by_the_tender_says_what_is_not_its_suite(offered: Offered, tmp
     assert "differs from the tender's suite" in result.stderr and "argv.--batch-size 64 for 8 (as-is)" in result.stderr
 
 
+def test_a_budget_question_says_what_is_not_the_tenders_suite(offered: Offered, tmp_path: Path) -> None:
+    from milabench.cli import budget
+
+    archive, tender = offered(overrides=["bert.argv.--batch-size=64"])
+    words = [str(tender), str(archive), "--power", "300 kW"]
+    result = CliRunner().invoke(budget.command, words, standalone_mode=False, catch_exceptions=False)
+    assert "A A-1000: differs from the tender's suite" in result.stderr
+    assert "argv.--batch-size 64 for 8 (as-is)" in result.stderr
+
+
 def test_an_archive_for_another_text_of_the_tender_is_said_wherever_it_is_read(
     offered: Offered, tmp_path: Path
 ) -> None:
