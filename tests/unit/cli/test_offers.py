@@ -201,6 +201,39 @@ def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Pa
         ran(compare.command, tmp_path / "offers" / "A.zip", "--tender", four[1])
 
 
+def test_an_offer_in_another_currency_fails_and_does_not_hide_the_others(
+    four: tuple[Path, Path], tmp_path: Path
+) -> None:
+    elsewhere, folder = tmp_path / "elsewhere.yaml", tmp_path / "offers"
+    folder.mkdir()
+    text = four[1].read_text()
+    elsewhere.write_text(text.replace("EUR", "GBP").replace("suite: suite/", f"suite: {four[1].parent}/suite/"))
+    declared = four[0].parent / "B" / "offer.yaml"
+    (declared.parent / "pounds.yaml").write_text(declared.read_text().replace("EUR", "GBP"))
+    ran(
+        offer.command,
+        "create",
+        "--tender",
+        elsewhere,
+        "--offer",
+        declared.parent / "pounds.yaml",
+        "-o",
+        folder / "b.zip",
+    )
+    (folder / "a.zip").write_bytes((four[0] / "A.zip").read_bytes())
+    result = ran(offers.command, "compare", folder, "--tender", four[1], "--json")
+    value = json.loads(result.stdout)
+    assert result.return_value == 7
+    a, b = value["tender"]["systems"]
+    assert (a["admissible"], b["admissible"]) == (True, False)
+    assert [each["verdict"] for each in value["offers"]] == ["PASS", "FAIL"]
+    (budget,) = [each for each in b["limits"] if each["limit"] == "budget"]
+    assert (budget["offered"], budget["verdict"]) == (None, "INCONCLUSIVE")
+    shown = ran(offer.command, "verify", folder / "b.zip", "--tender", four[1])
+    assert shown.return_value == 7
+    assert "FAIL price.node: is in GBP, and the tender at" in " ".join(shown.stdout.split())
+
+
 def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Path, Path], tmp_path: Path) -> None:
     folder = tmp_path / "offers"
     folder.mkdir()
