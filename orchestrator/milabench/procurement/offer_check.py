@@ -208,7 +208,8 @@ def _findings(
 ) -> Iterator[OfferFinding]:
     where = offer.origin.where
     for problem in offer_problems(offer, tender):
-        yield OfferFinding(what=problem.path, verdict="FAIL", why=problem.what, where=problem.where)
+        why = "; ".join(filter(None, (problem.what, problem.hint)))
+        yield OfferFinding(what=problem.path, verdict="FAIL", why=why, where=problem.where)
     for row in evidence:
         path = f"benchmarks.{row.bench}"
         yield OfferFinding(what=path, where=where(path), verdict=_stands(row), why=_stands_by(row, offer))

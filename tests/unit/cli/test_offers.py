@@ -231,7 +231,8 @@ def test_an_offer_in_another_currency_fails_and_does_not_hide_the_others(
     assert (budget["offered"], budget["verdict"]) == (None, "INCONCLUSIVE")
     shown = ran(offer.command, "verify", folder / "b.zip", "--tender", four[1])
     assert shown.return_value == 7
-    assert "FAIL price.node: is in GBP, and the tender at" in " ".join(shown.stdout.split())
+    said = " ".join(shown.stdout.split())
+    assert "FAIL price.node: is in GBP, and the tender at" in said and "in EUR; convert one of them" in said
 
 
 def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Path, Path], tmp_path: Path) -> None:
