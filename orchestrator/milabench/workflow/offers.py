@@ -145,7 +145,7 @@ def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> Offe
         if (declared := opened.offer.benchmarks.get(bench)) is not None
         for change in own.changes(systems, declared, opened.locks)
     ]
-    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels)
+    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels, opened.metered_kw)
 
 
 def offer_table(
