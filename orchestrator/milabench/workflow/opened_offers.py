@@ -18,15 +18,17 @@ from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.procurement.expenses import metered_node_kw
 from milabench.procurement.offer import Offer, parse_offer
+from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_scores import Bid
+from milabench.procurement.tender_scores import Bid, Verified
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.bundle_runs import LOCK_FILES
 from milabench.workflow.expenses import metered_benches, with_expenses
 from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
+from milabench.workflow.tender_suites import TenderSuites
 
 if TYPE_CHECKING:
     from milabench.workflow.options import Session
@@ -64,12 +66,25 @@ def is_offer_archive(path: Path) -> bool:
         return DECLARATION in archive.files(file)
 
 
-def offer_bid(opened: OpenedOffer) -> Bid:
-    """Return what is scored of an opened offer: its declaration, and the runs of what it measured."""
+def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> OfferCheck:
+    """Return what checking an opened offer found."""
+    own = TenderSuites(tender, session)
+    changes = [
+        change
+        for bench, systems in opened.runs.items()
+        if (declared := opened.offer.benchmarks.get(bench)) is not None
+        for change in own.changes(systems, declared, opened.locks)
+    ]
+    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels, opened.metered_kw)
+
+
+def offer_bid(opened: OpenedOffer, verified: Verified) -> Bid:
+    """Return what is scored of an opened offer: its declaration, the runs of what it measured, what verifying it found."""
     benchmarks = opened.offer.benchmarks
     return Bid(
         name=opened.offer.name,
         offer=opened.offer,
+        verified=verified,
         runs={
             bench: one_system(opened.offer.name, systems)
             for bench, systems in opened.runs.items()

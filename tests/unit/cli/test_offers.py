@@ -61,15 +61,15 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
 
 def test_an_archive_is_scored_as_the_offer_that_is_in_it(four: tuple[Path, Path]) -> None:
     """Not as the run of one node that its records are: nodes, tier and name are the offer's, as in the table of all offers."""
-    table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][:2]
-    archives = [four[0] / "A.zip", four[0] / "B.zip"]
+    table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][:3]
+    archives = [four[0] / "A.zip", four[0] / "B.zip", four[0] / "C.zip"]
     told = json.loads(ran(compare.command, *archives, "--tender", four[1], "--json").stdout)["tender"]["systems"]
-    for key in ("name", "nodes", "score", "limits", "admissible", "meets"):
+    for key in ("name", "nodes", "score", "limits", "admissible", "breaches", "meets"):
         assert [each[key] for each in told] == [each[key] for each in table], key
     declared = four[0].parent / "A" / "offer.yaml"
     mixed = json.loads(ran(compare.command, declared, archives[1], "--tender", four[1], "--json").stdout)
     assert [each["score"]["value"] for each in mixed["tender"]["systems"]] == pytest.approx(
-        [each["score"]["value"] for each in table]
+        [each["score"]["value"] for each in table[:2]]
     )
 
 
