@@ -219,10 +219,12 @@ def _shared_file(path: Path, size: int) -> mmap.mmap:
     try:
         # Not ftruncate, which would reserve nothing.
         os.posix_fallocate(descriptor, 0, size)
+        # Each page that the loop touches first would be a fault there: a microsecond and more, every 64 steps.
+        flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
         # Without a duplicate of the descriptor there is none that a script could close or reuse.
         if sys.version_info >= (3, 13):
-            return mmap.mmap(descriptor, size, trackfd=False)
-        return mmap.mmap(descriptor, size)
+            return mmap.mmap(descriptor, size, flags=flags, trackfd=False)
+        return mmap.mmap(descriptor, size, flags=flags)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()

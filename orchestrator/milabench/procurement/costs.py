@@ -43,7 +43,7 @@ class OwnershipCosts:
     """
 
     price: UncertainValue
-    years: float
+    years: UncertainValue
     power_kw: UncertainValue
     electricity: UncertainValue
     pue: UncertainValue = _ONE
@@ -73,21 +73,24 @@ def capital_recovery_factor(interest: float, years: float) -> float:
 
 def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
     """Return the parts of a year's cost and their sum. Raises ConfigError for two currencies, and what are no years or shares."""
-    factor = capital_recovery_factor(costs.interest, costs.years)
     currency = same_units([costs.price, costs.electricity], "prices")
     if not 0 <= costs.upkeep < math.inf:
         raise ConfigError(Problem("", "upkeep", f"expected a share from zero up, got {costs.upkeep:g}"))
     inputs = [costs.power_kw, costs.pue, costs.energy_use, costs.electricity]
     energy = product([(number, 1) for number in inputs], YEAR_HOURS * costs.delivery.in_use, currency)
-    paid, kept = factor * costs.delivery.paid, costs.upkeep * costs.delivery.kept
+    kept = costs.upkeep * costs.delivery.kept
+
+    def capital(names: Mapping[str, float]) -> float:
+        return names["price"] * capital_recovery_factor(costs.interest, names["years"]) * costs.delivery.paid
+
     return YearlyCost(
-        capital=product([(costs.price, 1)], paid, currency),
+        capital=propagate(capital, {"price": costs.price, "years": costs.years}, currency),
         energy=energy,
         upkeep=product([(costs.price, 1)], kept, currency) if kept else None,
-        # The price is in two parts of it, so that it is one input and the energy the other.
+        # The price is in two parts of it, so that it is an input and the energy another.
         total=propagate(
-            lambda names: names["price"] * (paid + kept) + names["energy"],
-            {"price": costs.price, "energy": energy},
+            lambda names: capital(names) + names["price"] * kept + names["energy"],
+            {"price": costs.price, "years": costs.years, "energy": energy},
             currency,
         ),
     )
@@ -97,8 +100,8 @@ def lifetime_cost(costs: OwnershipCosts) -> UncertainValue:
     """Return the price with the energy and the upkeep of all years, without interest: what a fixed budget pays for a node."""
     energy, kept = yearly_cost(costs).energy, costs.upkeep * costs.delivery.kept
     return propagate(
-        lambda names: names["price"] * (1 + costs.years * kept) + costs.years * names["energy"],
-        {"price": costs.price, "energy": energy},
+        lambda names: names["price"] * (1 + names["years"] * kept) + names["years"] * names["energy"],
+        {"price": costs.price, "years": costs.years, "energy": energy},
         energy.units,
     )
 

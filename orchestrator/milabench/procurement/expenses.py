@@ -96,12 +96,7 @@ def expenses(
     if (money := _cost_of_year(terms, costs, work.power_kw, energy, price)) is not None:
         of_year.append(("cost", *money))
     if terms.grid_carbon is not None:
-        made = None
-        if terms.embodied_carbon is not None and (years := terms.years or costs.years) is not None:
-            all_nodes = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
-            made = embodied_carbon(
-                all_nodes, reserved_h=min(YEAR_HOURS, years * YEAR_HOURS), lifetime_h=years * YEAR_HOURS
-            )
+        made = _made_of_year(terms, costs, nodes)
         carbon = carbon_intensity(energy, terms.grid_carbon, made)
         parts = ("energy", "making the nodes") if made is not None else ("energy",)
         of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
@@ -205,6 +200,21 @@ def _joules(bench: BenchSummary, of_launches: Sequence[float]) -> UncertainValue
     return UncertainValue.of_launches(of_launches, "J", f"{bench.bench}:joules")
 
 
+def _years(terms: Terms, costs: Costs) -> UncertainValue | None:
+    return terms.years or (None if costs.years is None else constant(costs.years))
+
+
+def _made_of_year(terms: Terms, costs: Costs, nodes: int) -> UncertainValue | None:
+    """Return the carbon in g of making the nodes that is of a year of their life; of one below a year, all of it."""
+    years = _years(terms, costs)
+    if terms.embodied_carbon is None or years is None:
+        return None
+    lifetime_h = years.value * YEAR_HOURS
+    all_nodes = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
+    made = embodied_carbon(all_nodes, reserved_h=min(YEAR_HOURS, lifetime_h), lifetime_h=lifetime_h)
+    return product([(made, 1), (years, -1)], years.value, "g") if years.value > 1 else made
+
+
 def _cost_of_year(
     terms: Terms, costs: Costs, power_kw: UncertainValue, energy: UncertainValue, price: UncertainValue | None
 ) -> tuple[UncertainValue, tuple[str, ...]] | None:
@@ -221,7 +231,7 @@ def _cost_of_year(
     if costs.currency and electricity.units.split("/")[0] not in ("", costs.currency):
         what = f"prices in two currencies: energy in {electricity.units}, the system in {costs.currency}"
         raise ConfigError(Problem("", "currency", what, "convert one of them"))
-    years = terms.years or costs.years
+    years = _years(terms, costs)
     if price is None and costs.price is not None:
         price = constant(costs.price, currency)
     if price is None or years is None:

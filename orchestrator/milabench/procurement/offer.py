@@ -5,6 +5,7 @@ All mistakes in it are reported together, each with its location; whether it fit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Origins, SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import Problem
-from milabench.procurement.amounts import Figure, Money, PowerInKw
+from milabench.procurement.amounts import Figure, Money, MoneyOrNone, PowerInKw
 from milabench.procurement.costs import Cooling, provisioned_power
 from milabench.procurement.tender import OptionalKeys, Positive, Tender, Tier, currency_problems, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
@@ -32,7 +33,7 @@ class OfferPrice:
     """What a node costs, and what the rest does whatever the number of nodes."""
 
     node: Money | None = key("Price of a node.", default=None)
-    fixed: Money | None = key("Price of the rest, whatever the number of nodes.", default=None)
+    fixed: MoneyOrNone = key("Price of the rest, whatever the number of nodes.", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +248,10 @@ def _unfit_keys(offer: Offer, tender: Tender) -> Iterator[Problem]:
         if wanted.is_required and name not in offer.benchmarks:
             what = f"the benchmark {name!r} is missing, {tender.origin.where(f'benchmarks.{name}')} requires it"
             yield Problem(where("benchmarks") or offer.file, "benchmarks", what)
+    months, years = math.fsum(phase.months for phase in offer.phases), tender.terms.years
+    if years is not None and months > 12 * years.value:
+        what = f"last {months:g} months, and {tender.origin.where('terms.years')} asks for {12 * years.value:g}"
+        yield Problem(where("phases"), "phases", what, "end the last phase with the years of the tender")
     currency = tender_currency(tender)
     if currency:
         yield from currency_problems(_prices(offer), offer.origin, currency, "the tender", tender.file)

@@ -42,7 +42,7 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     parts = [product([(offer.price.node, 1)], offer.nodes, offer.price.node.units)] if offer.price.node else []
     parts += [offer.price.fixed] if offer.price.fixed else []
     price = sum_of(parts) if parts else None
-    in_use, paid = nodes_by_phase(offer, terms.years, terms.interest)
+    in_use, paid = nodes_by_phase(offer, None if terms.years is None else terms.years.value, terms.interest)
     power = offer.power.node and product([(offer.power.node, 1)], offer.nodes, "kW")
     owned = None
     electricity = terms.electricity
@@ -91,8 +91,19 @@ def nodes_by_phase(offer: Offer, years: float | None, interest: float) -> tuple[
 
 def _delivery(offer: Offer, price: UncertainValue, in_use: float, paid: float) -> Delivery:
     """Return what phases leave of the costs; what an offer costs whatever its nodes is there from the first month on."""
-    of_nodes = 0.0 if offer.price.node is None else offer.price.node.value * offer.nodes / price.value
-    return Delivery(in_use=in_use, kept=1 - of_nodes * (1 - in_use), paid=1 - of_nodes * (1 - paid))
+    node = offer.price.node
+    of_nodes = 0.0 if node is None else node.value * offer.nodes / price.value
+    kept = 1.0 if node is None else in_use * kept_share(offer)
+    return Delivery(in_use=in_use, kept=kept, paid=1 - of_nodes * (1 - paid))
+
+
+def kept_share(offer: Offer) -> float:
+    """Return the share of its price that upkeep is of: that of the nodes, or all of a price that names none."""
+    node, fixed = offer.price.node, offer.price.fixed
+    if node is None or fixed is None:
+        return 1.0
+    of_nodes = node.value * offer.nodes
+    return of_nodes / (of_nodes + fixed.value)
 
 
 def _within(value: UncertainValue | None, limit: UncertainValue | None) -> WithinLimit | None:

@@ -139,7 +139,7 @@ _PARTS: Final[Mapping[str, str]] = {
     "power at work": "power of the nodes * utilization * 8760 h",
     "PUE": "PUE",
     "price": "price * CRF(interest, years)",
-    "upkeep": "price * upkeep",
+    "upkeep": "price of the nodes * upkeep",
     "making the nodes": "embodied_carbon * nodes / years",
     "the whole launch": "readings from its beginning to its end",
 }

@@ -40,6 +40,7 @@ from milabench.procurement.amounts import (
     PartOfOne,
     PowerFactor,
     PowerInKw,
+    Years,
 )
 from milabench.procurement.scores import METRICS
 from milabench.procurement.uncertainty import UncertainValue
@@ -105,9 +106,9 @@ class Terms:
     currency: Annotated[str, Matching(pattern="[A-Z]{3}", expected="a currency of three letters such as EUR")] = key(
         "The only currency of tender and offers.", default=""
     )
-    years: Positive | None = key("Years of use over which the price is written off.", default=None)
+    years: Years | None = key("Years of use over which the price is written off.", default=None)
     interest: Annotated[float, ShareText()] = key("Interest a year.", default=0.0)
-    upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price.", default=0.0)
+    upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price of the nodes.", default=0.0)
     electricity: MoneyPerKwh | None = key("Price of energy.", default=None)
     pue: PowerFactor | None = key("What the building draws for each watt of the system.", default=None)
     grid_carbon: CarbonOfEnergy | None = key("Carbon of energy at the place.", default=None)

@@ -36,16 +36,20 @@ class OfferSide:
     @property
     def verdict(self) -> str:
         """ALTERED, else the verdict of the verification."""
-        return "ALTERED" if self.altered else self.check.verdict
+        return self.entry.bid.verified or self.check.verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferTable:
-    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with."""
+    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with.
+
+    `unreadable` are the archives that could not be opened, and why.
+    """
 
     tender: Tender
     scores: TenderScores
     sides: tuple[OfferSide, ...]
+    unreadable: tuple[tuple[str, str], ...] = ()
 
 
 # --- the document and the page ------------------------------------------------------------------------------------
@@ -62,6 +66,7 @@ def offers_document(table: OfferTable) -> Document:
     ]
     return (
         title,
+        *section("cannot be read, and not compared", table.unreadable),
         *section("altered", [(side.offer.name, line) for side in table.sides for line in side.altered]),
         *section("fails or is not shown", fails),
         *blocks,
@@ -196,6 +201,7 @@ def offers_to_json(table: OfferTable) -> dict[str, Any]:
             }
             for side in table.sides
         ],
+        "unreadable": [{"file": file, "why": why} for file, why in table.unreadable],
     }
 
 
@@ -318,19 +324,26 @@ def _terms_sheet(name: str, tender: Tender) -> tuple[Sheet, Mapping[str, str]]:
     def put(key: str, cell: Cell, units: str = "", bounds: Sequence[float] = ()) -> None:
         places[key] = sheet.refer(f"$B${sheet.add(key, cell, units, *bounds)}")
 
-    put("years", terms.years)
-    put("interest", terms.interest)
-    put("upkeep", terms.upkeep)
-    for key in ("electricity", "pue", "utilization"):
+    def put_amount(key: str, default: float | None) -> None:
         value: UncertainValue | None = getattr(terms, key)
         if value is None:
-            put(key, None if key == "electricity" else 1.0)
+            put(key, default)
         else:
             put(key, value.value, value.units, value.interval() or ())
+
+    put_amount("years", None)
+    put("interest", terms.interest)
+    put("upkeep", terms.upkeep)
+    put_amount("electricity", None)
+    put_amount("pue", 1.0)
+    put_amount("utilization", 1.0)
     if terms.years is not None:
         rate, years = (places[key].rpartition("!")[2] for key in ("interest", "years"))
         text = f"{rate}/(1-(1+{rate})^(-{years}))" if terms.interest else f"1/{years}"
-        put("capital recovery factor", Formula(text=text, value=capital_recovery_factor(terms.interest, terms.years)))
+        put(
+            "capital recovery factor",
+            Formula(text=text, value=capital_recovery_factor(terms.interest, terms.years.value)),
+        )
     for key in ("budget", "power"):
         limit: UncertainValue | None = getattr(tender.limits, key)
         if limit is not None:
@@ -354,6 +367,8 @@ def _overview(
     sheet.add(*_OVERVIEW, is_head=True)
     for at, (side, worksheet, cell) in enumerate(zip(table.sides, worksheets, cells, strict=True), start=3):
         sheet.add(*_overview_row(side, at, worksheet.refer(cell), terms))
+    for file, why in table.unreadable:
+        sheet.add(file, f"cannot be read: {why}")
     return sheet
 
 
@@ -372,24 +387,25 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
         *(_value(offer.price.node), _value(offer.price.fixed), _formula(f"D{at}*K{at}+L{at}", costs.price)),
         "" if costs.price is None else costs.price.units,
         *(_value(offer.power.node), _formula(f"D{at}*O{at}", costs.power_kw)),
-        *_cost_cells(costs, at, terms),
+        *_cost_cells(costs, at, terms, has_node_price=offer.price.node is not None),
         _per(value, costs.whole, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
         _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
         *(costs.within_budget, costs.within_power, side.file, costs.nodes_in_use, costs.nodes_paid),
     )
 
 
-def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str]) -> tuple[Cell, ...]:
+def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str], *, has_node_price: bool) -> tuple[Cell, ...]:
     """Return energy, capital and upkeep a year, their sum, and the cost of all years."""
     yearly = costs.yearly
     if yearly is None:
         return (None,) * 5
     upkeep, years = terms["upkeep"], terms["years"]
     power = "*".join(terms[key] for key in ("pue", "utilization", "electricity"))
+    kept = f"D{at}*K{at}*AA{at}" if has_node_price else f"L{at}"
     return (
         _formula(f"P{at}*{power}*{YEAR_HOURS:g}*AA{at}", yearly.energy),
         _formula(f"(D{at}*K{at}*AB{at}+L{at})*{terms['capital recovery factor']}", yearly.capital),
-        0.0 if yearly.upkeep is None else _formula(f"(D{at}*K{at}*AA{at}+L{at})*{upkeep}", yearly.upkeep),
+        0.0 if yearly.upkeep is None else _formula(f"{kept}*{upkeep}", yearly.upkeep),
         _formula(f"Q{at}+R{at}+S{at}", yearly.total),
         _formula(f"M{at}+{years}*(Q{at}+S{at})", costs.lifetime),
     )

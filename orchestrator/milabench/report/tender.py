@@ -258,7 +258,7 @@ def _benchmark_cells(
         entry.bid.name if is_several else "",
         row.bench,
         row.tier or "",
-        row.standing,
+        row.standing or "",
         "" if row.figure is None else format_number(row.figure.value.value),
         "" if row.figure is None else row.figure.value.units,
         "" if row.reference is None else format_number(row.reference.value.value),

@@ -15,6 +15,7 @@ from milabench.events.values import as_mapping
 from milabench.procurement.expenses import MeteredBench, expenses
 from milabench.procurement.metering import level_of, metered_launch
 from milabench.procurement.offer import Offer
+from milabench.procurement.offer_costs import kept_share
 from milabench.procurement.tender import Tender, Terms, tender_currency
 from milabench.procurement.uncertainty import UncertainValue, product, sum_of
 from milabench.workflow.meters import StepPower, meters_of, step_powers
@@ -47,6 +48,8 @@ def with_expenses(
     price = None if offer is None else _price_of(offer, nodes)
     power_kw: UncertainValue | None = None
     by: dict[str, str] = {}
+    if offer is not None:
+        terms = replace(terms, upkeep=terms.upkeep * kept_share(offer))
     if price is not None:
         known = replace(known, price=None, currency=price.units)
     if offer is not None and offer.power.node is not None:

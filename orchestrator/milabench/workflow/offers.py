@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from milabench.bundle import archive
 from milabench.bundle.create import Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
-from milabench.errors import ConfigError, NothingSelected, Problem, RecordError
+from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.plan.model import STEP_DIRS
 from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.offer_costs import offer_costs
@@ -55,6 +56,8 @@ def signed_text(verified: Verification) -> str:
     """Return who signed, and whether that is known."""
     if not verified.is_signed:
         return "no"
+    if not verified.signer:
+        return "without a valid signature"
     return verified.signer + (
         "" if verified.is_trusted else "; --allowed-signers says whether that is someone you know"
     )
@@ -156,7 +159,8 @@ def offer_table(
 ) -> OfferTable:
     """Return all offers in a folder, the first by the name of its file being what the others are compared with.
 
-    Raises NothingSelected without an offer, and as `verify_offer` and `compare_by_tender`.
+    An archive that cannot be read is told beside the others. Raises NothingSelected without an offer, RecordError where none can
+    be read, UsageError for one offer in two archives, and as `verify_offer` and `compare_by_tender`.
     """
     from milabench.report.offers import OfferSide, OfferTable
 
@@ -165,10 +169,23 @@ def offer_table(
     if not paths:
         raise NothingSelected(f"{folder}: has no offer; `milabench offer create` makes one, NAME.zip")
     with ExitStack() as stack:
-        opened = [stack.enter_context(opened_offer(path, tender, allowed_signers)) for path in paths]
+        opened: list[OpenedOffer] = []
+        unreadable: list[tuple[str, str]] = []
+        for path in paths:
+            try:
+                opened.append(stack.enter_context(opened_offer(path, tender, allowed_signers)))
+            except RecordError as error:
+                if len(unreadable) + 1 == len(paths):
+                    raise
+                unreadable.append((path.name, str(error).removeprefix(f"{path}: ")))
+        _require_one_archive_each(opened)
         for each in opened:
             warn_of_other_text(each, tender, session)
-        bids = [offer_bid(each) for each in opened]
+        checks = [checked_offer(each, tender, session) for each in opened]
+        bids = [
+            replace(offer_bid(each), verified="ALTERED" if each.verification.wrong else check.verdict)
+            for each, check in zip(opened, checks, strict=True)
+        ]
         scores = score_bids(tender, bids, base_folder(base), metric=metric)
         sides = tuple(
             OfferSide(
@@ -176,10 +193,22 @@ def offer_table(
                 offer=each.offer,
                 entry=entry,
                 costs=offer_costs(each.offer, tender),
-                check=checked_offer(each, tender, session),
+                check=check,
                 signer=signed_text(each.verification),
                 altered=each.verification.wrong,
             )
-            for each, entry in zip(opened, scores.bids, strict=True)
+            for each, check, entry in zip(opened, checks, scores.bids, strict=True)
         )
-    return OfferTable(tender=tender, scores=scores, sides=sides)
+    return OfferTable(tender=tender, scores=scores, sides=sides, unreadable=tuple(unreadable))
+
+
+def _require_one_archive_each(opened: Sequence[OpenedOffer]) -> None:
+    """Raise UsageError where two archives hold an offer of one vendor and system."""
+    files: dict[str, list[str]] = {}
+    for each in opened:
+        files.setdefault(each.offer.name, []).append(each.path.name)
+    for name, same in files.items():
+        if len(same) > 1:
+            raise UsageError(
+                f"{' and '.join(same)}: are offers of one vendor and system, {name!r}; leave one of them out"
+            )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.two_samples import MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
-from milabench.errors import ConfigError, Problem, RecordError, UsageError
+from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.procurement.offer import Offer, offer_problems
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender
@@ -173,22 +173,26 @@ def explain_numbers(
 def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
     """Return that a tender and its offers are valid. Raises ConfigError with everything that is wrong with any of them.
 
-    Files that they name have to be there, figures of merit to have values in the runs, and nodes to be those of the runs.
+    Files that they name have to be there and to be read, figures of merit to have values in the runs, and nodes to be those of
+    the runs.
     """
-    tender, problems, folder = read_tender(tender_file), Problems(), base_folder(None)
-    if tender.suite is not None:
-        _note_absent([tender.suite], tender.origin, "suite", problems)
-    reference, is_read = None, False
-    with problems.taking():
+    problems, folder = Problems(), base_folder(None)
+    tender, reference, is_read = None, None, False
+    with _noting(problems, tender_file):
+        tender = read_tender(tender_file)
+        if tender.suite is not None:
+            _note_absent([tender.suite], tender.origin, "suite", problems)
         reference, is_read = reference_system(folder, tender), True
     bids = []
     for file in offers:
-        with problems.taking():
+        with _noting(problems, file):
+            # Of a tender that cannot be read the offers have mistakes of their own.
             offer = read_offer(file, tender)
             for bench, declared in offer.benchmarks.items():
                 _note_absent(declared.runs, offer.origin, f"benchmarks.{bench}.run", problems)
-            bids.append(_offered(folder, offer, tender)[0])
-    if is_read:
+            if tender is not None:
+                bids.append(_offered(folder, offer, tender)[0])
+    if tender is not None and is_read:
         unscored_benchmarks(tender, tender.metric, bids, reference, problems)
     problems.raise_any()
     return (
@@ -196,3 +200,13 @@ def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
         if not offers
         else f"the tender and {len(offers)} offer{'s' if len(offers) > 1 else ''} are valid"
     )
+
+
+@contextmanager
+def _noting(problems: Problems, file: Path) -> Iterator[None]:
+    """Note what ends the block: mistakes, and a run of this file that cannot be read."""
+    try:
+        with problems.taking():
+            yield
+    except (NothingSelected, RecordError) as error:
+        problems.note(file, "", str(error))

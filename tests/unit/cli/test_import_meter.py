@@ -80,7 +80,14 @@ def test_another_file_of_the_same_name_and_the_same_file_twice_are_refused(
     assert (other.code, "is of another file called pdu.csv" in other.err) == (2, True)
     twin = milabench("import-meter", str(run.path), str(tmp_path / "copy.csv"))
     assert (twin.code, "would count twice" in twin.err) == (2, True)
-    assert len(list((run.path / "meters").iterdir())) == 1
+    lines = [line.split(",") for line in wall_csv(seed=1).splitlines()]
+    (tmp_path / "exported.csv").write_text("\n".join(";".join(cells).replace(".", ",") for cells in lines) + "\n")
+    again = milabench("import-meter", str(run.path), str(tmp_path / "exported.csv"))
+    assert again.code == 2
+    assert "exported.csv: has the readings of" in again.err and "would count twice" in again.err
+    (tmp_path / "elsewhere.csv").write_text(wall_csv(seed=3))
+    assert milabench("import-meter", str(run.path), str(tmp_path / "elsewhere.csv")).code == 0
+    assert sorted(path.name for path in (run.path / "meters").iterdir()) == ["elsewhere.json", "pdu.json"]
 
 
 TENDER = """

@@ -255,6 +255,11 @@ def test_a_signature_says_who_offers(offered: Offered, tmp_path: Path) -> None:
     found = verified(signed, tender, "--allowed-signers", str(tmp_path / "allowed"))
     assert (found["bundle"]["signer"], found["bundle"]["trusted"]) == ("a@example.com", True)
     verified(tmp_path / "a.zip", tender, "--allowed-signers", str(tmp_path / "allowed"), code=6)
+    (tmp_path / "others").write_text("")
+    shown = ran("verify", signed, "--tender", tender, "--allowed-signers", tmp_path / "others").stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "signed without a valid signature" in lines
+    assert any(line.startswith("invalid signature: it was made with a key that is not among") for line in lines)
 
 
 def test_without_a_suite_changes_cannot_be_found_and_that_is_said(offered: Offered, tmp_path: Path) -> None:

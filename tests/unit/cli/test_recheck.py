@@ -78,7 +78,8 @@ def test_k_euro_4_each_benchmark_decides_and_no_mean(milabench: Milabench, base:
 
 def test_k_euro_5_the_lower_bound_says_how_sure(milabench: Milabench, base: Path) -> None:
     """K-EURO-5: 91.8 92.6 90.9 91.5 92.2 per cent of what was installed: at least 91.178 at 95 % confidence."""
-    then = written(base, "then", {"a": [100]})
+    # What was installed as a constant: its launches are the same.
+    then = written(base, "then", {"a": [100, 100, 100]})
     now = written(base, "now", {"a": [91.8, 92.6, 90.9, 91.5, 92.2]}, created=NOW)
     code, found = rechecked(milabench, now, then)
     check = of(found, "a")
@@ -113,6 +114,16 @@ def test_a_device_that_is_gone_counts(milabench: Milabench, base: Path) -> None:
     now = written(base, "now", {"a": [100, 100]}, devices=1, created=NOW)
     code, found = rechecked(milabench, now, then)
     assert (code, of(found, "a")["value"]) == (7, pytest.approx(0.5, rel=1e-12))
+
+
+def test_devices_that_were_added_do_not_hide_that_each_is_slower(milabench: Milabench, base: Path) -> None:
+    then = written(base, "then", {"a": [100, 100]}, devices=1)
+    now = written(base, "now", {"a": [60, 60]}, devices=2, created=NOW)
+    code, found = rechecked(milabench, now, then)
+    check = of(found, "a")
+    assert (code, check["verdict"], check["value"]) == (8, "INCONCLUSIVE", pytest.approx(1.2, rel=1e-12))
+    assert check["missing"] == "as many devices as then: 2, and 1 then"
+    assert not any("drift" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(
@@ -265,16 +276,20 @@ def test_a_plan_has_launches_from_the_reference(milabench: Milabench, base: Path
     plan = json.loads(said.out)
     assert (said.code, plan["schema"], plan["is_complete"]) == (0, 1, True)
     assert [check["launches"] for check in plan["checks"]] == [3, 3]
+    assert (plan["hours"], plan["node_hours"]) == (None, None)  # the records of then have no durations
     for name in ("text", "markdown", "html"):
         shown = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--format", name)
         assert (shown.code, "at least 0.9 x reference" in shown.out) == (0, True)
+        assert "how many hours that takes is not known" in " ".join(shown.out.split())
 
 
 def test_the_hours_of_a_plan_are_those_of_the_launches_that_were_recorded(milabench: Milabench, tmp_path: Path) -> None:
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {flops: {minimum: 0.9 x reference}}\n")
     said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(RUNS / "system_a"), "--json")
-    (bench,) = json.loads(said.out)["benchmarks"]
+    plan = json.loads(said.out)
+    (bench,) = plan["benchmarks"]
+    assert plan["hours"] == bench["hours"]
     entries = [json.loads(line) for line in (RUNS / "system_a" / "journal.jsonl").read_text().splitlines()]
     times = {
         (entry["step"], entry["state"]): entry["t"] for entry in entries if str(entry.get("step")).startswith("flops.")

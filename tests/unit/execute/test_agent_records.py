@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -86,7 +87,7 @@ def noted(pieces: Iterable[bytes]) -> tuple[list[bytes], dict[str, Any]]:
 def test_records_are_noted_the_same_wherever_they_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     bounds = [0, *sorted(cuts), len(stream)]
-    pieces = [stream[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    pieces = [stream[start:end] for start, end in pairwise(bounds)]
     assert noted(pieces) == noted(line + b"\n" for line in lines)
 
 

@@ -34,7 +34,7 @@ def system(name: str, score: float = 4.0, nodes: float = 100.0, **given: object)
 
 
 K_COST_4 = Terms(
-    years=5,
+    years=constant(5),
     upkeep=0.06,
     electricity=constant(0.12, "EUR/kWh"),
     pue=constant(1.3),
@@ -120,7 +120,7 @@ def test_fewer_nodes_than_a_benchmark_runs_on_have_no_score() -> None:
         ({"node_price": constant(1e5, "USD")}, "units differ: 'EUR' and 'USD'"),
         (
             {"node_price": constant(1e5, "EUR"), "fixed_price": constant(2e7, "EUR")},
-            r"1e\+07 EUR are spent by the 2e\+07 that A costs whatever its nodes",
+            "A: its fixed price of 20,000,000 EUR leaves nothing of 10,000,000 EUR for nodes",
         ),
     ],
 )

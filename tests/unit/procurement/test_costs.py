@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def test_k_cost_2_price_at_part_load() -> None:
 def node(use: float = 1.0) -> OwnershipCosts:
     return OwnershipCosts(
         price=constant(300000, "$"),
-        years=5,
+        years=constant(5),
         interest=0.05,
         upkeep=0.06,
         power_kw=constant(10.2, "kW"),
@@ -97,11 +98,27 @@ def test_without_interest_a_price_is_paid_in_equal_parts() -> None:
     assert capital_recovery_factor(1e-12, 4) == close(0.25, rel=1e-11)
 
 
+def test_how_long_it_lasts_may_be_off_too() -> None:
+    """Without interest a year pays price / years, and all years take years times energy and upkeep: their shares by hand."""
+    years = UncertainValue.within(5.0, 0.25)  # four to six and a quarter
+    costs = replace(node(), interest=0.0, years=years)
+    sd = error_of(years)
+    assert sd * 1.959963984540054 == close(math.log(1.25))
+    year = yearly_cost(costs)
+    assert error_of(year.capital) == close(sd, rel=1e-8)
+    assert year.total.value == close(60000 + 18000 + 13938.912)
+    assert error_of(year.total) == close(sd * 60000 / year.total.value, rel=1e-8)
+    whole = lifetime_cost(costs)
+    kept = 5 * (18000 + 13938.912)
+    assert whole.value == close(300000 + kept)
+    assert error_of(whole) == close(sd * kept / whole.value, rel=1e-8)
+
+
 def test_the_price_is_one_source_of_capital_and_upkeep() -> None:
     """Both move together: 0.05 of their sum, and not the root of squares."""
     costs = OwnershipCosts(
         price=UncertainValue.of_error(100.0, 5.0),
-        years=5,
+        years=constant(5),
         upkeep=0.2,
         power_kw=constant(1e-12),
         electricity=constant(1e-12),
@@ -118,7 +135,9 @@ def test_years_and_interest_that_are_none_are_refused(interest: float, years: fl
 
 
 def test_two_currencies_are_refused() -> None:
-    costs = OwnershipCosts(price=constant(1, "EUR"), years=1, power_kw=constant(1), electricity=constant(0.2, "CHF"))
+    costs = OwnershipCosts(
+        price=constant(1, "EUR"), years=constant(1), power_kw=constant(1), electricity=constant(0.2, "CHF")
+    )
     with pytest.raises(ConfigError, match="prices: units differ: 'CHF' and 'EUR'"):
         yearly_cost(costs)
 

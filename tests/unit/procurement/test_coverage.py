@@ -67,7 +67,7 @@ def cost(draw: random.Random, is_exact: bool) -> UncertainValue:
 
     costs = OwnershipCosts(
         price=declared(300000, 0.05, "$"),
-        years=5,
+        years=constant(5),
         interest=0.05,
         upkeep=0.06,
         power_kw=declared(10.2, 0.03),

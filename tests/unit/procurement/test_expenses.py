@@ -141,9 +141,9 @@ def test_the_fixed_price_is_borne_by_items_as_by_the_year(tmp_path: Path) -> Non
         by_quantity(with_expenses(summary, None, asked, {}, offer(**{**OFFER, "price": f"{{node: 100 k EUR{rest}}}"})))
         for rest in ("", ", fixed: 4 M EUR")
     )
-    # 4 M more for 40 nodes is what a node costs, and the year pays price by its annuity and its upkeep.
+    # 4 M more for 40 nodes is what a node costs; the year pays it by its annuity, and upkeep is of the nodes.
     more = dear["cost", "year"].value - cheap["cost", "year"].value
-    assert more == pytest.approx(4e6 * (0.23097479812826793 + 0.06))
+    assert more == pytest.approx(4e6 * 0.23097479812826793)
     rate = 20000 * (0.97 * 1.0 * 1.04) ** (1 / 3)
     of_item = dear["cost", "token"].value - cheap["cost", "token"].value
     assert of_item == pytest.approx(more / 40 / (rate * 0.8 * 8760 * 3600))
@@ -160,7 +160,7 @@ def test_a_phase_that_arrives_later_costs_from_its_month_on() -> None:
     assert costs.yearly is not None and costs.lifetime is not None and costs.yearly.upkeep is not None
     node_years = 10 * 1 + 40 * 4
     energy = node_years * 5 * 1.3 * 0.8 * 8760 * 0.12
-    upkeep = 0.06 * (node_years * 100e3 + 5 * 1e6)
+    upkeep = 0.06 * node_years * 100e3
     assert 5 * costs.yearly.energy.value == pytest.approx(energy)
     assert 5 * costs.yearly.upkeep.value == pytest.approx(upkeep)
     assert costs.lifetime.value == pytest.approx(40 * 100e3 + 1e6 + energy + upkeep)
@@ -172,6 +172,19 @@ def test_a_phase_that_arrives_later_costs_from_its_month_on() -> None:
         pytest.approx(node_years / 200),
         offer_costs(offer(**OFFER), asked).price,
     )
+
+
+def test_upkeep_is_of_the_nodes_and_of_a_price_that_names_none() -> None:
+    asked = tender(TERMS)
+    for price, kept in (
+        ("{node: 100 k EUR, fixed: 1 M EUR}", 4e6),
+        ("{node: 100 k EUR}", 4e6),
+        ("{fixed: 3 M EUR}", 3e6),
+    ):
+        for phases in ({}, {"phases": "[{nodes: 40, months: 60}]"}):
+            costs = offer_costs(offer(**{**OFFER, "price": price, **phases}), asked)
+            assert costs.yearly is not None and costs.yearly.upkeep is not None
+            assert costs.yearly.upkeep.value == pytest.approx(0.06 * kept)
 
 
 @pytest.mark.parametrize(
