@@ -16,13 +16,13 @@ from typing import Annotated, Literal, cast
 
 import msgspec
 
-from milabench.events.model import Event, Line, ObservationBatch, Other, StepEvent
+from milabench.events.model import Data, Line, ObservationBatch, Other, StepEvent
+from milabench.events.observation_columns import LARGEST_NS, batch_of, single_events
 from milabench.events.values import LARGEST, SMALLEST
 from milabench.events.wire import decode
 
 # How bulk records begin, as our agent writes them; a guess, which only decides which decoder is tried first.
 _DATA_PREFIX, _LINE_PREFIX = b'{"event":"data","data":{"task":', b'{"event":"line",'
-_LARGEST_NS = 2**32 - 1
 
 
 # gc=False: the collector would walk millions of objects that hold no containers and form no cycles.
@@ -33,10 +33,10 @@ class _Parts(msgspec.Struct, gc=False):
 class _Observation(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     task: str
     rate: Annotated[float, msgspec.Meta(gt=0)]
-    elapsed: Annotated[float, msgspec.Meta(gt=1e-9, lt=_LARGEST_NS / 1e9)]
+    elapsed: Annotated[float, msgspec.Meta(gt=1e-9, lt=LARGEST_NS / 1e9)]
     n: Annotated[float, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
     t0_ns: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-    host_ns: Annotated[int, msgspec.Meta(gt=0, le=_LARGEST_NS)]
+    host_ns: Annotated[int, msgspec.Meta(gt=0, le=LARGEST_NS)]
     time: Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
     units: str = ""
     rank: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
@@ -102,12 +102,19 @@ def _decode_group(lines: Sequence[bytes], step: str) -> Iterator[StepEvent]:
     yield from _events(records, step)
 
 
-def _decode_single(line: bytes, step: str) -> Iterator[Event]:
+def _decode_single(line: bytes, step: str) -> Iterator[StepEvent]:
     try:
-        yield decode(line, step)
+        event = decode(line, step)
     except ValueError:
         if line.strip():
             yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
+        return
+    if not isinstance(event, Data):
+        yield event
+    elif (batch := batch_of(event)) is not None:
+        yield batch
+    else:
+        yield from single_events(event)
 
 
 def _bulk_records(lines: bytes) -> list[_BulkRecord] | None:
