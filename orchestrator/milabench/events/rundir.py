@@ -598,9 +598,12 @@ def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
 
     rest = b""
     for piece in _read(path, lambda file: iter(partial(file.read, _PIECE), b"")):
-        whole, end, after = (rest + piece).rpartition(b"\n")
-        rest = after
-        yield from decode_lines(whole + end, step)
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield from decode_lines(b"".join((rest, memoryview(piece)[:end])), step)
+            rest = piece[end:]
+        else:
+            rest += piece
         if len(rest) > MAX_LINE:
             rest = CUT
     if rest:
