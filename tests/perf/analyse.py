@@ -1,11 +1,11 @@
-"""What analysing and reporting a run costs: prints time and memory for 10^5, 10^6 and 10^7 records, and for a comparison.
+"""What analysing and reporting a run costs, and a comparison of 100 runs of 50 benchmarks that were summarised before.
 
     python tests/perf/analyse.py [--most 1000000] [--files 4]
 
 Each size is analysed by `milabench report` in a process of its own: seconds of wall clock and of processor, the highest
 resident memory, and bytes more for each record more. The first report reads every record; the second finds the summary
-kept beside them. A page reads the records to draw them; where there is no summary yet, one pass is for both. The comparison
-is of 100 runs of 50 benchmarks, summarised before.
+kept beside them. A page reads the records to draw them; where there is no summary yet, one pass is for both. The rows are CPU
+time and memory of first reports, and of the comparison.
 """
 
 from __future__ import annotations
@@ -14,23 +14,41 @@ import argparse
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from rows import ROOT, Row, in_turn, in_yardsticks, show, yardstick_ns
+
 sys.path.insert(0, str(ROOT))
 
-from milabench.events.rundir import RunWriter, create_run  # noqa: E402
-from milabench.events.wire import dump  # noqa: E402
+from milabench.events.rundir import RunWriter, create_run
+from milabench.events.wire import dump
 
 NOON = datetime(2026, 3, 14, 12)
 BATCH = 20_000
 WARMUP = 100
 RUNS, BENCHMARKS, LAUNCHES = 100, 50, 3
+ROUNDS = 3
+MOST_MIB = 100.0
+YARDSTICK = "a bare event and append"
+REPORT_GOAL_S, COMPARE_GOAL_S, MOST_GROWTH = 1.2, 1.5, 10.5
+WHY_REPORT = (
+    "a record is a line of about 260 bytes of JSON: msgspec takes about 420 ns to decode and check one, 150 ns to look for its "
+    "end alone, so that half of what is left is below what a reader of such lines without a compiler of its own can do"
+)
+WHY_COMPARE = (
+    "4,950 ratios with their intervals, tests and verdicts take about half of it, the text of nine million characters, mostly "
+    "blanks, an eighth; what is read of the summaries beside the runs takes a quarter"
+)
+WHY_MEMORY = (
+    "of 100 runs their manifests, 15,000 launches, the bytes of their summaries and the text of nine million characters"
+)
 
 Cost = tuple[float, float, float]
 """Seconds of wall clock, seconds of processor, MiB."""
@@ -42,11 +60,98 @@ def main() -> None:
         "--most", type=int, default=10_000_000, help="records of the largest run (2.6 GB for the default)"
     )
     parser.add_argument("--files", type=int, default=1, help="files that the records of a run are in")
+    parser.add_argument("--json", action="store_true", help="rows for the table, of at most 2,000,000 records")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as base:
-        smallest = report_sizes(Path(base), asked.most, asked.files)
-        print(f"an interpreter that only imports the verb: {smallest:.0f} MiB")
-        compare_many(Path(base))
+        if not asked.json:
+            smallest = report_sizes(Path(base), asked.most, asked.files)
+            print(f"an interpreter that only imports the verb: {smallest:.0f} MiB")
+        most = 2_000_000 if asked.json else asked.most
+        show([*report_rows(Path(base), most), *compare_rows(Path(base))])
+
+
+def report_rows(base: Path, most: int) -> list[Row]:
+    """The first report of a million records, and its growth to `most` from a tenth of that."""
+    sizes = sorted({1_000_000, most, most // 10})
+    paths = {records: run_of(base, f"r{records}", records=records, benchmarks=1) for records in sizes}
+    seen: dict[int, list[Cost]] = {records: [] for records in sizes}
+
+    def first(records: int) -> float:
+        (paths[records] / "summary.json").unlink(missing_ok=True)
+        seen[records].append(cost("milabench", "report", str(paths[records])))
+        return seen[records][-1][1]
+
+    measures = {str(records): lambda records=records: first(records) for records in sizes}
+    found = in_turn({**measures, YARDSTICK: yardstick}, ROUNDS, warm_up=0)
+    for path in paths.values():
+        shutil.rmtree(path)
+    own = found[str(1_000_000)]
+    memory = [mib for _, _, mib in seen[1_000_000]]
+    growth = [large / small for large, small in zip(found[str(most)], found[str(most // 10)], strict=True)]
+    return [
+        in_events("report of 1,000,000 records, first time, CPU", own, found[YARDSTICK], REPORT_GOAL_S, WHY_REPORT),
+        of_memory("report of 1,000,000 records, first time, memory", memory),
+        Row(
+            f"report of {most:,} records, CPU",
+            f"report of {most // 10:,}",
+            tuple(growth),
+            MOST_GROWTH,
+            f"{statistics.median(found[str(most)]):.2f} and {statistics.median(found[str(most // 10)]):.2f} s, "
+            f"{max(mib for _, _, mib in seen[most]):.0f} MiB",
+        ),
+    ]
+
+
+def compare_rows(base: Path) -> list[Row]:
+    """RUNS runs of BENCHMARKS benchmarks, LAUNCHES launches each, summarised before."""
+    names = [
+        str(
+            run_of(
+                base, f"c{run}", records=BENCHMARKS * LAUNCHES * 30, benchmarks=BENCHMARKS, launches=LAUNCHES, seed=run
+            )
+        )
+        for run in range(RUNS)
+    ]
+    cost("milabench", "report", *names)
+    seen: list[Cost] = []
+
+    def compared() -> float:
+        seen.append(cost("milabench", "compare", *names))
+        return seen[-1][1]
+
+    found = in_turn({"compare": compared, YARDSTICK: yardstick}, ROUNDS, warm_up=0)
+    what = f"compare of {RUNS} runs of {BENCHMARKS} benchmarks, summarised before"
+    return [
+        in_events(f"{what}, CPU", found["compare"], found[YARDSTICK], COMPARE_GOAL_S, WHY_COMPARE),
+        of_memory(f"{what}, memory", [mib for _, _, mib in seen], WHY_MEMORY),
+    ]
+
+
+def yardstick() -> float:
+    return statistics.median(yardstick_ns() for _ in range(9))
+
+
+def in_events(what: str, seconds: Sequence[float], event_ns: Sequence[float], goal_s: float, unmet: str) -> Row:
+    """The row of a cost in seconds, as so many bare events."""
+    return Row(
+        what,
+        YARDSTICK,
+        tuple(s * 1e9 / ns for s, ns in zip(seconds, event_ns, strict=True)),
+        in_yardsticks(goal_s),
+        f"{statistics.median(seconds):.2f} s",
+        unmet=unmet,
+    )
+
+
+def of_memory(what: str, mib: Sequence[float], unmet: str = "") -> Row:
+    return Row(
+        what,
+        f"{MOST_MIB:.0f} MiB",
+        tuple(each / MOST_MIB for each in mib),
+        1.0,
+        f"{statistics.median(mib):.0f} MiB",
+        unmet=unmet,
+    )
 
 
 def report_sizes(base: Path, most: int, files: int) -> float:
@@ -71,20 +176,6 @@ def report_sizes(base: Path, most: int, files: int) -> float:
     return nothing[2]
 
 
-def compare_many(base: Path) -> None:
-    """RUNS runs of BENCHMARKS benchmarks, LAUNCHES launches each, summarised before."""
-    paths = [
-        run_of(base, f"c{run}", records=BENCHMARKS * LAUNCHES * 30, benchmarks=BENCHMARKS, launches=LAUNCHES, seed=run)
-        for run in range(RUNS)
-    ]
-    names = [str(path) for path in paths]
-    cost("milabench", "report", *names)
-    wall, processor, memory = cost("milabench", "compare", *names)
-    print(
-        f"compare of {RUNS} runs of {BENCHMARKS} benchmarks: {wall:.2f} s ({processor:.2f} s of processor), {memory:.0f} MiB"
-    )
-
-
 # The highest resident memory by the process itself: what wait4 tells includes the parent's, copied when it forked.
 CHILD = """
 import atexit, runpy, sys
@@ -107,6 +198,7 @@ def cost(module: str, *argv: str) -> Cost:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
     )
     assert child.stderr is not None
     said = child.stderr.read()
@@ -148,7 +240,8 @@ def run_of(base: Path, name: str, *, records: int, benchmarks: int, launches: in
     draw = random.Random(seed)
     for step in ids.values():
         write_step(writer, step, records // len(ids), draw)
-    writer.journal({"run": "ended", "verdict": "passed"})
+    ends = [{"step": step, "attempt": 1, "state": "ended", "outcome": "passed"} for step in ids.values()]
+    writer.journal_all([*ends, {"run": "ended", "verdict": "passed"}])
     writer.close()
     return writer.path
 
@@ -187,8 +280,6 @@ def write_step(writer: RunWriter, step: str, records: int, draw: random.Random) 
         dump({"event": "data", "data": {"task": "train", "window": window}, "pipe": "data", "t": begin / 1e9}) + b"\n",
     )
     writer.append(step, dump({"event": "end", "data": end, "pipe": None, "t": now / 1e9}) + b"\n")
-    writer.journal({"step": step, "attempt": 1, "state": "ended", "outcome": "passed"})
-    writer.finish(step)
 
 
 if __name__ == "__main__":
