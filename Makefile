@@ -109,8 +109,18 @@ INPUTS ?= 20000
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED) --minutes $(MINUTES)
 
-perf: $(VENV)/.dev
-	@$(BIN)/python tests/perf --write
+# Not in $(VENV): types are checked where torch is not installed.
+PERF = $(VENV)/perf
+$(PERF)/.installed: $(VENV)/.dev constraints/cpu.txt
+	@echo "== making $(PERF), with torch"
+	@$(PYTHON) -m venv $(PERF)
+	@$(PERF)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e ./benchmate torch -c constraints/cpu.txt
+	@touch $@
+
+# PROGRAMS="startup observer" measures a part, and leaves the page alone.
+PROGRAMS ?=
+perf: $(PERF)/.installed
+	@$(PERF)/bin/python tests/perf $(or $(PROGRAMS),--write)
 
 figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write

@@ -89,10 +89,11 @@ def vendor_run(
     power_w: float | None = None,
     manifest: Mapping[str, Any] | None = None,
     name: str = "offered",
+    nodes: int = 1,
 ) -> Run:
     """A run of a vendor's copy of the suite: `edits` are files of it that were rewritten, `overrides` keys of the suite.
 
-    `speeds` are items/s of one of the two devices; each launch differs by a per mille. Its environments had the `lock`.
+    `speeds` are items/s of one of a node's two devices; each launch differs by a per mille. Its environments had the `lock`.
     """
     copied = base / "copied"
     if not copied.exists():
@@ -101,11 +102,13 @@ def vendor_run(
         (copied / file).write_text(text)
     options = SuiteOptions(config_file=copied / suite.name, base=base, arch="cpu", overrides=tuple(overrides))
     context = read_context(options, Session(CollectingReporter()), warn=False)
+    names = ["local"] if nodes == 1 else [f"n{node}" for node in range(nodes)]
     # Each launch takes three seconds.
     energy = [] if power_w is None else [data(metric="energy", value=3 * power_w, units="J", direction="lower")]
     steps = [
         Recorded(
             bench=bench,
+            node=node,
             tag=f"D{device}",
             devices=(device,),
             repeat=repeat,
@@ -113,11 +116,12 @@ def vendor_run(
         )
         for bench, speed in speeds.items()
         for repeat in range(3)
+        for node in names
         for device in (0, 1)
     ]
     digest = "f" * 64
     told = {
-        "system": {**SYSTEM, "arch": "cpu"},
+        "system": {**SYSTEM, "arch": "cpu", "nodes": [{**SYSTEM["nodes"][0], "name": node} for node in names]},
         "suite": json.loads(json.dumps(suite_values(context))),
         "programs": program_digests(context),
         "options": {"base": str(base)},

@@ -13,7 +13,7 @@ from benchmate import observation_writer
 from benchmate.configuration import parse_config
 from benchmate.errors import BenchmateError
 from benchmate.observed_loops import ObservedIterable, ObservedIterator, Steps
-from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, take_entries
+from benchmate.ring import EPOCH_END, LOST, MILLI, WARM_UP, WINDOW_START, WINDOW_STOP, take_entries
 from benchmate.session import Session
 
 
@@ -279,12 +279,75 @@ def test_nothing_is_lost_when_nobody_reads(monkeypatch):
     assert len(got) <= observer.ring.capacity
 
 
-def test_the_header_holds_the_progress_for_the_display():
+def test_a_window_that_is_open_has_a_start_and_no_stop():
     here = measuring(window=10)
     go_through(ObservedIterable(range(7), here.observer("train", "items/s"), 1))
     words = here.observers["train"].ring.words
-    assert words[OBSERVED] == 5
+    assert 0 < words[WINDOW_START] <= here.sink.of("rate")[2]["t0_ns"]
     assert words[WINDOW_STOP] == 0
+
+
+# Every step at its time
+
+
+class Clock:
+    """Times that only a call moves on, by a prime number of nanoseconds each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 10**15
+        monkeypatch.setattr("benchmate.loop_observer.perf_counter_ns", self)
+
+    def __call__(self) -> int:
+        self.now += 7
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("size", "items"),
+    [
+        (5, [5] * 900),
+        (lambda batch: 3, [3] * 900),
+        (lambda batch: batch + 1000, [*range(1000, 1900)]),
+        (lambda batch: 2 if batch % 100 else 0.5, [0.5 if batch % 100 == 0 else 2 for batch in range(900)]),
+    ],
+    ids=["always the same", "counted, the same", "counted, others", "fractions between"],
+)
+def test_each_step_has_its_own_times_and_items(monkeypatch, size, items):
+    Clock(monkeypatch)
+    here = measuring(warmup=1, window=10**6)
+    go_through(ObservedIterable(range(900), here.observer("train", "items/s"), size))
+    here.finish()
+    got = here.sink.of("rate")
+    assert [data["n"] for data in got] == items
+    assert [data["batch_id"] for data in got] == list(range(900))
+    # Two looks at the clock in each step, when its batch is there and when it ends.
+    assert {data["host_ns"] for data in got} == {14}
+    assert {data["parts"]["wait"] for data in got} == {7e-9}
+    measured = got[1:]
+    assert all(after["t0_ns"] == data["t0_ns"] + 14 for data, after in itertools.pairwise(measured))
+
+
+def test_a_loop_that_begins_later_does_not_continue_the_one_before(monkeypatch):
+    clock = Clock(monkeypatch)
+    here = measuring(warmup=1, window=10**6)
+    observer = here.observer("train", "items/s")
+    go_through(ObservedIterable(range(50), observer, 1))
+    clock.now += 10**9
+    began_ns = clock.now
+    go_through(ObservedIterable(range(50), observer, 1))
+    here.finish()
+    got = here.sink.of("rate")
+    assert {data["host_ns"] for data in got} == {14}
+    assert [data["t0_ns"] > began_ns for data in got] == [False] * 50 + [True] * 50
+
+
+def test_all_steps_but_the_open_one_can_be_read_at_any_time():
+    here = measuring(warmup=2, window=10**6)
+    observer, read = here.observer("train", "items/s"), []
+    for index in ObservedIterable(range(700), observer, 1):
+        read += take_entries(observer.ring.memory)
+        assert [entry.batch_id for entry in read] == list(range(index))
+    assert all(entry.t0_ns + entry.host_ns <= after.t0_ns for entry, after in itertools.pairwise(read))
 
 
 # Device events
@@ -411,10 +474,11 @@ def test_a_few_steps_after_go_are_warm_up(monkeypatch, after_go_ns):
 def test_during_warm_up_nothing_counts_as_observed():
     here = measuring(warmup=5, window=3)
     observer = here.observer("train", "items/s")
-    seen = []
+    seen, measured = [], 0
     with pytest.raises(Stop):
         for _ in ObservedIterable(range(100), observer, 1):
-            seen.append(observer.ring.words[OBSERVED])
+            measured += sum(not entry.flags & WARM_UP for entry in take_entries(observer.ring.memory))
+            seen.append(measured)
     assert seen == [0, 0, 0, 0, 0, 0, 1, 2]
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from benchmate.ring import (
     EPOCH_END,
+    HEAD,
     HEADER_BYTES,
     LOST,
     META_LEN,
@@ -85,6 +86,25 @@ def test_losses_come_back_bit_for_bit(values):
     assert list(take_losses(ring.memory)) == [(index, index * 10, value) for index, value in enumerate(values)]
 
 
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 10**12), st.integers(0, 10**12)), min_size=1, max_size=30))
+def test_entries_that_continue_each_other_are_read_as_if_written_out(steps):
+    ring, expected, t0_ns = Ring(META, capacity=64), [], 10**15
+    for number, (is_written_out, wait_ns, work_ns) in enumerate(steps):
+        host_ns = wait_ns + work_ns
+        if is_written_out or number == 0:
+            t0_ns += 10**6
+            write(ring, entry(number, t0_ns=t0_ns, host_ns=host_ns, n=9, wait_ns=wait_ns))
+        else:
+            slot = ring.slot(ring.head)
+            ring.prepare(slot, 1, 9, 0)
+            ring.ends[slot], ring.arrivals[slot] = t0_ns + host_ns, t0_ns + wait_ns
+            ring.words[HEAD] += 1
+        expected.append(entry(number, t0_ns=t0_ns, host_ns=host_ns, n=9, wait_ns=wait_ns))
+        t0_ns += host_ns
+        assert ring.end_ns(number) == t0_ns
+    assert list(take_entries(ring.memory)) == expected
+
+
 def test_another_process_reads_the_file_in_the_folder(tmp_path: Path):
     ring = Ring(META, folder=tmp_path, capacity=16)
     write(ring, entry(7))
@@ -99,7 +119,7 @@ def test_another_process_reads_the_file_in_the_folder(tmp_path: Path):
 def test_the_layout_is_that_of_the_protocol():
     ring = Ring(META, capacity=4)
     ring.write(batch_id=1, t0_ns=2, host_ns=3, n=4, device_ns=5, steps=6, flags=7, wait_ns=8)
-    assert ring.memory[:8] == b"MBRING01"
+    assert ring.memory[:8] == b"MBRING02"
     assert struct.unpack_from("<2q", ring.memory, 8) == (4, 1)
     assert struct.unpack_from("<8q", ring.memory, HEADER_BYTES) == (1, 2, 3, 4, 5, 6, 7, 8)
     assert (WARM_UP, EPOCH_END, MILLI, PENDING) == (1, 2, 4, -2)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from benchmate.supervisor import FORWARDED_BYTES, ProcessExit, SupervisedProcess, spawn, supervise
+from benchmate import supervisor
+from benchmate.supervisor import FORWARDED_BYTES, ProcessExit, SupervisedProcess, child_pids, spawn, supervise
 
 SEND = "import sys; from benchmate.result_channel import ResultChannel; c = ResultChannel(int(sys.argv[1])); "
 
@@ -68,3 +71,32 @@ def test_a_program_that_does_not_exist_is_an_error_and_leaves_no_descriptors() -
     with pytest.raises(FileNotFoundError):
         supervise(lambda _result, output: spawn(["no-such-program"], output=output), print)
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize("has_lists", [True, False])
+def test_the_children_of_all_threads_are_known_until_they_are_waited_for(monkeypatch, has_lists: bool) -> None:
+    if not has_lists:
+        monkeypatch.setattr(
+            supervisor, "Path", lambda *parts: Path("/nowhere" if "task" in parts[0] else parts[0], *parts[1:])
+        )
+    before = child_pids()
+    started: list[subprocess.Popen[bytes]] = []
+    come, go = threading.Event(), threading.Event()
+
+    def start_and_stay() -> None:
+        started.append(subprocess.Popen(["sleep", "60"]))
+        come.set()
+        go.wait()
+
+    thread = threading.Thread(target=start_and_stay)
+    thread.start()
+    started.append(subprocess.Popen(["true"]))
+    come.wait()
+    pids = {process.pid for process in started}
+    assert child_pids() - before == pids
+    for process in started:
+        process.kill()
+        process.wait()
+    assert child_pids() - before == set()
+    go.set()
+    thread.join()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.events.wire import decode
+from milabench.events.batch_decoder import decode_lines
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed; the end-to-end tests bring it"
@@ -61,8 +61,7 @@ def run(agent: Any, folder: Path, script: str, probe: str, *launcher: str, confi
 
 def measured(agent: Any) -> Measurement:
     """What the analysis makes of the records of the step."""
-    lines = bytes(agent.records["s"]).splitlines()
-    return measure("s", [decode(line, "s") for line in lines])
+    return measure("s", decode_lines(bytes(agent.records["s"]), "s"))
 
 
 def test_the_agent_reads_what_the_instruments_write(agent: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.measure import measure
-from milabench.events.wire import decode
+from milabench.events.batch_decoder import decode_lines
 
 MEASURE = {"measure": {"warmup_steps": 4, "warmup_s": 0, "window_steps": 16, "window_s": 0}}
 PRELUDE = """
@@ -44,7 +44,7 @@ def test_a_program_is_ended_with_its_window_and_passes(agent: Any, tmp_path: Pat
     env = {"MILABENCH_BENCH_CONFIG": str(tmp_path / "config.json")}
     ended = run(agent, tmp_path, f"{RATES}\nsignal.pause()", needs_data=True, env=env)
     assert (ended["outcome"], ended["return_code"]) == ("passed", 0)
-    found = measure("s", [decode(line, "s") for line in bytes(agent.records["s"]).splitlines()])
+    found = measure("s", decode_lines(bytes(agent.records["s"]), "s"))
     assert found.throughput is not None
     assert found.throughput.value == pytest.approx(2 / (1 / 100 + 1 / 101))
     assert (found.task, found.throughput.units, found.throughput.observations) == ("train", "items/s", 16)

@@ -16,6 +16,7 @@ import pytest
 
 from milabench.workflow.environments import requirements_of
 from tests.processes import started, until
+from tests.single_records import single_records
 from tests.ssh.demo_cluster import system_file
 from tests.ssh.hosts import Hosts, in_namespaces, why_no_namespaces
 
@@ -102,7 +103,7 @@ def test_a_job_spans_two_machines(place: Place, launcher: str) -> None:
     assert [step["node"] for step in steps] == (["n0"] if launcher == "mpirun" else ["n0", "n1"])
     for step in steps:
         file = run / f"{manifest['files'][step['id']]}.data"
-        records = [json.loads(line) for line in file.read_text().splitlines()]
+        records = single_records(file.read_text())
         rates = [one["data"] for one in records if one["event"] == "data" and "rate" in one["data"]]
         assert sum("warmup" not in one for one in rates) > 0
         assert records[-1]["data"]["outcome"] == "passed"

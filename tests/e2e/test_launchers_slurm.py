@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from milabench.workflow.environments import requirements_of
+from tests.single_records import single_records
 from tests.slurm.cluster import Settings, cluster, why_no_slurm
 
 # One environment, made once.
@@ -66,7 +67,7 @@ def test_the_ranks_of_every_launcher_train_over_two_nodes(
     # srun is one command, whose ranks on the other node do not report.
     assert len(files) == 2 * len(LAUNCHERS) - 1
     for file in files.values():
-        records = [json.loads(line) for line in (run / f"{file}.data").read_text().splitlines()]
+        records = single_records((run / f"{file}.data").read_text())
         rates = [one["data"] for one in records if one["event"] == "data" and "rate" in one["data"]]
         assert sum("warmup" not in one for one in rates) > 0
         assert records[-1]["data"]["outcome"] == "passed"

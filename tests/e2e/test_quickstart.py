@@ -19,6 +19,7 @@ import pytest
 
 from tests.commands import OF_A_BUSY_HOST
 from tests.processes import CEILING_S, until
+from tests.single_records import single_records
 
 # One base, installed and prepared once.
 pytestmark = pytest.mark.e2e
@@ -140,8 +141,8 @@ def test_instances_on_two_simulated_devices_measure_at_the_same_time(place: Plac
         judged = {(one["step"], one["check"]) for one in bench["validations"]}
         for step in (f"{bench['bench']}.D0", f"{bench['bench']}.D1"):
             assert {(step, check) for check in ("rate", "placement", "throttle", "energy")} <= judged
-            lines = (place.base / "runs" / report["run"] / f"{step}.data").read_bytes().splitlines()
-            data = [record["data"] for record in map(json.loads, lines) if record["event"] == "data"]
+            records = single_records((place.base / "runs" / report["run"] / f"{step}.data").read_bytes())
+            data = [record["data"] for record in records if record["event"] == "data"]
             (window,) = [one["window"] for one in data if "window" in one and one.get("task") != "validation"]
             rates = [one for one in data if "rate" in one and one.get("task") == "train"]
             assert all(one.get("warmup", False) == (one["t0_ns"] < window["start_ns"]) for one in rates), step

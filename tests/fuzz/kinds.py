@@ -21,6 +21,8 @@ from milabench.bundle.capsule import CapsuleEntry, CapsuleManifest, Content, ent
 from milabench.bundle.create import NAME, ArchiveMember, Manifest, from_bytes
 from milabench.config.schema_docs import json_schema
 from milabench.errors import RecordError
+from milabench.procurement.offer import offer_schema
+from milabench.procurement.tender import tender_schema
 from milabench.report.registry import FORMATS
 from tests.fuzz import valid
 from tests.fuzz.harness import Input, Special
@@ -226,6 +228,44 @@ def criteria(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
         if draw(st.integers(0, 2)) == 0:
             return Input("criteria", {"table.yaml": _document(draw, tables, {})}, _some(draw, for_tables, ()))
         return Input("criteria", {"criteria.yaml": _document(draw, seeds, schema)}, _some(draw, accept, ()))
+
+    return draw_input()
+
+
+_TENDER = "in/procurement.yaml"
+_BY_TENDER = [
+    *_in_formats("compare", "fixed/good", "in/offer.yaml", "--tender", _TENDER)[:6],
+    ("compare", "fixed/other", "--tender", _TENDER, "--metric", "index", "--json"),
+    ("tender", "explain", _TENDER, "--of", "in/offer.yaml"),
+    ("tender", "explain", _TENDER, "--json"),
+    ("budget", _TENDER, "in/offer.yaml", "--power", "90 kW"),
+    ("budget", _TENDER, "fixed/good", "in/offer.yaml", "--json"),
+    ("report", "fixed/good", "--tender", _TENDER),
+    ("offer", "create", "--tender", _TENDER, "--offer", "in/offer.yaml", "-o", "output"),
+]
+_CHECKS = [("tender", "check", _TENDER, "in/offer.yaml"), ("compare", "in/offer.yaml", "--tender", _TENDER)]
+
+
+def tenders(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
+    """Tenders, beside a valid offer."""
+    seeds, schema = [valid._plain(valid.TENDER)], tender_schema()
+
+    @st.composite
+    def draw_input(draw: Draw[Any]) -> Input:
+        files = {"procurement.yaml": _document(draw, seeds, schema), "offer.yaml": valid.OFFER.encode()}
+        return Input("tender", files, _some(draw, _CHECKS, _BY_TENDER))
+
+    return draw_input()
+
+
+def offers(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
+    """Offers, beside a valid tender."""
+    seeds, schema = [valid._plain(text) for text in (valid.OFFER, valid.PARTS)], offer_schema()
+
+    @st.composite
+    def draw_input(draw: Draw[Any]) -> Input:
+        files = {"offer.yaml": _document(draw, seeds, schema), "procurement.yaml": valid.TENDER.encode()}
+        return Input("offer", files, _some(draw, _CHECKS, _BY_TENDER))
 
     return draw_input()
 
@@ -527,6 +567,8 @@ KINDS = {
     "import": imports,
     "operators": operators,
     "trace": traces,
+    "tender": tenders,
+    "offer": offers,
 }
 """What makes the strategy of each kind from valid input."""
 # Runs have the most files, readers and formats.

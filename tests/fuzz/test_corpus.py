@@ -42,6 +42,9 @@ def test_every_defect_that_was_found_stays_mended(fixed: Path) -> None:
         "compare fixed/good fixed/other --costs fixed/costs.yaml --weights fixed/weights.yaml",
         "outliers fixed/good --baseline fixed/baseline.json",
         "verify fixed/0.zip",
+        "tender check fixed/procurement.yaml fixed/offer.yaml",
+        "tender check fixed/procurement.yaml fixed/parts.yaml",
+        "compare fixed/offer.yaml --tender fixed/procurement.yaml",
         "import fixed/foreign",
     ],
 )

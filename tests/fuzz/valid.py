@@ -68,6 +68,38 @@ benchmarks:
   bert: {minimum: 1.2 x reference, energy: 0.4 J/image, allow: [short]}
   whisper: {of: first_step, maximum: 3.5 s, required: false, confidence: none, failure_rate: 0}
 """
+TENDER = """
+title: pilot
+suite: ../fixed/suite.yaml
+metric: ssi
+reference: {run: ../fixed/other, nodes: 64}
+benchmarks:
+  bert: {weight: 2, tiers: [as-is, ported, optimized], figure_of_merit: rate * 1.5, reference: {nodes: 1}}
+  whisper: {required: false, capability: 4, reference: {value: 2 items/s, nodes: 2}, size: tiny, work: 3 TFLOP}
+terms: {currency: EUR, years: 5, interest: 5 %, electricity: 0.12 +- 0.02 EUR/kWh, pue: 1.3 +- 0.05, upkeep: 6 %,
+        grid_carbon: 350 g/kWh, embodied_carbon: 1200 kg, utilization: 80 % +- 10 %}
+limits: {budget: 10 M EUR, power: [300 kW, 400 kW], ssi: 0.5}
+"""
+OFFER = """
+vendor: A
+system: A-1000
+tender: pilot
+nodes: 32
+price: {node: 30 k EUR +- 2 %, fixed: 1 M EUR}
+power: {node: 1.2 kW, level: L1}
+phases: [{nodes: 8, months: 6, name: first}, {nodes: 32, months: 54}]
+stack: {torch: 2.13, notes: [a, b]}
+benchmarks:
+  bert: {run: ../fixed/good, tier: ported, changes: [model.py]}
+  whisper: {value: 3 items/s +- 5 %, nodes: 4, copies: 2}
+"""
+PARTS = """
+vendor: B
+nodes: 16
+power: {parts: [{count: 2, power: 350 W}, {power: 3 kW, name: switch}], cooling: air}
+benchmarks:
+  bert: {run: [../fixed/good, ../fixed/other], nodes: 8, measured: false, bound: a simulation}
+"""
 COSTS = "price: 1000000\nyears: 4\npower_W: 900\npue: 1.2\nelectricity: 0.1\ncurrency: CAD\n"
 WEIGHTS = "weights: {bert: 2.0, whisper: 1}\nwork: {bert: 1e6}\n"
 TASKS = r"""
@@ -120,6 +152,7 @@ def make(folder: Path) -> Fixed:
         "costs.yaml": COSTS,
     }
     texts |= {"weights.yaml": WEIGHTS, "tasks.cfg": TASKS, "train.log": LOG}
+    texts |= {"procurement.yaml": TENDER, "offer.yaml": OFFER, "parts.yaml": PARTS}
     for name, text in texts.items():
         (folder / name).write_text(text)
     runs = _runs(folder / "base")

@@ -1,29 +1,39 @@
-"""What supervision costs: `python tests/perf/agent_cost.py [SECONDS]`.
+"""What supervision costs: the CPU that agent and control plane take together beside 1000 observations a second.
 
-Prints the CPU that agent and control plane take together beside a benchmark of 1000 observations a second (the promise:
-under 0.5 % of a core), what one observation costs the agent, how long a step that does nothing takes, and how fast
-records pass.
+    python tests/perf/agent_cost.py [SECONDS]
+
+All that they take from the start of the agent to its end, in runs of ten seconds. By hand also what a silent command and one
+that prints costs, how long a step that does nothing takes, and how fast records pass.
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from rows import ROOT, Row, in_turn, in_yardsticks, ratios, show, yardstick_ns
+
 sys.path.insert(0, str(ROOT))
 
-from milabench.events.rundir import create_run  # noqa: E402
-from milabench.execute.agent_client import local_node  # noqa: E402
-from milabench.execute.engine import ExecutionResult, execute  # noqa: E402
-from milabench.plan.model import Plan, Step  # noqa: E402
+from milabench.events.rundir import create_run
+from milabench.execute.agent_client import local_node
+from milabench.execute.engine import ExecutionResult, execute
+from milabench.plan.model import Plan, Step
 
 PROGRAMS = ROOT / "tests" / "programs"
 RATE = 1000
+SECONDS = 10.0
+ROUNDS = 4
+BARE, BESIDE, SILENT = "bare event and append", "beside observations", "beside a silent command"
+GOAL_SHARE = 0.004
+"""Of a core."""
 
 
 def step(name: str, *argv: object, env: dict[str, str] | None = None) -> Step:
@@ -40,34 +50,69 @@ async def carried_out(base: Path, *steps: Step) -> ExecutionResult:
     return done
 
 
-def main(seconds: float) -> None:
-    program = str(PROGRAMS / "sink.py")
+def cpu_s(*steps: Step) -> float:
+    """CPU seconds of agent and control plane for a run of these steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        overhead = asyncio.run(carried_out(Path(folder), *steps)).overhead
+    return overhead.agent_cpu_s + overhead.control_cpu_s
+
+
+def steady_yardstick_ns() -> float:
+    """The yardstick of a round: the median of several, for one may hold a collection of all garbage of this process."""
+    return statistics.median(yardstick_ns() for _ in range(9))
+
+
+def show_others(seconds: float) -> None:
+    """Print what has no goal."""
+    talk = f"import time\nfor i in range({int(seconds * 100)}): print('epoch', i, flush=True); time.sleep(0.01)"
+    print(f"beside 100 lines/s: {cpu_s(step('talk', sys.executable, '-S', '-c', talk)) / seconds:.3%} of a core")
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
-        beside = step("steps", sys.executable, "-S", PROGRAMS / "steps.py", RATE, seconds)
-        done = asyncio.run(carried_out(base, beside))
-        overhead = done.overhead
-        print(f"beside {RATE} observations/s for {seconds:g} s: {overhead.share:.3%} of a core")
-        print(f"    agent {overhead.agent_cpu_s:.3f} s, control plane {overhead.control_cpu_s:.3f} s CPU")
-        each_us = overhead.agent_cpu_s / (RATE * seconds) * 1e6
-        print(f"    {each_us:.2f} us of the agent per observation, start and end included")
-
-        idle = asyncio.run(carried_out(base, step("sleep", "sleep", seconds))).overhead
-        print(f"beside a silent command: {idle.share:.3%} of a core")
-
-        talk = f"import time\nfor i in range({int(seconds * 100)}): print('epoch', i, flush=True); time.sleep(0.01)"
-        chatty = asyncio.run(carried_out(base, step("talk", sys.executable, "-S", "-c", talk))).overhead
-        print(f"beside 100 lines/s: {chatty.share:.3%} of a core")
-
         start = time.monotonic()
         asyncio.run(carried_out(base, *(step(f"true{i}", "true") for i in range(20))))
         print(f"a step that does nothing: {(time.monotonic() - start) / 20 * 1e3:.1f} ms")
-
         start = time.monotonic()
+        program = str(PROGRAMS / "sink.py")
         done = asyncio.run(carried_out(base, step("many", sys.executable, "-S", program, "children", 8, 25_000, 100)))
         took = time.monotonic() - start
         print(f"8 processes, {200_000 / took:,.0f} records/s through the sink, on disk ({done.overhead.to_json()})")
 
 
+def main(seconds: float) -> None:
+    """Print the row, by hand after what else there is to know."""
+    is_by_hand = "--json" not in sys.argv
+    if is_by_hand:
+        show_others(seconds)
+    measures: dict[str, Callable[[], float]] = {
+        BARE: steady_yardstick_ns,
+        BESIDE: partial(cpu_s, step("steps", sys.executable, "-S", PROGRAMS / "steps.py", RATE, seconds)),
+        SILENT: partial(cpu_s, step("sleep", "sleep", seconds if is_by_hand else 1)),
+    }
+    found = in_turn(measures, ROUNDS, warm_up=int(is_by_hand))
+    beside_s, silent_s = statistics.median(found[BESIDE]), statistics.median(found[SILENT])
+    added_s = beside_s - silent_s
+    if is_by_hand:
+        print(f"beside a silent command: {silent_s / seconds:.3%} of a core")
+        print(f"each observation adds {added_s / (RATE * seconds) * 1e6:.2f} us, {added_s / seconds:.3%} of a core")
+    per_second = {BARE: found[BARE], BESIDE: [value / seconds * 1e9 for value in found[BESIDE]]}
+    show(
+        [
+            Row(
+                f"agent and control plane beside {RATE:,} observations a second, CPU of a second",
+                BARE,
+                ratios(per_second, BESIDE, BARE),
+                in_yardsticks(GOAL_SHARE),
+                f"{beside_s / seconds:.2%} of a core in {seconds:g} s",
+                unmet=(
+                    f"start and end of agent and step are {silent_s * 1e3:.0f} ms of CPU whatever the step does, most of it "
+                    "the agent's interpreter and what that imports; "
+                    f"what {RATE:,} observations a second add is {added_s / seconds:.2%} of a core"
+                ),
+            )
+        ]
+    )
+
+
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    main(float(words[0]) if words else SECONDS)

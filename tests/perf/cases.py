@@ -1,14 +1,16 @@
-"""What isolating registered cases costs: `python tests/perf/cases.py [PYTHON_WITH_TORCH]`.
+"""What isolating registered cases costs: the start of a case in a fork of a warm interpreter with torch, and in a fresh one.
 
-Prints the ratio of a 10 ms spin timed in a process of its own to the same timed in this one, alternately, median of pairs (the
-promise: 0.98 to 1.02), once with a spin of fixed time and once with one of fixed work; and what it takes to start a case in a
-fork of a warm interpreter with torch, as a share of a fresh one (the promise: at most a tenth).
+    python tests/perf/cases.py
+
+A case that does nothing is started and ended, torch imported, in this Python or in the one that PYTHON_WITH_TORCH names. Run by
+hand, the program prints first the ratio of a 10 ms spin timed in a process of its own to the same timed in this one, alternately,
+median of pairs (the promise: 0.98 to 1.02), once with a spin of fixed time and once with one of fixed work; and what the system
+itself takes to fork such an interpreter, to end the fork and to wait for it.
 """
 
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import os
 import statistics
@@ -16,11 +18,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parents[2] / "benchmate" / "src"
+from rows import ROOT, Row, command_cost, in_turn, in_yardsticks, python_with_torch, ratios, show, yardstick_ns
+
+SOURCES = ROOT / "benchmate" / "src"
+FORKED = "a case in a fork of a warm interpreter with torch"
+FRESH = "a case in a fresh interpreter with torch"
+IMPORT, BARE, YARDSTICK = "an interpreter that imports torch", "a bare fork", "yardstick"
+FORKED_GOAL_S = 0.01
+FRESH_GOAL = 1.1
+UNMET = "a fork of such an interpreter that ends at once takes nine tenths of it: the system copies and frees its page tables"
 PAIRS = 15
-STARTS = 7
+ROUNDS = 7
+FORKS = 7
 ITERATIONS = 20
 SPIN_S = 0.01
 
@@ -48,6 +61,20 @@ def empty(n):
 if __name__ == "__main__":
     benchmark.main()
 """
+BARE_FORK = """
+import os, statistics, time
+import torch
+
+def fork():
+    began = time.perf_counter()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return time.perf_counter() - began
+
+print(statistics.median(fork() for _ in range(15)))
+"""
 
 
 def spin() -> None:
@@ -74,7 +101,7 @@ def loops_of_a_spin() -> int:
     return round(sample * SPIN_S / min(took))
 
 
-def rows(python: str, program: Path, *argv: str) -> list[dict[str, str]]:
+def results(python: str, program: Path, *argv: str) -> list[dict[str, str]]:
     """What a program of cases wrote as CSV."""
     command = [python, str(program), "-T", "csv", "-d", "0", *argv]
     env = {**os.environ, "PYTHONPATH": str(SOURCES)}
@@ -82,7 +109,7 @@ def rows(python: str, program: Path, *argv: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
-def ratios(folder: Path, name: str, loops: int) -> tuple[list[float], list[float]]:
+def spin_ratios(folder: Path, name: str, loops: int) -> tuple[list[float], list[float]]:
     """Time in a process of its own over time in place, of neighbouring measurements: on the wall, and of the processor."""
     from benchmate.cases.lifecycle import measure_run
     from benchmate.cases.options import RunBudget
@@ -93,7 +120,7 @@ def ratios(folder: Path, name: str, loops: int) -> tuple[list[float], list[float
     wall, cpu = [], []
     for _ in range(PAIRS):
         in_place = measure_run(subject, RunBudget(iterations=ITERATIONS))
-        (row,) = rows(sys.executable, program, "-f", f"^{name}$", f"--benchmark_min_time={ITERATIONS}x")
+        (row,) = results(sys.executable, program, "-f", f"^{name}$", f"--benchmark_min_time={ITERATIONS}x")
         wall.append(int(row["wall_time"]) * ITERATIONS / in_place["wall_ns"])
         cpu.append(int(row["cpu_time"]) * ITERATIONS / in_place["cpu_ns"])
     return wall, cpu
@@ -105,34 +132,68 @@ def shown(found: list[float]) -> str:
     return f"{middle:.4f} ({low:.3f} to {high:.3f})"
 
 
-def starts(folder: Path, python: str, isolation: str) -> float:
+def starts(folder: Path, python: str, isolation: str, count: int) -> float:
     """Median seconds from the start to the end of a process whose case does nothing, torch imported."""
     program = folder / "empty.py"
-    program.write_text(EMPTY.format(count=STARTS))
-    found = rows(python, program, "--isolation", isolation)
+    program.write_text(EMPTY.format(count=count))
+    found = results(python, program, "--isolation", isolation)
     return statistics.median(float(row["process_seconds"]) for row in found)
 
 
-def main(python: str) -> None:
-    """Print the ratios."""
-    sys.path.insert(0, str(SOURCES))
+def import_s(python: str) -> float:
+    """Wall seconds of a fresh interpreter that imports torch."""
+    return command_cost((python, "-c", "import torch"))[1]
+
+
+def bare_fork_s(python: str) -> float:
+    """Median seconds of a fork that ends at once, of an interpreter that has imported torch."""
+    done = subprocess.run([python, "-c", BARE_FORK], stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout)
+
+
+def spins(folder: Path) -> None:
+    """Print what a process of its own does to what is timed in it."""
     loops = loops_of_a_spin()
+    for kind in ("time", "work"):
+        wall, cpu = spin_ratios(folder, kind, loops)
+        print(f"a 10 ms spin of fixed {kind}, isolated / in place: {shown(wall)}; processor time {shown(cpu)}")
+
+
+def main() -> None:
+    """Print the rows."""
+    sys.path.insert(0, str(SOURCES))
+    python = python_with_torch()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for kind in ("time", "work"):
-            wall, cpu = ratios(folder, kind, loops)
-            print(f"a 10 ms spin of fixed {kind}, isolated / in place: {shown(wall)}; processor time {shown(cpu)}")
-        has_torch = python != sys.executable or importlib.util.find_spec("torch") is not None
-        if not has_torch:
-            print("starts with torch: not measured, torch is not installed here; name a python that has it")
+        if "--json" not in sys.argv:
+            spins(folder)
+        if python is None:
+            show([])
             return
-        fresh, forked = starts(folder, python, "spawn"), starts(folder, python, "fork")
-        print(
-            f"a case that does nothing, torch imported: fresh {fresh * 1e3:.0f} ms, forked {forked * 1e3:.1f} ms,",
-            end=" ",
-        )
-        print(f"{forked / fresh:.4f} of it")
+        measures: dict[str, Callable[[], float]] = {
+            FORKED: partial(starts, folder, python, "fork", FORKS),
+            FRESH: partial(starts, folder, python, "spawn", 1),
+            IMPORT: partial(import_s, python),
+            BARE: partial(bare_fork_s, python),
+            YARDSTICK: yardstick_ns,
+        }
+        found = in_turn(measures, ROUNDS)
+    ms = {what: statistics.median(values) * 1e3 for what, values in found.items()}
+    in_events = tuple(each * 1e9 / event for each, event in zip(found[FORKED], found[YARDSTICK], strict=True))
+    show(
+        [
+            Row(
+                FORKED,
+                "a bare event and append",
+                in_events,
+                in_yardsticks(FORKED_GOAL_S),
+                f"{ms[FORKED]:.1f} ms; to fork that interpreter and end the fork {ms[BARE]:.1f} ms",
+                unmet=UNMET,
+            ),
+            Row(FRESH, IMPORT, ratios(found, FRESH, IMPORT), FRESH_GOAL, f"{ms[FRESH]:.0f} and {ms[IMPORT]:.0f} ms"),
+        ]
+    )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else sys.executable)
+    main()

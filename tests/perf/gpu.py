@@ -1,17 +1,20 @@
 """What the instruments cost on an accelerator, and how well they agree with others: prints ratios of one run.
 
 Run with a Python that has torch for CUDA and benchmate. Shown are what only a GPU can show: the cost of the
-observer on real training steps (shuffled pairs), the device's clock against the host's and against the kernels that torch's
-profiler saw, the board's energy counter against its power over time, and the memory of the device.
+observer on real training steps (shuffled pairs), what the runner adds to the start of a program that uses the device, the
+device's clock against the host's and against the kernels that torch's profiler saw, the board's energy counter against its
+power over time, and the memory of the device.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -31,6 +34,8 @@ from benchmate.ring import RingEntry, take_entries
 from benchmate.session import Session, current, use
 
 ENERGY_S = 20.0
+BLOCKS = 100
+STARTS = 10
 KINDS = ("alone", "alone, again", "loop observed", "loop and loss observed")
 
 
@@ -223,6 +228,53 @@ def memory(device: Device) -> None:
     torch.cuda.empty_cache()
 
 
+# Says the most memory that it had on the host (of wait4's figure its parent's is a part), and what is in use on the device.
+PROGRAM = """
+import torch
+torch.zeros(1, device="cuda")
+torch.cuda.synchronize()
+free, total = torch.cuda.mem_get_info()
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(int(peak.split()[1]) / 2**10, (total - free) / 2**20)
+"""
+
+
+def started(command: list[str]) -> tuple[float, float, float]:
+    """(CPU seconds, MiB of the host at most, MiB of the device) of a program from its start to its end."""
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert child.stdout is not None
+    said = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        sys.exit(f"gpu.py: {' '.join(command)} ended with {child.returncode}")
+    host, device = said.split()[-2:]
+    return usage.ru_utime + usage.ru_stime, float(host), float(device)
+
+
+def start_up() -> None:
+    """A program that touches the device, under Python and under the runner, in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "touch.py")
+        script.write_text(PROGRAM)
+        commands = {
+            "python": [sys.executable, str(script)],
+            "runner": [sys.executable, "-m", "benchmate.run", str(script)],
+        }
+        found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
+        for round_ in range(-1, STARTS):
+            for name, command in commands.items():
+                one = started(command)
+                if round_ >= 0:
+                    found[name].append(one)
+    print(f"start of a program that touches the device, medians of {STARTS} in turn")
+    for name, each in found.items():
+        cpu, host, device = (statistics.median(column) for column in zip(*each, strict=True))
+        print(f"  {name:8} {cpu:.3f} s of CPU, host {host:.0f} MiB at most, device {device:.0f} MiB in use")
+    more = statistics.median(b[0] - a[0] for a, b in zip(found["python"], found["runner"], strict=True))
+    print(f"  paired: {more * 1e3:+.0f} ms of CPU")
+
+
 def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("gpu.py: torch sees no CUDA device here")
@@ -233,10 +285,11 @@ def main() -> None:
     print(f"{device.name}, torch {torch.__version__}")
     memory(device)
     large = Training(layers=12, width=1024, rows=16, length=512)
-    small = Training(layers=2, width=128, rows=4, length=64)
-    for name, training, steps, blocks in (("device-bound", large, 20, 40), ("launch-bound", small, 10, 150)):
-        overhead(name, training, steps, blocks)
+    small = Training(layers=0, width=128, rows=4, length=64, words=512)  # an embedding and a projection: about 1 ms
+    for name, training, steps in (("device-bound", large, 10), ("launch-bound", small, 100)):
+        overhead(name, training, steps, BLOCKS)
         agreement(name, training, 100)
+    start_up()
     energy(large, device)
 
 

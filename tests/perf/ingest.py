@@ -1,11 +1,11 @@
 """How fast records come in, beside voir's Multiplexer: `python tests/perf/ingest.py`.
 
-Prints, all in one run on this machine:
-- records a second from 8 processes through sink, agent and control plane to the disk, every one there and in order, the
-  same with voir's Multiplexer and json from the same writers, and the ratio; the most memory that the harness used;
-- what a benchmark of one second costs around it, by command; how far apart eight instances of a group start;
-- whether records of 1 MB pass whole;
-- how long a run of 100,000 steps takes to be read and its rest decided.
+8 processes write records as fast as they are taken. Measured is the time from the moment at which all may write until every
+record is on the disk, and checked that all are there, of each process in order: through sink, agent and control plane, and
+through voir's Multiplexer and json from the same processes.
+
+By hand it also prints the CPU that the harness used and its most memory, whether records of 1 MB pass whole, and how far
+apart eight instances of a group start.
 """
 
 from __future__ import annotations
@@ -13,41 +13,36 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from rows import ROOT, Row, in_turn, ratios, show
 
-from milabench.events.attempts import attempts  # noqa: E402
-from milabench.events.rundir import RunWriter, create_run, open_run, stems  # noqa: E402
-from milabench.execute.agent_client import local_node  # noqa: E402
-from milabench.execute.api import Started  # noqa: E402
-from milabench.execute.engine import ExecutionResult, execute  # noqa: E402
-from milabench.plan.model import (  # noqa: E402
-    Plan,
-    Step,
-    remaining_plan,
-)
+from milabench.events.rundir import RunWriter, create_run
+from milabench.execute.agent_client import local_node
+from milabench.execute.api import Started
+from milabench.execute.engine import ExecutionResult, Overhead, execute
+from milabench.plan.model import Plan, Step
 
 PROCESSES = 8
 RECORDS = 100_000  # of each process
-BATCH = 64
-ROUNDS = 3
+BATCH = 64  # records in one writing
+ROUNDS = 4
 
-# Prepares its records, then writes them as fast as they are taken, in batches of whole records.
+# Takes its records from a file, waits at a gate, then writes them as fast as they are taken, in batches of whole records.
 WRITER = """
-import json, os, socket, sys, time
-number, records, batch = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+import itertools, json, os, socket, sys
+folder, number, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sink = os.environ.get("MILABENCH_SINK")
 if sink:
     out = socket.socket(socket.AF_UNIX)
@@ -60,31 +55,28 @@ else:
     def write(data):
         while data:
             data = data[os.write(fd, data):]
-def record(i):
-    data = {"task": "train", "rate": 812.25, "units": "images/s", "time": 1700000000.25, "elapsed": 0.0394, "n": 32,
-            "batch_id": i, "writer": number}
-    whole = {"event": "data", "data": data, "pipe": "data"} if sink else data
-    return json.dumps(whole, separators=(",", ":")).encode() + b"\\n"
-lines = [record(i) for i in range(records)]
-pieces = [b"".join(lines[i:i + batch]) for i in range(0, records, batch)]
-del lines
-start = float(os.environ["START"])
-time.sleep(max(0.0, start - time.time()))
+with open(f"{folder}/{number}.{'sink' if sink else 'voir'}", "rb") as file:
+    pieces = [b"".join(lines) for lines in iter(lambda: list(itertools.islice(file, batch)), [])]
+open(f"{folder}/{number}.ready", "w").close()
+open(f"{folder}/gate").close()
 for piece in pieces:
     write(piece)
 """
 STARTER = """
 import subprocess, sys
-running = [subprocess.Popen([sys.executable, "-S", "-c", sys.argv[1], str(i), *sys.argv[3:]]) for i in range(int(sys.argv[2]))]
+program, folder, processes, *rest = sys.argv[1:]
+writer = [sys.executable, "-S", "-c", program, folder]
+running = [subprocess.Popen([*writer, str(number), *rest]) for number in range(int(processes))]
 sys.exit(max(child.wait() for child in running))
 """
-PREPARING_S = 4.0
+NUMBERS = re.compile(rb'"batch_id": ?(\d+), ?"writer": ?(\d+)')
 
 
-def step(name: str, *argv: object, env: Mapping[str, str] | None = None, group: str = "") -> Step:
-    words = tuple(str(word) for word in argv)
-    env = {"MILABENCH_SINK": "@sink", **(env or {})}
-    return Step(id=name, bench=name, phase="run", argv=words, env=env, needs_data=False, group=group)
+def step(name: str, *argv: object, group: str = "") -> Step:
+    words = tuple(map(str, argv))
+    return Step(
+        id=name, bench=name, phase="run", argv=words, env={"MILABENCH_SINK": "@sink"}, needs_data=False, group=group
+    )
 
 
 async def carried_out(
@@ -94,61 +86,112 @@ async def carried_out(
         return await execute(Plan(phase="run", steps=steps), {"local": node}, writer, tell)
 
 
-def read_back(path: Path) -> list[list[int]]:
-    """The numbers of each writer's records in a file, in the order in which they stand there."""
-    found: list[list[int]] = [[] for _ in range(PROCESSES)]
-    with path.open("rb") as file:
-        for line in file:
-            if b'"batch_id":' in line and b'"writer":' in line:
-                data = json.loads(line)["data"]
-                if "writer" in data:
-                    found[data["writer"]].append(data["batch_id"])
-    return found
-
-
-def ours(base: Path) -> float:
-    """Records a second, from the moment at which all may write until all is on disk."""
-    writer = create_run(base, "ours", datetime.now())
-    start = time.time() + PREPARING_S
-    words = (sys.executable, "-S", "-c", STARTER, WRITER, PROCESSES, RECORDS, BATCH)
-    done = asyncio.run(carried_out(writer, step("many", *words, env={"START": str(start)})))
-    took = time.time() - start
-    writer.close()
-    assert done.all_passed, done.outcomes
-    assert read_back(writer.path / "many.data") == [list(range(RECORDS))] * PROCESSES
-    return PROCESSES * RECORDS / took
-
-
-def voirs(base: Path) -> float:
-    """The same by voir's Multiplexer, every entry written as JSON as milabench 1.3 does."""
-    from voir.proc import Multiplexer
-
-    path = base / f"voir{time.monotonic_ns()}.data"
-    start = time.time() + PREPARING_S
-    environ = {**os.environ, "START": str(start)}
-    # One each, asked in turn, as milabench 1.3 has it: one for several processes fails when the first of them ends.
-    waiting = []
+def write_records(folder: Path) -> None:
+    """Prepare what each process is to write: on the sink, and in voir's own form."""
     for number in range(PROCESSES):
-        multiplexer = Multiplexer(timeout=0)
-        argv = [sys.executable, "-S", "-c", WRITER, str(number), str(RECORDS), str(BATCH)]
-        multiplexer.start(argv, info={}, env=environ)
-        waiting.append(iter(multiplexer))
-    with path.open("w") as file:
-        while waiting:
-            for entries in tuple(waiting):
-                for entry in entries:
-                    if entry is None:
-                        break
-                    file.write(entry.json() + "\n")
-                else:
-                    waiting.remove(entries)
-        file.flush()
-        os.fsync(file.fileno())
-    took = time.time() - start
-    whole = sum(map(len, read_back(path)))
-    if whole < PROCESSES * RECORDS:
-        print(f"    (voir: {PROCESSES * RECORDS - whole:,} records were torn: it takes half a line for a whole one)")
-    return PROCESSES * RECORDS / took
+        with (folder / f"{number}.sink").open("w") as ours, (folder / f"{number}.voir").open("w") as voirs:
+            for i in range(RECORDS):
+                data = {"task": "train", "rate": 812.25, "units": "images/s", "time": 1700000000.25, "elapsed": 0.0394}
+                text = json.dumps({**data, "n": 32, "batch_id": i, "writer": number}, separators=(",", ":"))
+                ours.write(f'{{"event":"data","data":{text},"pipe":"data"}}\n')
+                voirs.write(f"{text}\n")
+
+
+class Gate:
+    """Where all writers wait until the last of them has come; `opened` is when they were let go, on the monotonic clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._gate = folder / "gate"
+        self._ready = [folder / f"{number}.ready" for number in range(PROCESSES)]
+        self.opened = 0.0
+
+    def _watch(self, done: threading.Event) -> None:
+        while not all(path.exists() for path in self._ready):
+            time.sleep(0.01)
+        time.sleep(0.1)  # the last one is about to wait
+        self.opened = time.monotonic()
+        with self._gate.open("w"):  # lets go whoever waits to open it for reading, or will
+            done.wait()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        for path in self._ready:
+            path.unlink(missing_ok=True)
+        if not self._gate.exists():
+            os.mkfifo(self._gate)
+        done = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(done,))
+        thread.start()
+        yield
+        done.set()
+        thread.join()
+
+
+def count_whole(path: Path) -> int:
+    """Records that are there; those of each process must be in order."""
+    found: list[list[int]] = [[] for _ in range(PROCESSES)]
+    for number, writer in NUMBERS.findall(path.read_bytes()):
+        found[int(writer)].append(int(number))
+    assert all(numbers == sorted(set(numbers)) for numbers in found)
+    return sum(map(len, found))
+
+
+class Ingest:
+    """Both ways to the disk, in a folder in which the records are prepared."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.gate = Gate(folder)
+        self.used: list[Overhead] = []
+        self.voirs_cpu_s: list[float] = []
+        self.torn = 0
+
+    def ours(self) -> float:
+        """Seconds from the opening of the gate until all is on the disk, through sink, agent and control plane."""
+        writer = create_run(self.folder, "ours", datetime.now())
+        many = step("many", sys.executable, "-S", "-c", STARTER, WRITER, self.folder, PROCESSES, BATCH)
+        with self.gate.watched():
+            done = asyncio.run(carried_out(writer, many))
+            took = time.monotonic() - self.gate.opened
+        writer.close()
+        self.used.append(done.overhead)
+        records = writer.path / "many.data"
+        assert done.all_passed, done.outcomes
+        assert count_whole(records) == PROCESSES * RECORDS
+        records.unlink()
+        return took
+
+    def voirs(self) -> float:
+        """The same by voir's Multiplexer, every entry written as JSON as milabench 1.3 does."""
+        from voir.proc import Multiplexer
+
+        path = self.folder / "voir.data"
+        # One each, asked in turn, as milabench 1.3 has it: one for several processes fails when the first of them ends.
+        waiting = []
+        with self.gate.watched():
+            for number in range(PROCESSES):
+                multiplexer = Multiplexer(timeout=0)
+                argv = [sys.executable, "-S", "-c", WRITER, str(self.folder), str(number), str(BATCH)]
+                multiplexer.start(argv, info={}, env=dict(os.environ))
+                waiting.append(iter(multiplexer))
+            while not self.gate.opened:
+                time.sleep(0.01)
+            began = time.process_time()
+            with path.open("w") as file:
+                while waiting:
+                    for entries in tuple(waiting):
+                        for entry in entries:
+                            if entry is None:
+                                break
+                            file.write(entry.json() + "\n")
+                        else:
+                            waiting.remove(entries)
+                file.flush()
+                os.fsync(file.fileno())
+            took = time.monotonic() - self.gate.opened
+        self.voirs_cpu_s.append(time.process_time() - began)
+        self.torn += PROCESSES * RECORDS - count_whole(path)
+        return took
 
 
 def large_records(base: Path) -> None:
@@ -162,36 +205,6 @@ def large_records(base: Path) -> None:
     assert len(sizes) == 80
     assert min(sizes) > 1_000_000
     print(f"records of 1 MB: all {len(sizes)} whole")
-
-
-def around_one_second(base: Path) -> None:
-    """What `milabench run` takes beyond the second that its benchmark takes."""
-    suite = base / "second.yaml"
-    suite.write_text('second: {install_group: s, tags: [s], plan: {method: njobs, n: 1}, command: [sleep, "1"]}\n')
-    argv = [
-        sys.executable,
-        "-m",
-        "milabench",
-        "run",
-        "--use-current-env",
-        "--config",
-        str(suite),
-        "--profile",
-        "quick",
-    ]
-    environ = {**os.environ, "MILABENCH_BASE": str(base / "second"), "PYTHONPATH": str(ROOT)}
-    inside, whole = [], []
-    for _ in range(ROUNDS):
-        began = time.monotonic()
-        subprocess.run(argv, env=environ, check=True, capture_output=True)
-        whole.append(time.monotonic() - began - 1.0)
-        journal = sorted((base / "second" / "runs").iterdir())[-1] / "journal.jsonl"
-        times = [json.loads(line)["t"] for line in journal.read_text().splitlines()]
-        inside.append(times[-1] - times[0] - 1.0)
-    print(
-        f"around a benchmark of one second: {statistics.median(inside):.3f} s in the run,"
-        f" {statistics.median(whole):.3f} s of the whole command"
-    )
 
 
 def together(base: Path) -> None:
@@ -210,46 +223,44 @@ def together(base: Path) -> None:
     print(f"eight instances of a group start within {(max(starts) - min(starts)) * 1e3:.0f} ms")
 
 
-def long_journal(base: Path, count: int = 100_000) -> None:
-    """A run of many steps that was cut off at its last one, read, and what is left decided."""
-    steps = [replace(step(f"b{i}.D0", "true", group=f"b{i}"), env={}) for i in range(count)]
-    plan = Plan(phase="run", steps=tuple(steps))
-    writer = create_run(base, "long", datetime.now())
-    writer.write_manifest({"phase": "run", "plan": plan.to_json(), "files": stems(plan.steps)})
-    entries = [{"step": each.id, "attempt": 1, "state": "planned", "node": "local"} for each in steps]
-    for each in steps[:-1]:
-        entries.append({"step": each.id, "attempt": 1, "node": "local", "state": "started", "pid": 1, "pgid": 1})
-        entries.append({"step": each.id, "attempt": 1, "node": "local", "state": "ended", "outcome": "passed"})
-    writer.journal_all(entries)
-    writer.close()
-    began = time.monotonic()
-    run = open_run(writer.path)
-    tried = attempts(run.journal)
-    passed = frozenset(name for name in run.files if any(each.outcome == "passed" for each in tried.get(name, ())))
-    rest = remaining_plan(plan, passed)
-    took = time.monotonic() - began
-    assert [each.id for each in rest.steps] == [steps[-1].id]
-    print(f"a run of {count:,} steps: read, and its rest decided, in {took:.2f} s")
+def print_cost(ingest: Ingest) -> None:
+    """What both ways cost in CPU and memory."""
+    control, agent = (
+        statistics.median(getattr(used, name) for used in ingest.used) for name in ("control_cpu_s", "agent_cpu_s")
+    )
+    print(f"CPU of {PROCESSES * RECORDS:,} records: agent {agent:.2f} s, control plane {control:.2f} s,", end=" ")
+    print(f"voir {statistics.median(ingest.voirs_cpu_s):.2f} s")
+    if ingest.torn:
+        print(f"voir tore {ingest.torn:,} records: it takes half a line for a whole one")
+    own, children = (
+        resource.getrusage(who).ru_maxrss // 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    print(f"most memory of this process {own} MiB, of any child {children} MiB")
 
 
 def main() -> None:
+    """Print the row, and by hand what else there is to see."""
     with tempfile.TemporaryDirectory() as folder:
-        base = Path(folder)
-        rates: dict[str, list[float]] = {"ours": [], "voir": []}
-        for _ in range(ROUNDS):  # in turn, so that whatever else this machine does hits both
-            rates["ours"].append(ours(base))
-            rates["voir"].append(voirs(base))
-        medians = {name: statistics.median(each) for name, each in rates.items()}
-        print(f"{PROCESSES} processes, {PROCESSES * RECORDS:,} records, median of {ROUNDS}:")
-        for name, each in rates.items():
-            print(f"    {name:5} {medians[name]:>9,.0f} records/s   ({', '.join(f'{rate:,.0f}' for rate in each)})")
-        print(f"    ratio {medians['ours'] / medians['voir']:.1f}")
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        print(f"    most memory of this process: {most} MiB")
-        large_records(base)
-        around_one_second(base)
-        together(base)
-        long_journal(base)
+        ingest = Ingest(Path(folder))
+        write_records(Path(folder))
+        found = in_turn({"ours": ingest.ours, "voir": ingest.voirs}, ROUNDS)
+        if "--json" not in sys.argv:
+            print_cost(ingest)
+            large_records(Path(folder))
+            together(Path(folder))
+    rates = {name: PROCESSES * RECORDS / statistics.median(took) for name, took in found.items()}
+    show(
+        [
+            Row(
+                f"records from {PROCESSES} processes to disk, a second",
+                "voir's Multiplexer with json",
+                ratios(found, "voir", "ours"),
+                15.0,
+                f"{rates['ours']:,.0f} and {rates['voir']:,.0f} a second",
+                more_is_better=True,
+            )
+        ]
+    )
 
 
 if __name__ == "__main__":

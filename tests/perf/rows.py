@@ -7,6 +7,7 @@ the goals in seconds of November 2026 were set on a machine where that is YARDST
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -119,6 +120,18 @@ def command_cost(argv: Sequence[str], **environ: str) -> tuple[float, float]:
     subprocess.run(argv, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def python_with_torch() -> str | None:
+    """A Python that has torch: this one, or what PYTHON_WITH_TORCH names; where there is none, that is said."""
+    if importlib.util.find_spec("torch") is not None:
+        return sys.executable
+    named = os.environ.get("PYTHON_WITH_TORCH")
+    if named is None:
+        print(
+            "not measured: torch is not installed here; PYTHON_WITH_TORCH names a Python that has it", file=sys.stderr
+        )
+    return named
 
 
 def show(rows: Sequence[Row]) -> None:

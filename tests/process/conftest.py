@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.processes import CEILING_S, is_gone, until
+from tests.single_records import single_records
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent" / "__main__.py"
@@ -81,8 +82,8 @@ class Agent:
         return self.end_of(fields.get("step", "s"))
 
     def events(self, step: str = "s") -> list[dict[str, Any]]:
-        """The records of a step so far, decoded."""
-        return [json.loads(line) for line in self.records.get(step, b"").splitlines()]
+        """The records of a step so far, decoded, those of columns one for each observation."""
+        return single_records(bytes(self.records.get(step, b"")))
 
     def data(self, event: str, step: str = "s") -> list[Any]:
         """The payloads of one kind of records."""

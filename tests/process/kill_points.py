@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.processes import CEILING_S
+from tests.single_records import single_records
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "brief.yaml"), "--display", "none")
@@ -227,7 +228,7 @@ def accounting(run: Path) -> dict[str, Any]:
     steps = {}
     for step, stem in files.items():
         name = stem if passed[step] == 1 else f"{stem}~{passed[step]}"
-        records = [json.loads(line) for line in (run / f"{name}.data").read_text().splitlines()]
+        records = single_records((run / f"{name}.data").read_text())
         told = [record["data"] for record in records if record["event"] == "line"]
         events = [record["event"] for record in records if record["event"] not in MEASURED]
         is_measured = any("rate" in record["data"] for record in records if record["event"] == "data")

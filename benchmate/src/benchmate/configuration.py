@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.errors import BenchmateError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measure:
+# Named tuples, because every program starts with this module: importing dataclasses is a tenth of the runner's start.
+class Measure(NamedTuple):
     """How much to observe; the defaults are those of the profile `quick` (protocol.md, 8).
 
     Warm-up ends when both its numbers are reached, the window when both of its are.
@@ -28,12 +27,11 @@ class Measure:
 _NUMBERS = ("warmup_steps", "warmup_s", "window_steps", "window_s")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(NamedTuple):
     """The resolved configuration of a benchmark, as far as its own process needs it."""
 
+    values: Mapping[str, Any]
     measure: Measure = Measure()
-    values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -49,7 +47,7 @@ class Config:
 def read_config(path: str | None) -> Config:
     """Read the JSON at `path`; no path means the defaults. Raise BenchmateError, with the path, when it cannot be read."""
     if not path:
-        return Config()
+        return Config({})
     try:
         values = json.loads(read_regular(path))
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmate import observe_loss, probes
-from benchmate.voir_types import InstrumentHost
+from benchmate.phases import InstrumentHost
 
 
 def instrument_main(ov: InstrumentHost) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable
 from itertools import repeat
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.clock import wait_for_devices
@@ -22,9 +22,7 @@ from benchmate.ring import (
     FIRST_SLOT,
     HEAD,
     NO_DEVICE_CLOCK,
-    OBSERVED,
     SLOT_WORDS,
-    SPARE,
     UNIX_MINUS_MONO,
     WANTED,
     WARM_UP,
@@ -44,10 +42,13 @@ AFTER_GO_NS = 100_000_000
 """Further warm-up after the barrier: an instance that waited there finds idle devices and cold caches."""
 COST_SAMPLES = 200
 CACHE_BYTES = 1 << 20
+PREPARED = 256
+"""Slots of the ring that are prepared at a time for the steps to come."""
 TASKS = ("train", "validation", "inference")
 
 T = TypeVar("T")
-Copies = tuple[Ring, "memoryview[int]", int, int, int, int, int, int, int, int, bool]
+Words: TypeAlias = "memoryview[int]"
+Copies: TypeAlias = tuple[Words, Words, Words, int, int, int, int, int | float, int, bool]
 
 
 class Observer:
@@ -75,7 +76,6 @@ class Observer:
         "_window_start_ns",
         "_writer",
         "begun",
-        "count",
         "is_complete",
         "is_over",
         "need",
@@ -98,8 +98,6 @@ class Observer:
         """Whether loops should end now: the window is complete and there is no runner to end the program."""
         self._consensus = RankConsensus(task, session.rank, session.world_size)
         self._measured = 0
-        self.count = 0
-        """Observations, warm-up included."""
         self.until = 0
         self.need = 0
         self._advance: Callable[[int], None] = self._after_first_step
@@ -125,20 +123,25 @@ class Observer:
         """The ring that holds the observations."""
         return self._writer.ring
 
+    @property
+    def count(self) -> int:
+        """Observations, warm-up included."""
+        return self._writer.count
+
     # In the loop
 
     def record(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
         """Take one step: from `t0_ns` to `end_ns`, n items, `wait_ns` of it waiting for data (-1: unknown)."""
         self._copied_to = None
-        count, writer = self.count, self._writer
+        writer = self._writer
         ring = writer.ring
-        if ring.head < writer.direct:
+        head = ring.words[HEAD]
+        count = head + writer.ahead
+        if head < writer.direct:
             ring.write(count, t0_ns, end_ns - t0_ns, n, NO_DEVICE_CLOCK, 1, flags | self._flags, wait_ns)
         else:
             writer.gather(count, t0_ns, end_ns, n, wait_ns, flags | self._flags)
-        self.count = count = count + 1
-        ring.words[SPARE if self._flags else OBSERVED] = count - self._warm
-        if end_ns >= self.until and count >= self.need:
+        if end_ns >= self.until and count + 1 >= self.need:
             self._advance(end_ns)
 
     def record_parts(self) -> StepParts | None:
@@ -299,43 +302,40 @@ class Observer:
             return
         size, n = size_function(batch_size)
         me = self._loop = object()
-        writer, clock, wait_ns = self._writer, perf_counter_ns, 0
+        writer, clock, arrived_ns = self._writer, perf_counter_ns, 0
         began_ns: int | None = None
-        head_word, no_device_clock = HEAD, NO_DEVICE_CLOCK
-        ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = self._copies(me)
+        head_word = HEAD
         t0_ns = self._begin_step()
-        count_before = count
+        words, ends, arrivals, slot, last_slot, head, last_head, usual_n, until, has_marks = self._copies(me, n, t0_ns)
+        count_before = self.count
         self._is_looping = True
         try:
             for batch in iterable:
                 fetched_ns = clock()
                 if began_ns is not None:
-                    # `record` and `Ring.write` written out, with their constants in variables: a call, and each cache line
-                    # touched, has a visible cost after a training step has emptied the caches.
-                    if self._copied_to is me and slot < last_slot and type(n) is int:
-                        words[slot] = count
-                        words[slot + 1] = began_ns
-                        words[slot + 2] = t0_ns - began_ns
-                        words[slot + 3] = n
-                        words[slot + 4] = no_device_clock
-                        words[slot + 5] = 1
-                        words[slot + 6] = flags
-                        words[slot + 7] = wait_ns
+                    # `record` and `Ring.write` written out, with the words that differ from step to step: a call, and each
+                    # cache line touched, has a visible cost after a training step has emptied the caches.
+                    if slot < last_slot and self._copied_to is me:
+                        ends[slot] = t0_ns
+                        arrivals[slot] = arrived_ns
                         slot += 8
-                        words[head_word] = ring.head = head = head + 1
-                        self.count = count = count + 1
-                        words[observed_word] = count - warm
+                        words[head_word] = head = head + 1
                     else:
-                        self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
-                        ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = (
-                            self._copies(me)
+                        self._record_unless_overlapped(me, began_ns, t0_ns, n, arrived_ns - began_ns, 0)
+                        words, ends, arrivals, slot, last_slot, head, last_head, usual_n, until, has_marks = (
+                            self._copies(me, n, t0_ns)
                         )
                 if size is not None:
                     try:
                         n = size(batch)
                     except Exception as error:
                         n = self._size_unknown(error)
-                wait_ns = fetched_ns - t0_ns
+                    if n != usual_n and slot < last_slot:
+                        if type(n) is int:
+                            words[slot + 3] = n
+                        else:
+                            last_slot = slot
+                arrived_ns = fetched_ns
                 began_ns = t0_ns
                 if has_marks and writer.parts is not None:
                     writer.parts.begin()
@@ -343,14 +343,14 @@ class Observer:
                 if has_marks:
                     writer.mark_end()
                 t0_ns = clock()
-                if t0_ns >= until and self.count + 1 >= self.need:
+                if t0_ns >= until and head >= last_head:
                     # A step of the warm-up, or the last of the window: recorded before another batch is fetched.
                     step_ns, began_ns = began_ns, None
-                    self._record_unless_overlapped(me, step_ns, self.settled(t0_ns), n, wait_ns, 0)
+                    self._record_unless_overlapped(me, step_ns, self.settled(t0_ns), n, arrived_ns - step_ns, 0)
                     if self.is_over:
                         return
-                    ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = (
-                        self._copies(me)
+                    words, ends, arrivals, slot, last_slot, head, last_head, usual_n, until, has_marks = self._copies(
+                        me, n
                     )
                     t0_ns = clock()
                     if has_marks:
@@ -358,14 +358,14 @@ class Observer:
         except BaseException as error:
             # The loader raised: the step before it is complete. (A loop that is left ends at `yield`, in the middle of one.)
             if began_ns is not None and began_ns != t0_ns:
-                self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
+                self._record_unless_overlapped(me, began_ns, t0_ns, n, arrived_ns - began_ns, 0)
             elif began_ns is not None and counts_last and type(error) is GeneratorExit and self.count > count_before:
-                self._record_last(me, began_ns, n, wait_ns)
+                self._record_last(me, began_ns, n, arrived_ns - began_ns)
             raise
         finally:
             self._is_looping = False
         if began_ns is not None:
-            self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, EPOCH_END)
+            self._record_unless_overlapped(me, began_ns, t0_ns, n, arrived_ns - began_ns, EPOCH_END)
         elif self.count:
             writer.mark_epoch_end()
         else:
@@ -373,25 +373,32 @@ class Observer:
         writer.flush_at_loop_end()
         self._session.drain(self.ring)
 
-    def _copies(self, me: object) -> Copies:
-        """Return what the loop `me` needs at each step, for its local variables; valid as long as `_copied_to` is `me`."""
+    def _copies(self, me: object, n: int | float, t0_ns: int = 0) -> Copies:
+        """Return what the loop `me` needs at each step, for its local variables; valid as long as `_copied_to` is `me`.
+
+        Where the next step, which begins at `t0_ns`, continues the last entry, slots are prepared for steps of `n` items.
+        """
         self._copied_to = me
         writer = self._writer
         ring = writer.ring
-        head = ring.head
+        head = ring.words[HEAD]
         index = head % ring.capacity
         slot = FIRST_SLOT + index * SLOT_WORDS
+        # Up to the ring's end, where the next slot is the first again, or what may be written without looking at the reader.
+        room = min(PREPARED, ring.capacity - index, writer.direct - head)
+        if room > 0 and self.until and type(n) is int and head and ring.end_ns(head - 1) == t0_ns:
+            ring.prepare(slot, room, n, self._flags)
+        else:
+            room = 0  # the next step goes through `record`
         return (
-            ring,
             ring.words,
+            ring.ends,
+            ring.arrivals,
             slot,
-            # The ring's end, where the next slot is the first again, or what may be written without looking at the reader.
-            slot + min(ring.capacity - index, writer.direct - head) * SLOT_WORDS,
+            slot + room * SLOT_WORDS,
             head,
-            self.count,
-            SPARE if self._flags else OBSERVED,
-            self._warm,
-            self._flags,
+            self.need - writer.ahead - 1,
+            n,
             self.until,
             writer.has_marks,
         )

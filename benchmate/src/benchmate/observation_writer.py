@@ -6,7 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock
-from benchmate.ring import EPOCH_END, FLAGS, HOST_NS, NO_DEVICE_CLOCK, PARTS, PENDING, T0_NS, TAIL, Ring
+from benchmate.ring import CONTINUED, EPOCH_END, FLAGS, HEAD, NO_DEVICE_CLOCK, PARTS, PENDING, T0_NS, TAIL, Ring
 from benchmate.step_parts import PartSpan, StepParts
 
 AGGREGATE_AFTER = 100_000
@@ -29,7 +29,8 @@ class PendingEntry(NamedTuple):
 class ObservationWriter:
     """Writes the observations of one task.
 
-    The measured loop calls `ring.write` itself as long as `ring.head < direct`, and `gather` from there on.
+    The measured loop writes into the ring itself as long as `ring.head < direct`, an entry for each step, and calls `gather`
+    from there on.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -49,7 +50,14 @@ class ObservationWriter:
         self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
         self._sum_n: int | float = 0
         self._sum_t0_ns = self._sum_batch_id = 0
+        self.ahead = 0
+        """How many steps more than slots there are, so that one count is enough where each step is an entry."""
         self._use_ring(ring)
+
+    @property
+    def count(self) -> int:
+        """Number of steps taken."""
+        return self.ring.head + self.ahead
 
     def _use_ring(self, ring: Ring) -> None:
         self.ring = ring
@@ -64,12 +72,14 @@ class ObservationWriter:
         self.device = self._lag = self.parts = None
         self.has_marks = False
         self._pending.clear()
+        self.ahead = self.count
         self._use_ring(Ring(self.ring.meta, capacity=1024))
 
     # Entries
 
     def gather(self, count: int, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
         """Take step number `count` into an entry that holds several, or whose time on the device is still to come."""
+        self.ahead += 1
         steps = self._sum_steps
         if steps == 0:
             self._sum_t0_ns, self._sum_batch_id, self._sum_wait_ns = t0_ns, count, 0
@@ -114,6 +124,7 @@ class ObservationWriter:
             self._sum_flags,
             self._sum_wait_ns,
         )
+        self.ahead -= 1
         if self._lag is not None:
             self._pace(self._sum_host_ns * self._steps_per_entry // self._sum_steps)
         self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
@@ -163,8 +174,11 @@ class ObservationWriter:
         """Return the begin of the last entry, gathered or written, and its duration on the host, in nanoseconds."""
         if self._sum_steps:
             return self._sum_t0_ns, self._sum_host_ns
-        words, slot = self.ring.words, self.ring.slot(self.ring.head - 1)
-        return words[slot + T0_NS], words[slot + HOST_NS]
+        ring, last = self.ring, self.ring.head - 1
+        t0_ns = ring.words[ring.slot(last) + T0_NS]
+        if t0_ns == CONTINUED:
+            t0_ns = ring.end_ns(last - 1)
+        return t0_ns, ring.end_ns(last) - t0_ns
 
     # Parts of a step
 
@@ -188,7 +202,8 @@ class ObservationWriter:
         words = (self._sum_batch_id, *ns, NO_DEVICE_CLOCK if spans is None else PENDING, 0, PARTS, 0)
         for index, word in enumerate(words, start=slot):
             self.ring.words[index] = word
-        self.ring.head += 1
+        self.ring.words[HEAD] += 1
+        self.ahead -= 1
         return spans
 
     def _fill_parts(self, device: DeviceClock, number: int, spans: list[PartSpan]) -> None:

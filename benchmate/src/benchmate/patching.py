@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import difflib
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec
@@ -81,7 +79,9 @@ class Patch:
         if _own_attribute(owner, name) is not MISSING:
             return "it exists now, but did not when the program ran"
         if isinstance(owner, ModuleType) and path != "__main__":
-            lazy = inspect.getattr_static(owner, name, None) or _lazy_attribute(owner, name)
+            from inspect import getattr_static
+
+            lazy = getattr_static(owner, name, None) or _lazy_attribute(owner, name)
             defined_in = getattr(lazy, "__module__", None)
             if defined_in and defined_in != path:
                 return f"{path} hands {name} out lazily; name the module that defines it: {defined_in}.{name}"
@@ -159,6 +159,8 @@ _watcher = ImportWatcher(apply_waiting)
 def names_hint(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean 'x' or 'y'?`, or the first names when none is similar; empty when there are none."""
     names = [other for other in names if name.startswith("__") or not other.startswith("__")]
+    import difflib  # late: only who misspells a name needs it
+
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
@@ -169,7 +171,10 @@ def names_hint(name: str, names: Iterable[str]) -> str:
 def _own_attribute(owner: object, name: str) -> object:
     if isinstance(owner, ModuleType):
         return vars(owner).get(name, MISSING)
-    return inspect.getattr_static(owner, name, MISSING)
+    # Imported late: a program without such a probe starts without it.
+    from inspect import getattr_static
+
+    return getattr_static(owner, name, MISSING)
 
 
 def _lazy_attribute(owner: ModuleType, name: str) -> object:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
+from typing import NamedTuple
 
 from benchmate.errors import BenchmateError
 
@@ -19,16 +20,23 @@ from benchmate.errors import BenchmateError
 _FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
+class Command(NamedTuple):
+    """What a command line names: a script, or a module as `python -m` finds it, and its own arguments."""
+
+    script: str | None
+    module: str | None
+    arguments: Sequence[str]
+
+
 class Program:
-    """A script, or a module as `python -m` finds it; `arguments` are its own.
+    """The script or module of a command; `paths` are searched for what it imports.
 
     Raise BenchmateError when there is no such program. What the program itself raises passes through, and its own part of the
     traceback is kept in `traceback`.
     """
 
-    def __init__(
-        self, *, script: str | None, module: str | None, arguments: Sequence[str], paths: Sequence[str]
-    ) -> None:
+    def __init__(self, command: Command, paths: Sequence[str]) -> None:
+        script, module, arguments = command
         self.traceback: TracebackType | None = None
         self._spec: ModuleSpec | None = None
         if script is not None:

@@ -9,26 +9,25 @@ import contextlib
 import json
 import mmap
 import os
-import secrets
 import struct
 import sys
 import time
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-MAGIC = b"MBRING01"
+MAGIC = b"MBRING02"
 HEADER_BYTES = 4096
 SLOT_BYTES = 64
 META_OFFSET = 512
 META_BYTES = 3000
 
 # Header fields, as indices of 8-byte words.
-CAPACITY, HEAD, TAIL, LOST, CLOSED, UNIX_MINUS_MONO, WANTED, WINDOW_START, WINDOW_STOP, OBSERVED, META_LEN = range(
-    1, 12
-)
+CAPACITY, HEAD, TAIL, LOST, CLOSED, UNIX_MINUS_MONO, WANTED, WINDOW_START, WINDOW_STOP = range(1, 10)
+META_LEN = 11
 STOP = 12  # written by the agent: the whole group has its observations
-SPARE = 13  # counts the steps of the warm-up, instead of OBSERVED
+STEPS_TAKEN, END_TAKEN = 13, 14  # the reader's: steps, and end of the last, of the entries that it has taken
 
 # Words of a slot that holds an observation; of a slot with PARTS, words 1 to 3 are forward, backward and optimizer.
 BATCH_ID, T0_NS, HOST_NS, ITEMS, DEVICE_NS, STEPS, FLAGS, WAIT_NS = range(8)
@@ -37,6 +36,10 @@ SLOT_WORDS = SLOT_BYTES // 8
 # Flags of an observation, and values of DEVICE_NS that are no duration.
 WARM_UP, EPOCH_END, MILLI, PARTS = 1, 2, 4, 8
 NO_DEVICE_CLOCK, PENDING = -1, -2
+
+# In place of BATCH_ID and T0_NS: the entry follows the one before, and HOST_NS and WAIT_NS hold when its step ended and when
+# its batch was there. So two words differ from step to step, and nothing has to be counted or subtracted in the loop.
+CONTINUED = -1
 
 FIRST_SLOT = HEADER_BYTES // 8  # as an index of words
 
@@ -76,11 +79,9 @@ class Ring:
     """
 
     # Attributes in __slots__ are read faster than those in a dictionary.
-    __slots__ = ("capacity", "head", "memory", "meta", "path", "words")
+    __slots__ = ("arrivals", "capacity", "ends", "memory", "meta", "path", "words")
 
     def __init__(self, meta: dict[str, object], *, folder: Path | None = None, capacity: int = 32768) -> None:
-        self.head = 0
-        """Number of slots written so far; the reader sees it as the word HEAD."""
         size = HEADER_BYTES + capacity * SLOT_BYTES
         self.path: Path | None = None
         self.capacity = capacity
@@ -88,10 +89,12 @@ class Ring:
             self.memory = mmap.mmap(-1, size)
         else:
             # The number alone is not unique: containers with process numbers of their own share the folder.
-            self.path = folder / f"{os.getpid()}-{secrets.token_hex(6)}.ring"
+            self.path = folder / f"{os.getpid()}-{os.urandom(6).hex()}.ring"
             self.memory = _shared_file(self.path, size)
         _kept_until_exit.append(self.memory)
         self.words = memoryview(self.memory).cast("q")
+        # What differs between entries that continue each other, with the index that their slot has in `words`.
+        self.ends, self.arrivals = self.words[HOST_NS:], self.words[WAIT_NS:]
         self.words[CAPACITY] = capacity
         # Read once: a clock that NTP corrects during the run must not tear the steps apart.
         self.words[UNIX_MINUS_MONO] = time.time_ns() - time.perf_counter_ns()
@@ -110,19 +113,36 @@ class Ring:
         self.words[META_LEN] = len(text)
 
     @property
+    def head(self) -> int:
+        """Number of slots written so far."""
+        return self.words[HEAD]
+
+    @property
     def free(self) -> int:
         """Number of slots that can be written before the reader would be overtaken."""
-        return self.capacity - (self.head - self.words[TAIL])
+        return self.capacity - (self.words[HEAD] - self.words[TAIL])
 
     def slot(self, number: int) -> int:
         """Return the index in `words` of the first word of the slot that was written as number `number`."""
         return FIRST_SLOT + number % self.capacity * SLOT_WORDS
 
+    def prepare(self, slot: int, count: int, n: int, flags: int) -> None:
+        """Write entries that continue each other, but for their times, into `count` free slots from the index `slot` on."""
+        entry = array("q", (CONTINUED, CONTINUED, 0, n, NO_DEVICE_CLOCK, 1, flags, 0))
+        self.words[slot : slot + count * SLOT_WORDS] = entry * count
+
+    def end_ns(self, number: int) -> int:
+        """Return when the entry that was written as number `number` ended."""
+        slot = self.slot(number)
+        t0_ns, host_ns = self.words[slot + T0_NS], self.words[slot + HOST_NS]
+        return host_ns if t0_ns == CONTINUED else t0_ns + host_ns
+
     def write(
         self, batch_id: int, t0_ns: int, host_ns: int, n: float, device_ns: int, steps: int, flags: int, wait_ns: int
     ) -> None:
         """Append one observation. The caller makes sure that there is room: nothing is checked in the measured loop."""
-        words, head = self.words, self.head
+        words = self.words
+        head = words[HEAD]
         slot = FIRST_SLOT + head % self.capacity * SLOT_WORDS
         # Word by word: after a training step has emptied the caches, struct's own library costs more than eight stores.
         try:
@@ -138,15 +158,16 @@ class Ring:
         words[slot + 6] = flags
         words[slot + 7] = wait_ns
         # Publish after the slot is written.
-        words[HEAD] = self.head = head + 1
+        words[HEAD] = head + 1
 
     def write_loss(self, batch_id: int, t_ns: int, loss: float) -> bool:
         """Append one loss, its float64 bits in the third word; return False, and count it as lost, when the ring is full."""
         if self.free <= 0:
             self.words[LOST] += 1
             return False
-        _LOSS.pack_into(self.memory, self.slot(self.head) * 8, batch_id, t_ns, loss)
-        self.words[HEAD] = self.head = self.head + 1
+        head = self.words[HEAD]
+        _LOSS.pack_into(self.memory, self.slot(head) * 8, batch_id, t_ns, loss)
+        self.words[HEAD] = head + 1
         return True
 
     def fill_device_time(self, entry: int, device_ns: int) -> None:
@@ -169,9 +190,14 @@ def take_entries(memory: mmap.mmap) -> Iterator[RingEntry]:
             slot, parts, taken = _SLOT.unpack_from(memory, _offset(words, 1)), slot[1:4], 2
         if slot[DEVICE_NS] == PENDING:
             return
+        batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns = slot
+        if t0_ns == CONTINUED:
+            batch_id, t0_ns = words[STEPS_TAKEN], words[END_TAKEN]
+            host_ns, wait_ns = host_ns - t0_ns, wait_ns - t0_ns
         # Before the entry is given away: a reader that stops here must not see it again.
         words[TAIL] += taken
-        yield RingEntry._make((*slot, parts))
+        words[STEPS_TAKEN], words[END_TAKEN] = batch_id + steps, t0_ns + host_ns
+        yield RingEntry(batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns, parts)
 
 
 def take_losses(memory: mmap.mmap) -> Iterator[tuple[int, int, float]]:
@@ -193,10 +219,12 @@ def _shared_file(path: Path, size: int) -> mmap.mmap:
     try:
         # Not ftruncate, which would reserve nothing.
         os.posix_fallocate(descriptor, 0, size)
+        # Each page that the loop touches first would be a fault there: a microsecond and more, every 64 steps.
+        flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
         # Without a duplicate of the descriptor there is none that a script could close or reuse.
         if sys.version_info >= (3, 13):
-            return mmap.mmap(descriptor, size, trackfd=False)
-        return mmap.mmap(descriptor, size)
+            return mmap.mmap(descriptor, size, flags=flags, trackfd=False)
+        return mmap.mmap(descriptor, size, flags=flags)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()

@@ -9,15 +9,12 @@ import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmate.configuration import read_config
 from benchmate.errors import BenchmateError
+from benchmate.phases import StopProgram
+from benchmate.program_overseer import InstrumentFailed, ProgramOverseer
 from benchmate.session import Session, flush_and_exit, use
-
-if TYPE_CHECKING:
-    from benchmate.voir_overseer import ProgramOverseer
-    from benchmate.voir_types import Instrument
 
 USAGE = """\
 usage: python -m benchmate.run [--config FILE] [--voirfile FILE] [--path DIR]... [INSTRUMENT OPTIONS] SCRIPT [ARGUMENTS...]
@@ -54,22 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = read_config(options.get("--config") or os.environ.get("MILABENCH_BENCH_CONFIG"))
     except BenchmateError as error:
         return _usage_error(error)
-    # Before voir and the voirfile are imported: what fails there has somewhere to be recorded.
-    session = use(Session(config))
-
-    from benchmate.voir_overseer import ProgramOverseer, StopProgram, load_instruments
-
-    session.stop_exception = StopProgram
-    instruments: list[Instrument] = []
+    # Before the voirfile is imported: what fails there has somewhere to be recorded.
+    session = use(Session(config, stop_exception=StopProgram))
+    overseer = ProgramOverseer(session, config.voir_options)
     voirfile = options.get("--voirfile")
     if voirfile is not None:
+        from benchmate.voirfile import load_instruments
+
         try:
-            instruments = load_instruments(voirfile)
+            overseer.require(*load_instruments(voirfile))
         except Exception as error:
             return _broken_voirfile(session, voirfile, error)
-    runner = ProgramOverseer(instruments, session, config.voir_options)
     try:
-        runner.run_command(rest, paths)
+        overseer.run_command(rest, paths)
         code: str | int | None = 0
     except BenchmateError as error:
         session.fail("environment", str(error))
@@ -78,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = error.code
     except BaseException as error:
         _silence_handlers()
-        code = _report_exception(session, runner, error)
+        code = _report_exception(session, overseer, error)
     _silence_handlers()
     if session.is_forked_child:
         sys.exit(code)
@@ -147,15 +141,14 @@ def _fail_probe(session: Session, text: str) -> None:
     print(f"benchmate: {text}", file=sys.stderr)
 
 
-def _report_exception(session: Session, runner: ProgramOverseer, error: BaseException) -> int:
+def _report_exception(session: Session, overseer: ProgramOverseer, error: BaseException) -> int:
     """Record what ended the program, show it as Python would, and return its exit code."""
     from benchmate.memory import is_out_of_memory
     from benchmate.program_loader import show_exception
-    from benchmate.voir_overseer import InstrumentFailed
 
     if isinstance(error, InstrumentFailed):
         return 1
-    begin = runner.program.traceback if runner.program is not None else error.__traceback__
+    begin = overseer.program.traceback if overseer.program is not None else error.__traceback__
     trace = "".join(traceback.format_exception(type(error), error, begin))
     if not session.is_forked_child:
         session.error(error, trace)

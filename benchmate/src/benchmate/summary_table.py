@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from benchmate.records import as_number
@@ -13,19 +12,18 @@ MAX_DURATIONS = 4096
 """Durations kept for the median of a task."""
 
 
-@dataclass(slots=True)
 class TaskTotals:
     """Totals of the observations of one task; warm-up is counted, not summed."""
 
-    units: str = ""
-    warmup: int = 0
-    steps: int = 0
-    items: float = 0.0
-    start_ns: int = 0
-    """Where the window began: at its own record, or with the end of the step before the first that counts."""
-    stop_ns: int = 0
-    durations: list[float] = field(default_factory=list)
-    stride: int = 1
+    def __init__(self) -> None:
+        self.units = ""
+        self.warmup = self.steps = 0
+        self.items = 0.0
+        self.start_ns = 0
+        """Where the window began: at its own record, or with the end of the step before the first that counts."""
+        self.stop_ns = 0
+        self.durations: list[float] = []
+        self.stride = 1
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Take one observation."""

@@ -229,6 +229,16 @@ def adopt_orphans() -> None:
 
 def child_pids() -> set[int]:
     """Return the children of this process that have not been waited for."""
+    # A child stays in its list until it is waited for. Some kernels are built without the lists.
+    try:
+        tasks = Path("/proc/self/task").iterdir()
+        return {int(pid) for task in tasks for pid in (task / "children").read_bytes().split()}
+    except OSError:  # or a thread has ended, and another one has its children
+        return _child_pids_by_parent()
+
+
+def _child_pids_by_parent() -> set[int]:
+    """Return the same from what all processes of the machine say of their parents."""
     pids = set()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

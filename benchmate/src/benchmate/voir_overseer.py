@@ -1,25 +1,21 @@
-"""Voirfiles, and voir's Overseer adapted: phases and instruments are voir's, but errors fail the step, and records go to the
-session's sink.
-"""
+"""voir's Overseer as a part of ours: streams of what is given and logged, options and selectors, with our phases and records."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import importlib.util
 import sys
-import traceback
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from argparse import Namespace
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from benchmate.errors import BenchmateError, ProbeError
 from benchmate.given_records import record_given
 from benchmate.lazy_imports import deferred_imports
-from benchmate.patching import apply_waiting
+from benchmate.phases import InstrumentHost, ProgramAborted, StopProgram
 from benchmate.probe_registry import Probe, expect
-from benchmate.program_loader import Program
+from benchmate.program_loader import Command
 from benchmate.session import Session
-from benchmate.voir_types import Instrument, InstrumentHost
 
 if TYPE_CHECKING:
     from benchmate.probes.ptera_streams import Stream
@@ -27,31 +23,39 @@ if TYPE_CHECKING:
 # Half of voir's start-up, and most voirfiles need none of them.
 with deferred_imports("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
     import voir.instruments
+    import voir.phase
+    from giving import given
+    from voir.helpers import current_overseer
     from voir.overseer import LogStream, Overseer
-    from voir.phase import StopProgram
 
-__all__ = ["InstrumentFailed", "ProgramOverseer", "StopProgram", "load_instruments"]
-
-VOIRFILE_MODULE = "__voir__"
-
-
-class InstrumentFailed(BaseException):
-    """An instrument failed before the program began: running it would measure nothing."""
+# One class, whoever raises or catches it: what ended the program before voir was imported, too.
+voir.phase.StopProgram = StopProgram
+voir.phase.OverseerAbort = ProgramAborted
 
 
-class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
-    """Runs a program under instruments."""
+def _watch_nothing(*args: object, **kwargs: object) -> Any:
+    return lambda overseer: None
 
-    def __init__(self, instruments: Iterable[Instrument], session: Session, option_blocks: Mapping[str, Any]) -> None:
-        super().__init__(list(instruments))
+
+# Threads that watch devices would disturb what is measured, and milabench watches them from outside.
+voir.instruments.gpu_monitor = voir.instruments.monitor_all = _watch_nothing
+
+
+class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
+    """What voir's Overseer has beyond phases, for the instruments of `host`."""
+
+    def __init__(self, host: InstrumentHost, session: Session, option_blocks: Mapping[str, Any]) -> None:
+        super().__init__([])
         self._session = session
         self._option_blocks = option_blocks
         self._taken: dict[int, object] = {}
         """Rates of other threads that are recorded already, by their id; kept, so that no other object has that."""
-        self._logger = None
+        self.phases, self.handlers, self.require = host.phases, host.handlers, host.require
         self.log = LogStream()
         self.log >> self._forward
-        self.program: Program | None = None
+        self.given = given().__enter__()
+        self.given.where("$event") >> self.log
+        self._token = current_overseer.set(host)
         add_from_model = self.argparser.add_from_model
         self.argparser.add_from_model = lambda dest, model, **more: add_from_model(
             dest, self._with_suite_defaults(dest, model), **more
@@ -72,17 +76,6 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         env = {**vars(sys.modules["__main__"]), **frame.f_globals, **frame.f_locals}
         return self.require(_Activation(open_stream(selector, probe, env=env, **options)))
 
-    def run_command(self, argv: list[str], paths: Sequence[str]) -> None:
-        """Run what the command line names; return also when it was stopped early, pass on what the program raised."""
-        self._paths = paths
-        self(argv)
-        # Here after an early stop too: what was raised holds every frame of the program, and with them its loaders' workers.
-        for phase in self.phases:
-            if phase.exception is not None:
-                phase.exception.__traceback__ = None
-        if self.program is not None:
-            self.program.traceback = None
-
     def queue(self, **data: Any) -> None:
         """Take a rate that another thread gives at once, and leave what is given to the main thread, as voir does."""
         if "rate" in data:
@@ -90,55 +83,47 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
             self._session.program_rate(data)
         super().queue(**data)
 
-    # Called by voir
+    # For the overseer that it is a part of
 
-    def _run(self, argv: list[str]) -> None:
-        self.given.where("$event") >> self.log
-        if not self.handlers:
-            self.given >> self._record_without_instrument
-        with self.run_phase(self.phases.init):
-            pass
-        with self.run_phase(self.phases.parse_args):
-            self.options = self.argparser.parse_args(argv)
-            del self.argparser
-        self._abort_on_failure()
-        with self.run_phase(self.phases.load_script):
-            self.program = self._find_program()
-            self.program.load()
-        apply_waiting()
-        self._abort_on_failure()
-        with self.run_phase(self.phases.run_script):
-            self.program.run()
-
-    def _find_program(self) -> Program:
-        options = self.options
+    def parse(self, argv: Sequence[str]) -> Command:
+        """Return what the command line names, with the options of instruments read from it."""
+        self.options = options = self.argparser.parse_args(argv)
+        del self.argparser
         if options.SCRIPT is not None:
-            return Program(script=options.SCRIPT, module=None, arguments=options.ARGV, paths=self._paths)
+            return Command(options.SCRIPT, None, options.ARGV)
         if not options.MODULE:
             raise BenchmateError("expected a script, or -m and a module")
-        return Program(script=None, module=options.MODULE[0], arguments=options.MODULE[1:], paths=self._paths)
+        return Command(None, options.MODULE[0], options.MODULE[1:])
 
-    def _abort_on_failure(self) -> None:
-        if self._session.failures:
-            raise InstrumentFailed
+    def take_command(self, command: Command) -> None:
+        """Have the options of a command line that named no more than a program."""
+        module = None if command.module is None else [command.module, *command.arguments]
+        arguments = [] if module else list(command.arguments)
+        self.options = Namespace(SCRIPT=command.script, ARGV=arguments, MODULE=module)
+        del self.argparser
 
-    def _on_instrument_error(self, error: BaseException) -> None:
-        if self._session.is_forked_child:
-            return
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        self._session.error(error, trace)
-        name = "" if isinstance(error, BenchmateError) else f"instrument: {type(error).__name__}: "
-        self._session.fail("probe", f"{name}{error}")
-        if not isinstance(error, BenchmateError):
-            print(trace, end="", file=sys.stderr)
-        print(f"benchmate: an instrument failed: {name}{error}", file=sys.stderr)
+    def record_unattended(self) -> None:
+        """Record the rates and losses that a program gives, where there is no instrument to say what is recorded."""
+        if not self.handlers:
+            self.given >> self._record_rate_or_loss
 
-    def _on_stop(self, value: object = None) -> None:
-        # Raised in the main thread from another one, StopProgram comes without a value.
-        super()._on_stop(value)
+    def end_streams(self) -> None:
+        """Take what other threads have given, and end the streams."""
+        self._dump_queue()
+        try:
+            self.given.__exit__(None, None, None)
+        except ValueError:
+            # The streams belong to the context that they were opened in.
+            self._session.message(
+                "voir was first imported in a task: what the program gave outside it is not recorded; import it before"
+            )
 
-    def _on_error(self, error: BaseException) -> None:
-        """Do nothing: the caller records what the program raised, because it knows the program's own traceback."""
+    def leave(self) -> None:
+        """No longer be the current overseer."""
+        with contextlib.suppress(ValueError):
+            current_overseer.reset(self._token)
+
+    # Streams
 
     def _forward(self, data: Mapping[str, Any]) -> None:
         if self._session.is_forked_child:
@@ -152,8 +137,7 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         elif self._taken.pop(id(data["rate"]), None) is None:
             record_given(self._session, data)
 
-    def _record_without_instrument(self, data: Mapping[str, Any]) -> None:
-        """Record the rates and losses that a program gives, where there is no voirfile to say what is recorded."""
+    def _record_rate_or_loss(self, data: Mapping[str, Any]) -> None:
         if "rate" in data or "loss" in data:
             self.log({key: data[key] for key in ("task", "rate", "units", "loss", "time") if key in data})
 
@@ -186,40 +170,3 @@ class _Activation:
         yield ov.phases.load_script(priority=0)
         with self.stream:
             yield ov.phases.run_script(priority=0)
-
-
-def load_instruments(path: str) -> list[Instrument]:
-    """Return the instruments of the voirfile at `path`: `__instruments__` (nested lists and mappings of them) where it is
-    defined, else every global whose name starts with `instrument_`.
-
-    The module stays in sys.modules, so that instances of classes that it defines can be pickled.
-    """
-    if not Path(path).is_file():
-        raise BenchmateError(f"{path}: no such voirfile")
-    # Threads that watch devices would disturb what is measured, and milabench watches them from outside.
-    voir.instruments.gpu_monitor = voir.instruments.monitor_all = _watch_nothing
-    spec = importlib.util.spec_from_file_location(VOIRFILE_MODULE, path)
-    if spec is None or spec.loader is None:
-        raise BenchmateError(f"{path}: a voirfile is a Python file")
-    module = importlib.util.module_from_spec(spec)
-    # Before it runs, as for every import: a data class asks sys.modules for its own module.
-    sys.modules[VOIRFILE_MODULE] = module
-    spec.loader.exec_module(module)
-    if hasattr(module, "__instruments__"):
-        return list(_flat(module.__instruments__))
-    named = [value for name, value in vars(module).items() if name.startswith("instrument_")]
-    return list(_flat(named))
-
-
-def _watch_nothing(*args: object, **kwargs: object) -> Instrument:
-    return lambda overseer: None
-
-
-def _flat(value: object) -> Iterable[Instrument]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if not isinstance(value, (list, tuple)):
-        yield cast("Instrument", value)  # voir reports what is not an instrument
-        return
-    for item in value:
-        yield from _flat(item)

@@ -19,6 +19,7 @@ from milabench.workflow.files import write_file
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
+    from milabench.procurement.sequential_acceptance import Boundary
 
 # By parameter: what stands alone says nothing. A variable may be set for all commands of a shell, and contradicts nothing.
 _GOES_WITH = {
@@ -26,9 +27,11 @@ _GOES_WITH = {
     "first": "every",
     "calendar": "every",
     "power": "is_plan",
-    **dict.fromkeys(("alpha", "beta", "cap", "bad_failure_rate"), "sequential"),
+    **dict.fromkeys(("alpha", "beta", "boundary", "cap", "bad_failure_rate"), "sequential"),
 }
 _TYPED = {"first": "--from", "bad_failure_rate": "--bad-failure-rate", "is_plan": "--plan"}
+# The names of procurement/sequential_acceptance.BOUNDARIES, which the help must not wait for.
+BOUNDARIES = ("lan-demets", "obrien-fleming", "pocock", "wald")
 DEFAULT_POWER, DEFAULT_ALPHA, DEFAULT_BETA = 0.95, 0.05, 0.1
 
 
@@ -98,6 +101,13 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     help="With --sequential: how often a bad system may be accepted. Default: 0.1.",
 )
 @click.option(
+    "--boundary",
+    type=click.Choice(BOUNDARIES),
+    default="lan-demets",
+    show_default=True,
+    help="With --sequential: how the error rates are shared out over the looks.",
+)
+@click.option(
     "--cap",
     type=click.IntRange(1),
     metavar="N",
@@ -126,6 +136,7 @@ def command(
     sequential: bool,
     alpha: float | None,
     beta: float | None,
+    boundary: Boundary,
     cap: int | None,
     bad_failure_rate: float | None,
     destination: Destination,
@@ -150,7 +161,11 @@ def command(
         from milabench.workflow.acceptance_runs import accept_growing_run
 
         looks = SequentialPlan(
-            alpha=alpha or DEFAULT_ALPHA, beta=beta or DEFAULT_BETA, cap=cap, bad_failure_rate=bad_failure_rate
+            alpha=alpha or DEFAULT_ALPHA,
+            beta=beta or DEFAULT_BETA,
+            boundary=boundary,
+            cap=cap,
+            bad_failure_rate=bad_failure_rate,
         )
         acceptance = accept_growing_run(run, base, criteria, reference, looks)
     else:

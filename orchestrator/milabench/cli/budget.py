@@ -8,7 +8,7 @@ import click
 
 from milabench.cli.compare import SCORE_METRICS
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, collected_as, table_width, wide_option
+from milabench.cli.options import base_option, collected_as, table_width, terminal_session, wide_option
 from milabench.errors import DONE
 from milabench.workflow.options import BudgetRequest
 
@@ -60,7 +60,7 @@ def command(request: BudgetRequest, destination: Destination, wide: bool) -> int
     from milabench.report.budget import render_budget
     from milabench.workflow.budget import answer_budget
 
-    answered = answer_budget(request)
+    answered = answer_budget(request, terminal_session())
     width = table_width(wide) if destination.output is None else None
     title = answered.tender.title or answered.tender.file
     destination.write(

@@ -117,7 +117,13 @@ def _score(request: CompareRequest, destination: Destination, wide: bool, tender
             raise UsageError(f"--{option} is of comparisons without --tender; leave one of the two out")
     names = [name for name in request.runs if isinstance(name, str)]
     scores = compare_by_tender(
-        tender, names, request.base, metric=metric or "", margin=request.margin, across=request.across
+        tender,
+        names,
+        request.base,
+        terminal_session(),
+        metric=metric or "",
+        margin=request.margin,
+        across=request.across,
     )
     width = table_width(wide) if destination.output is None else None
     if destination.format == "brief":

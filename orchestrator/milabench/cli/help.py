@@ -27,7 +27,15 @@ RARE = frozenset(
         *("--frozen", "--weights", "--costs", "--score", "--from-db", "--db", "--per", "--across", "--run"),
         *("--kvstore", "--dtype", "--epochs", "--data-set", "--metrics-policy", "--framework", "--metrics-suffix"),
         *("--shuffle", "--clock", "--threads", "--calls", "--seconds"),
-        *("accept --alpha", "accept --beta", "accept --cap", "accept --power", "--bad-failure-rate", "--calendar"),
+        *(
+            "accept --alpha",
+            "accept --beta",
+            "accept --cap",
+            "--boundary",
+            "accept --power",
+            "--bad-failure-rate",
+            "--calendar",
+        ),
         *("--slowdown", "rehearse --metric", "rehearse --margin"),
     )
 )

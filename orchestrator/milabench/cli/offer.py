@@ -56,6 +56,13 @@ def verify_archive(
     offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination, wide: bool
 ) -> int:
     """Recompute every number of an offer from its records, name its changes with their tiers, check its power level."""
+    return show_verified_offer(offer, tender, allowed_signers, destination, wide=wide)
+
+
+def show_verified_offer(
+    offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination, *, wide: bool = False
+) -> int:
+    """Write what verifying an offer found, and return its exit code."""
     from milabench.report.document_formats import write_document
     from milabench.report.offer import check_to_json, offer_document
     from milabench.workflow.offers import signed_text, verify_offer

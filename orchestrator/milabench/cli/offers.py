@@ -20,8 +20,8 @@ def command() -> None:
 @command.command(
     "compare",
     short_help="Compare all offers in a folder by a tender",
-    epilog="Exit codes: 0 compared; 2 a tender or a declaration has mistakes; 3 no offer in the folder; 6 an offer was altered; "
-    "7 an offer fails its verification.",
+    epilog="Exit codes: 0 compared; 2 a tender or a declaration has mistakes; 3 no offer in the folder; 6 an offer was altered "
+    "or cannot be read; 7 an offer fails its verification.",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @file_option("--tender", required=True, help="The tender (procurement.yaml) that they answer.")
@@ -54,6 +54,6 @@ def compare_offers(
         width = table_width(wide) if destination.output is None else None
         document = offers_document(table)
         destination.write(write_document(destination.format, document, offers_to_json(table), width))
-    if any(side.altered for side in table.sides):
+    if table.unreadable or any(side.altered for side in table.sides):
         return RecordError.exit_code
     return VERDICT_CODES["FAIL"] if any(side.check.verdict == "FAIL" for side in table.sides) else DONE

@@ -69,7 +69,7 @@ def command(
     save_reference: Path | None,
     site: Path | None,
 ) -> None:
-    """Report on runs: folders, or names below the base. Default: the latest run."""
+    """Report on runs: folders, names below the base, or bundles of one run. Default: the latest run."""
     if site is not None:
         from milabench.workflow.site import write_site
 

@@ -8,7 +8,7 @@ import click
 
 from milabench.cli.compare import SCORE_METRICS
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, table_width, wide_option
+from milabench.cli.options import base_option, table_width, terminal_session, wide_option
 from milabench.errors import UsageError
 
 _TENDER = click.argument("tender", metavar="FILE", type=click.Path(path_type=Path))
@@ -59,7 +59,7 @@ def explain_tender(
 
     if metric is not None and not names:
         raise UsageError(f"--metric {metric} scores nothing here: name a run or an offer with --of")
-    numbers = select_keys(explain_numbers(tender, names, base, metric or ""), keys)
+    numbers = select_keys(explain_numbers(tender, names, base, terminal_session(), metric or ""), keys)
     width = table_width(wide) if destination.output is None else None
     document = provenance_document(f"where the numbers of {tender} come from", numbers)
     destination.write(write_document(destination.format, document, provenance_to_json(numbers), width))

@@ -9,27 +9,52 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench.cli.options import file_option, json_option
-from milabench.errors import DONE, RecordError
+from milabench.errors import DONE, RecordError, UsageError
 from milabench.shown import counted
 
 if TYPE_CHECKING:
     from milabench.bundle.verify import Verification
 
 
-@click.command("verify")
+@click.command(
+    "verify", epilog="Exit codes: 0 unaltered, 6 altered; with --offer those of `milabench offer verify`: also 7 and 8."
+)
 @click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("tender", required=False, metavar="[TENDER]", type=click.Path(path_type=Path))
+@click.option(
+    "--offer",
+    "is_offer",
+    is_flag=True,
+    envvar=(),
+    help="It is an offer: compare it also with its TENDER (procurement.yaml), as `milabench offer verify` does.",
+)
 @file_option(
     "--allowed-signers", metavar="FILE", help="Require a signature by one of these (the format of ssh-keygen)."
 )
 @json_option
-def command(bundle: Path, allowed_signers: Path | None, as_json: bool) -> int:
-    """Recompute every hash and number of a bundle. Exit codes: 0 unaltered, 6 altered."""
+def command(bundle: Path, tender: Path | None, is_offer: bool, allowed_signers: Path | None, as_json: bool) -> int:
+    """Recompute every hash and number of a bundle."""
+    if is_offer or tender is not None:
+        return _verify_offer(bundle, tender, allowed_signers, is_offer=is_offer, as_json=as_json)
     from milabench.bundle.verify import verify_bundle
     from milabench.workflow.summaries import recompute_summary
 
     verified = verify_bundle(bundle, recompute_summary, allowed_signers)
     click.echo(json.dumps(verified.to_json(str(bundle)), indent=1) if as_json else verification_text(bundle, verified))
     return RecordError.exit_code if verified.wrong else DONE
+
+
+def _verify_offer(
+    bundle: Path, tender: Path | None, allowed_signers: Path | None, *, is_offer: bool, as_json: bool
+) -> int:
+    from milabench.cli.formats import Destination
+    from milabench.cli.offer import show_verified_offer
+
+    if tender is None:
+        raise UsageError(f"--offer: name the tender that it answers too: milabench verify --offer {bundle} TENDER")
+    if not is_offer:
+        raise UsageError(f"{tender}: a tender is what an offer is compared with; add --offer, or leave it out")
+    return show_verified_offer(bundle, tender, allowed_signers, Destination(form=None, as_json=as_json, output=None))
 
 
 def verification_text(bundle: Path, verified: Verification) -> str:

@@ -47,10 +47,11 @@ def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, .
             continue
         number = entry.get("attempt", 1)
         number = number if isinstance(number, int) and not isinstance(number, bool) else 1
+        numbers = entries.get(step)
+        if numbers is None:
+            numbers = entries[step] = {}
         # A resumed run may end what an earlier one started: entries of one attempt are merged, later values winning.
-        state_entry = entries.setdefault(step, {}).setdefault(number, {})
-        state_entry.update(entry)
-        state_entry[state] = entry.get("t")
+        numbers[number] = {**numbers.get(number, {}), **entry, state: entry.get("t")}
     return {
         step: tuple(_attempt(step, number, numbers[number]) for number in sorted(numbers))
         for step, numbers in entries.items()
@@ -64,7 +65,7 @@ def last_word(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
 
 
 def _attempt(step: str, number: int, entry: dict[str, Any]) -> Attempt:
-    began, ended = (finite_number(entry.pop(state, None)) for state in ("started", "ended"))
+    began, ended = finite_number(entry.pop("started", None)), finite_number(entry.pop("ended", None))
     outcome = entry.get("outcome")
     return Attempt(
         step=step,

@@ -17,21 +17,21 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from milabench.events.model import Event, Line, ObservationBatch, Other, StepEvent
+from milabench.events.model import Data, Line, ObservationBatch, Other, StepEvent
+from milabench.events.observation_columns import LARGEST_NS, batch_of, single_events
 from milabench.events.values import LARGEST, SMALLEST
 from milabench.events.wire import decode
 
 # How bulk records begin, as our agent writes them; a guess, which only decides which decoder is tried first.
 _DATA_PREFIX, _LINE_PREFIX = b'{"event":"data","data":{"task":', b'{"event":"line",'
-_LARGEST_NS = 2**32 - 1
 _LEAST_ALIKE = 32  # of fewer lines it does not pay to look at the first one before
 
 
 _Wait = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 _Rate = Annotated[float, msgspec.Meta(gt=0)]
-_Elapsed = Annotated[float, msgspec.Meta(gt=1e-9, lt=_LARGEST_NS / 1e9)]
+_Elapsed = Annotated[float, msgspec.Meta(gt=1e-9, lt=LARGEST_NS / 1e9)]
 _T0 = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-_HostNs = Annotated[int, msgspec.Meta(gt=0, le=_LARGEST_NS)]
+_HostNs = Annotated[int, msgspec.Meta(gt=0, le=LARGEST_NS)]
 _Time = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 
 
@@ -115,12 +115,19 @@ def _decode_group(lines: Sequence[bytes], step: str) -> Iterator[StepEvent]:
     yield from _events(records, step)
 
 
-def _decode_single(line: bytes, step: str) -> Iterator[Event]:
+def _decode_single(line: bytes, step: str) -> Iterator[StepEvent]:
     try:
-        yield decode(line, step)
+        event = decode(line, step)
     except ValueError:
         if line.strip():
             yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
+        return
+    if not isinstance(event, Data):
+        yield event
+    elif (batch := batch_of(event)) is not None:
+        yield batch
+    else:
+        yield from single_events(event)
 
 
 def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:
@@ -130,7 +137,7 @@ def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:
     """
     try:
         first = _DATA_DECODER.decode(lines[: lines.find(b"\n") + 1 or None]).data
-        if first.warmup or first.epoch_end or not (first.n.is_integer() and first.n <= _LARGEST_NS):
+        if first.warmup or first.epoch_end or not (first.n.is_integer() and first.n <= LARGEST_NS):
             return None
         has_wait = first.parts is not None and first.parts.wait is not None
         common = (first.task, first.units, first.clock, int(first.n), first.rank, first.steps, has_wait)

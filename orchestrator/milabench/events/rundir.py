@@ -18,7 +18,8 @@ from urllib.parse import unquote
 from milabench.devices.regular_file import open_descriptor, open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file
-from milabench.events.model import Event, Line, Other
+from milabench.events.model import Data, Event, Line, Other
+from milabench.events.observation_columns import single_events
 from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
 from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
 from milabench.events.shapes import SHARE_MANIFEST, require_shape
@@ -591,10 +592,15 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
     """Yield the events of one `.data` file; see `Run.events`."""
     for line in _read(path, _lines):
         try:
-            yield decode(line, step)
+            event = decode(line, step)
         except ValueError:
             if line.endswith(b"\n") and line.strip():
                 yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
+            continue
+        if isinstance(event, Data):
+            yield from single_events(event)
+        else:
+            yield event
 
 
 def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterator[StepEvent]:
@@ -615,7 +621,8 @@ def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterat
             rest = CUT
     if rest:
         with contextlib.suppress(ValueError):  # a last line that is incomplete
-            yield decode(rest, step)
+            event = decode(rest, step)
+            yield from single_events(event) if isinstance(event, Data) else (event,)
 
 
 def os_reason(error: OSError) -> str:

@@ -5,7 +5,7 @@ What is not listed may be anything. A key may be missing or null unless it is `R
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from milabench.events.values import finite_number, positive
 Shape = Any
 """`str`, `bool`, `int`, `float` (any finite number) or one of the names below; `[shape]` a list; `{key: shape}` a mapping, `{str:
 shape}` one of any keys."""
+Check = Callable[[Any], bool]
 
 # A file of the run, which is in the run's folder; a number that can be divided by; one that can be counted or measured.
 FILE, ABOVE_ZERO, NOT_NEGATIVE = "the name of a file", "a number above zero", "a number, zero or more"
@@ -194,12 +195,90 @@ SUMMARY: Shape = {
 }
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return finite_number(value) is not None
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and "/" not in value and value != ""
+
+
+def _is_above_zero(value: Any) -> bool:
+    return positive(value) is not None
+
+
+def _is_not_negative(value: Any) -> bool:
+    return finite_number(value) is not None and value >= 0
+
+
+_FITS: Mapping[Shape, Check] = {
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: isinstance(value, bool),
+    int: _is_whole,
+    float: _is_number,
+    FILE: _is_file,
+    ABOVE_ZERO: _is_above_zero,
+    NOT_NEGATIVE: _is_not_negative,
+}
+
+
 def require_shape(value: Any, shape: Shape) -> None:
     """Raise ValueError, with the place, for a value of another shape: `plan.steps.3.id is [], not a text`."""
+    if _check_of(shape)(value):
+        return
     for place, found, wanted in _misfits(value, shape, ""):
         shown = repr(found)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
         raise ValueError(f"{place or 'it'} is {shown}, not {wanted}")
+
+
+_CHECKS: dict[int, tuple[Shape, Check]] = {}
+
+
+def _check_of(shape: Shape) -> Check:
+    """Return what tells whether a value has a shape, made once: a journal may have a hundred thousand entries."""
+    if id(shape) not in _CHECKS:
+        _CHECKS[id(shape)] = shape, _make_check(shape)  # the shape is kept, so that no other one gets its id
+    return _CHECKS[id(shape)][1]
+
+
+def _make_check(shape: Shape) -> Check:
+    if isinstance(shape, Required):
+        return _make_check(shape.shape)
+    if isinstance(shape, Mapping):
+        return _make_mapping_check(shape)
+    if isinstance(shape, list):
+        fits = _make_check(shape[0])
+        return lambda value: isinstance(value, list) and all(map(fits, value))
+    return _FITS[shape]
+
+
+def _make_mapping_check(shape: Mapping[Any, Shape]) -> Check:
+    checks = {key: _make_check(wanted) for key, wanted in shape.items()}
+    every = checks.pop(str, None)
+    may_all_be_none = not isinstance(shape.get(str), Required)
+    # Most values are texts: their type alone says that they fit.
+    texts = {key: str for key, wanted in shape.items() if wanted is str or wanted == Required(str)}
+    required = [key for key in checks if isinstance(shape[key], Required)]
+
+    def fits(value: Any) -> bool:
+        if type(value) is not dict and not isinstance(value, Mapping):
+            return False
+        for key, item in value.items():
+            if type(item) is not texts.get(key) and not (item is None and may_all_be_none):
+                check = every or checks.get(key)
+                if check is not None and not check(item):
+                    return False
+        for key in required:  # noqa: SIM110 - a generator for each of many mappings takes longer
+            if value.get(key) is None:
+                return False
+        return True
+
+    return fits
 
 
 def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, str]]:
@@ -216,7 +295,7 @@ def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, s
             elif inner is None:
                 continue
             # A summary has a hundred thousand of these: no generator for each.
-            if isinstance(wanted, list | dict) or not _fits(inner, wanted):
+            if isinstance(wanted, list | dict) or not _FITS[wanted](inner):
                 yield from _misfits(inner, wanted, f"{place}.{key}" if place else str(key))
     elif isinstance(shape, list):
         if not isinstance(value, list):
@@ -224,7 +303,7 @@ def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, s
             return
         for number, item in enumerate(value):
             yield from _misfits(item, shape[0], f"{place}.{number}")
-    elif not _fits(value, shape):
+    elif not _FITS[shape](value):
         yield place, value, _NAMES.get(shape) or str(shape)
 
 
@@ -250,17 +329,3 @@ def schema_of_shape(shape: Shape) -> dict[str, Any]:
 def _optional(shape: Shape) -> dict[str, Any]:
     schema = schema_of_shape(shape)
     return schema if isinstance(shape, Required) else {"anyOf": [schema, {"type": "null"}]}
-
-
-def _fits(value: Any, shape: Shape) -> bool:
-    if shape is float:
-        return finite_number(value) is not None
-    if shape is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    if shape == FILE:
-        return isinstance(value, str) and value.isprintable() and "/" not in value and value != ""
-    if shape in (ABOVE_ZERO, NOT_NEGATIVE):
-        return positive(value) is not None or (
-            shape == NOT_NEGATIVE and finite_number(value) is not None and value >= 0
-        )
-    return isinstance(value, shape)

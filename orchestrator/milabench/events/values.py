@@ -14,7 +14,7 @@ SMALLEST = 1e-50
 
 def finite_number(value: Any) -> float | None:
     """Return a finite number up to `LARGEST`, of either sign, as a float; None for everything else that JSON can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
         return None
     return float(value) if -LARGEST <= value <= LARGEST else None
 

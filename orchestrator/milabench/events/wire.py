@@ -23,8 +23,8 @@ _PIPES = ("stdout", "stderr", "data", None)
 
 # Nothing that is recorded is nested deeper; what is would end whoever walks through it with Python's own limit.
 MOST_DEPTH = 100
+_parse = json.JSONDecoder().decode
 _ESCAPE, _STRING = re.compile(rb"\\."), re.compile(rb'"[^"]*"')
-_INNERMOST = re.compile(rb"\[\]|\{\}")
 _BESIDE_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
@@ -220,7 +220,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
         raise NotARecordError("it is nested too deeply")
     try:
         # Decoded here: given bytes, the parser guesses UTF-16 or UTF-32 from zero bytes.
-        value = json.loads(line.decode("utf-8"))
+        value = _parse(line.decode("utf-8"))
     except RecursionError:
         raise NotARecordError("it is nested too deeply") from None
     if not isinstance(value, dict):
@@ -232,9 +232,11 @@ def _is_too_deep(line: bytes) -> bool:
     """Return whether lists and objects are nested deeper than `MOST_DEPTH`; of what is no JSON, nothing is said."""
     # A manifest has megabytes: nothing here looks at its bytes one by one.
     plain = _ESCAPE.sub(b"", line) if b"\\" in line else line
-    brackets = _STRING.sub(b"", plain.translate(None, _BESIDE_BRACKETS))
+    # Two quotes beside each other are an empty text, or join two: what is left is within a text or not as before.
+    brackets = plain.translate(None, _BESIDE_BRACKETS).replace(b'""', b"")
+    brackets = _STRING.sub(b"", brackets)
     for _ in range(MOST_DEPTH):
-        outer = _INNERMOST.sub(b"", brackets)
+        outer = brackets.replace(b"[]", b" ").replace(b"{}", b" ").replace(b" ", b"")  # of both kinds one level
         if len(outer) == len(brackets):
             return False
         brackets = outer

@@ -90,18 +90,23 @@ class AcceptancePlan:
         return max(0.0, 1 - math.fsum(1 - (criterion.power or 0.0) for criterion in self.criteria))
 
     @property
-    def hours(self) -> float:
-        """Of the benchmarks whose launches and durations are known, one after the other."""
-        return math.fsum(bench.hours or 0.0 for bench in self.benchmarks)
+    def hours(self) -> float | None:
+        """Of the benchmarks whose launches and durations are known, one after the other; None where no benchmark's are."""
+        return _sum_of_known([bench.hours for bench in self.benchmarks])
 
     @property
-    def node_hours(self) -> float:
+    def node_hours(self) -> float | None:
         """Those on each node."""
-        return math.fsum(bench.node_hours or 0.0 for bench in self.benchmarks)
+        return _sum_of_known([bench.node_hours for bench in self.benchmarks])
 
     def to_json(self) -> dict[str, object]:
         """Return what `accept --plan --format json` prints."""
         return {"schema": 1, **to_json_value(self)}
+
+
+def _sum_of_known(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return math.fsum(known) if known else None
 
 
 def plan_acceptance(

@@ -41,19 +41,25 @@ MONEY_PER_KWH = Dimension("*/kWh", {"*/kWh": 1.0, "*/MWh": 1e-3, "*/Wh": 1e3}, "
 POWER = Dimension("kW", {"W": 1e-3, "kW": 1.0, "MW": 1e3}, "10.2 kW +- 2 %")
 CARBON_OF_ENERGY = Dimension("g/kWh", {"g/kWh": 1.0, "kg/kWh": 1e3, "kg/MWh": 1.0, "t/MWh": 1e3}, "350 g/kWh")
 CARBON = Dimension("kg", {"g": 1e-3, "kg": 1.0, "t": 1e3}, "1200 kg")
+YEARS = Dimension("", {"": 1.0, "years": 1.0, "year": 1.0}, "5 +- 1")
 SHARE = Dimension("", {"": 1.0, "%": 0.01}, "0.8 +- 0.1")
 ANY = Dimension("", {}, "699.78 s")
 
 
 class Amount(Kind):
-    """An amount of a dimension, in its units; `at_least` and `at_most` bound the number itself."""
+    """An amount of a dimension, in its units; `at_least` and `at_most` bound the number itself.
 
-    def __init__(self, dimension: Dimension, at_least: float = 0.0, at_most: float = _MOST) -> None:
-        self.dimension, self.at_least, self.at_most = dimension, at_least, at_most
+    With `may_be_zero` an amount of 0 is read as none. Others are above 0, for they have a logarithm.
+    """
+
+    def __init__(
+        self, dimension: Dimension, at_least: float = 0.0, at_most: float = _MOST, *, may_be_zero: bool = False
+    ) -> None:
+        self.dimension, self.at_least, self.at_most, self.may_be_zero = dimension, at_least, at_most, may_be_zero
         self.expected = f"an amount above 0 such as '{dimension.example}'"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        """Return an `UncertainValue` whose deviation is of this place alone, or INVALID after noting the problem."""
+        """Return an `UncertainValue` with a deviation of this place alone, None for a zero, INVALID after noting a problem."""
         source = f"{node.mark.source.name}:{path}"
         if type(node.value) is list:
             return self._between(node, path, parser, source)
@@ -66,7 +72,7 @@ class Amount(Kind):
         is_share = error_units.split()[:1] == ["%"] and match["units"] != "%"
         written = match["units"] or (error_units.removeprefix("%").strip() if is_share else error_units)
         value = self._converted(match["number"], written, node, path, parser)
-        if value is INVALID or match["error"] is None:
+        if value is INVALID or value is None or match["error"] is None:
             return value
         if is_share:
             if error_units.removeprefix("%").strip() not in ("", written):
@@ -78,7 +84,9 @@ class Amount(Kind):
                 return parser.reject(node, path, f"number and error have different units: {display_value(node)}")
             factor = _scaled(error_units or written)[0] * self._worth(_scaled(written)[1])
             share = float(match["error"]) * factor / value.value
-        if not 0 <= share < 1:
+        if share < 0:
+            return parser.reject(node, path, f"an error below zero: {display_value(node)}")
+        if share >= 1:
             what = f"an error of the whole number or more: {display_value(node)}"
             return parser.reject(node, path, what, "give its bounds, as [low, high]")
         return UncertainValue.within(value.value, share, value.units, source=source)
@@ -88,12 +96,15 @@ class Amount(Kind):
         bounds = [self.parse(item, path, parser) for item in node.value]
         if INVALID in bounds:
             return INVALID
-        if len(bounds) != 2 or not bounds[0].value < bounds[1].value or any(bound.deviations for bound in bounds):
+        if len(bounds) != 2 or any(bound is None or bound.deviations for bound in bounds):
             return parser.expected("two bounds, [low, high]", node, path)
         low, high = bounds
         units = low.units or high.units
         if {low.units, high.units} - {"", units}:
             return parser.reject(node, path, f"bounds in different units: {low.units!r} and {high.units!r}")
+        if not low.value < high.value:
+            what = f"the first bound, {display_value(node.value[0])}, is not below the second, {display_value(node.value[1])}"
+            return parser.reject(node, path, what, "write [low, high]")
         sd = math.log(high.value / low.value) / 2 / normal_quantile(0.975)
         return UncertainValue(
             value=math.sqrt(low.value * high.value), units=units, deviations=(Deviation(sd, math.inf, source),)
@@ -106,9 +117,18 @@ class Amount(Kind):
         if not worth:
             known = ", ".join(self.dimension.worth).replace("*", "EUR") or "none"
             what = f"{display_value(node)}: its units are {known}" if units else f"{display_value(node)} has no unit"
+            if units[:1] in _SCALES and self._worth(units[1:]):
+                what = f"{display_value(node)}: {units[:1]} stands alone before the unit"
+                return parser.reject(node, path, what, f"write '{number} {units[:1]} {units[1:]}'")
             return parser.reject(node, path, what, f"write '{self.dimension.example}'")
         value = float(number) * scale * worth
-        if not 0 < value <= _MOST or not self.at_least <= value <= self.at_most:
+        if not value and self.may_be_zero:
+            return None
+        if not value and not self.at_least:
+            return parser.expected(self.expected, node, path, "leave the key out where there is none")
+        if value > _MOST:
+            return parser.expected(f"an amount of at most {_MOST:g}", node, path)
+        if value < 0 or not self.at_least <= value <= self.at_most:
             bounds = "" if self.at_most == _MOST and not self.at_least else f", from {self.at_least:g}"
             bounds += "" if self.at_most == _MOST else f" to {self.at_most:g}"
             return parser.expected(self.expected + bounds, node, path)
@@ -139,9 +159,11 @@ def _scaled(written: str) -> tuple[float, str]:
 
 
 Money: TypeAlias = Annotated[UncertainValue, Amount(MONEY)]
+MoneyOrNone: TypeAlias = Annotated[UncertainValue | None, Amount(MONEY, may_be_zero=True)]
 MoneyPerKwh: TypeAlias = Annotated[UncertainValue, Amount(MONEY_PER_KWH)]
 PowerInKw: TypeAlias = Annotated[UncertainValue, Amount(POWER)]
 PowerFactor: TypeAlias = Annotated[UncertainValue, Amount(SHARE, at_least=1.0)]
+Years: TypeAlias = Annotated[UncertainValue, Amount(YEARS, at_most=100.0)]
 PartOfOne: TypeAlias = Annotated[UncertainValue, Amount(SHARE, at_most=1.0)]
 CarbonOfEnergy: TypeAlias = Annotated[UncertainValue, Amount(CARBON_OF_ENERGY)]
 CarbonMass: TypeAlias = Annotated[UncertainValue, Amount(CARBON)]

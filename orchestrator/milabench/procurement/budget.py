@@ -31,8 +31,9 @@ Question = Literal["match", "spend", "power"]
 _WEIGHT_FACTOR: Final = 1.5
 _ONE: Final = constant(1.0)
 _POINTS: Final = 256
+# A quotient that is whole but for rounding is whole.
 _ROUNDING: Final = 1e-9
-_MOST_NODES: Final = 10**9
+_MOST_NODES: Final = 10**9  # the upper bound of what two launches far apart say may be infinite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,27 +168,27 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
     if system.fixed_price is not None:
         same_units([budget, system.fixed_price], "budget")
         if system.fixed_price.value >= budget.value:
-            what = f"{budget.value:g} {budget.units} are spent by the {system.fixed_price.value:g} that {system.name} costs"
-            raise ConfigError(Problem("", "budget", f"{what} whatever its nodes"))
+            what = f"its fixed price of {_money(system.fixed_price)} leaves nothing of {_money(budget)} for nodes"
+            raise ConfigError(Problem("", system.name, what))
         inputs["fixed"] = system.fixed_price
     same_units([budget, node], "budget")
     quotient = propagate(lambda names: (names["budget"] - names.get("fixed", 0.0)) / names["node"], inputs, "nodes")
-    asked = f"{_money(budget)}, over {terms.years:g} years" if terms.years else f"{_money(budget)}, to buy"
+    years = terms.years.value if terms.years is not None and _has_energy(system, terms) else 0.0
+    asked = f"{_money(budget)}, over {years:g} years" if years else f"{_money(budget)}, to buy"
     answer = _limited("spend", system, terms, asked, quotient)
     stated = {
         "budget": budget if budget.deviations else None,
         "price of a node": system.node_price,
         "fixed price": system.fixed_price,
         **_energy_inputs(system, terms),
+        "years": terms.years if years and terms.years is not None and terms.years.deviations else None,
     }
 
     def score(names: Mapping[str, float]) -> float:
         left = names.get("budget", budget.value) - names.get("fixed price", 0.0)
-        energy = (
-            math.prod([names.get(name, 1.0) for name in _ENERGY]) * YEAR_HOURS if _has_energy(system, terms) else 0.0
-        )
-        years = terms.years or 0.0
-        each = names["price of a node"] * (1 + years * terms.upkeep) + years * energy
+        energy = math.prod([names.get(name, 1.0) for name in _ENERGY]) * YEAR_HOURS if years else 0.0
+        lasting = names.get("years", years)
+        each = names["price of a node"] * (1 + lasting * terms.upkeep) + lasting * energy
         return max(0.0, left) / each * _per_node(system, names)
 
     return _with_sensitivity(
@@ -256,7 +257,7 @@ def _answer(
         if terms.grid_carbon is not None:
             made = None
             if terms.embodied_carbon is not None and terms.years is not None:
-                made = product([(terms.embodied_carbon, 1)], 1000 * nodes / terms.years, "g")
+                made = product([(terms.embodied_carbon, 1), (terms.years, -1)], 1000 * nodes, "g")
             carbon = carbon_intensity(used, terms.grid_carbon, made)
             answer = replace(answer, carbon_kg=product([(carbon, 1)], 1e-3, "kg"))
     return answer
@@ -276,17 +277,13 @@ def _energy_inputs(system: BudgetSystem, terms: Terms) -> dict[str, UncertainVal
 
 
 def _lifetime_of_node(system: BudgetSystem, terms: Terms) -> UncertainValue:
-    """Return what a node costs, with the energy and the upkeep of all years where these are known."""
+    """Return what a node costs: with the energy and the upkeep of all years, or the price alone where the energy is not known."""
     price = system.node_price
     if price is None:
         hint = "give its offer price: {node: 300 k EUR}"
         raise ConfigError(Problem("", system.name, "the price of a node is not known", hint))
-    if terms.years is None:
+    if system.node_kw is None or terms.electricity is None or terms.years is None:
         return price
-    if not _has_energy(system, terms):
-        return product([(price, 1)], 1 + terms.years * terms.upkeep, price.units)
-    assert system.node_kw is not None
-    assert terms.electricity is not None
     return lifetime_cost(
         OwnershipCosts(
             price=price,
@@ -378,7 +375,12 @@ def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRan
 def _with_sensitivity(
     answer: BudgetAnswer, result: str, function: Callable[[Mapping[str, float]], float], inputs: Sequence[InputRange]
 ) -> BudgetAnswer:
-    """Return the answer with what its result hangs on; an input that cannot be off is a constant of the function."""
+    """Return the answer with what its result hangs on; an input that cannot be off is a constant of the function.
+
+    Nothing hangs on anything where not one node is left.
+    """
+    if not answer.nodes:
+        return answer
     varied = {
         each.name: UncertainInput(value=each.value, low=each.low, high=each.high, shape="lognormal")
         for each in inputs

@@ -1,7 +1,7 @@
 """Money, energy and carbon of work, each with the uncertainty of what it is computed of.
 
 Carbon: Software Carbon Intensity, github Green-Software-Foundation/sci 29cab98, specification 1.1.0. Provisioned power: github
-mlcommons/endpoints_policies 00135a0 (a draft). Supplies: github mlcommons/storage caa90c9, submission guidelines.
+mlcommons/endpoints_policies 00135a0 (a draft).
 """
 
 from __future__ import annotations
@@ -13,15 +13,25 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from milabench.errors import ConfigError, Problem
-from milabench.procurement.uncertainty import UncertainValue, constant, product, propagate, same_units
+from milabench.procurement.uncertainty import UncertainValue, constant, product, propagate, same_units, sum_of
 
 # As tenders and SCI count them; `HOURS_PER_YEAR` of a comparison's job mix has the quarter of a day too.
 YEAR_HOURS: Final = 8760.0
 _ONE: Final = constant(1.0)
-_MILLION: Final = 1e6
-# A quotient that is whole but for rounding is whole.
-_ROUNDING: Final = 1e-9
-_MOST_NODES: Final = 1e9  # the upper bound of what two launches far apart say may be infinite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What a delivery in phases leaves of costs, as shares: of energy (`in_use`), of the price that upkeep is of (`kept`), and of
+    the price, whose parts are paid as they arrive, in what that is worth at the beginning (`paid`).
+    """
+
+    in_use: float = 1.0
+    kept: float = 1.0
+    paid: float = 1.0
+
+
+AT_ONCE: Final = Delivery()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +43,19 @@ class OwnershipCosts:
     """
 
     price: UncertainValue
-    years: float
+    years: UncertainValue
     power_kw: UncertainValue
     electricity: UncertainValue
     pue: UncertainValue = _ONE
     energy_use: UncertainValue = _ONE
     interest: float = 0.0
     upkeep: float = 0.0
+    delivery: Delivery = AT_ONCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YearlyCost:
-    """What a year costs, in the currency of the price; without upkeep that is None."""
+    """What a year costs, on average over all years, in the currency of the price; without upkeep that is None."""
 
     capital: UncertainValue
     energy: UncertainValue
@@ -62,19 +73,24 @@ def capital_recovery_factor(interest: float, years: float) -> float:
 
 def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
     """Return the parts of a year's cost and their sum. Raises ConfigError for two currencies, and what are no years or shares."""
-    factor = capital_recovery_factor(costs.interest, costs.years)
     currency = same_units([costs.price, costs.electricity], "prices")
     if not 0 <= costs.upkeep < math.inf:
         raise ConfigError(Problem("", "upkeep", f"expected a share from zero up, got {costs.upkeep:g}"))
-    energy = product([(number, 1) for number in _energy_inputs(costs).values()], YEAR_HOURS, currency)
+    inputs = [costs.power_kw, costs.pue, costs.energy_use, costs.electricity]
+    energy = product([(number, 1) for number in inputs], YEAR_HOURS * costs.delivery.in_use, currency)
+    kept = costs.upkeep * costs.delivery.kept
+
+    def capital(names: Mapping[str, float]) -> float:
+        return names["price"] * capital_recovery_factor(costs.interest, names["years"]) * costs.delivery.paid
+
     return YearlyCost(
-        capital=product([(costs.price, 1)], factor, currency),
+        capital=propagate(capital, {"price": costs.price, "years": costs.years}, currency),
         energy=energy,
-        upkeep=product([(costs.price, 1)], costs.upkeep, currency) if costs.upkeep else None,
-        # The price is in two parts of it, so that it is one input and the energy the other.
+        upkeep=product([(costs.price, 1)], kept, currency) if kept else None,
+        # The price is in two parts of it, so that it is an input and the energy another.
         total=propagate(
-            lambda names: names["price"] * (factor + costs.upkeep) + names["energy"],
-            {"price": costs.price, "energy": energy},
+            lambda names: capital(names) + names["price"] * kept + names["energy"],
+            {"price": costs.price, "years": costs.years, "energy": energy},
             currency,
         ),
     )
@@ -82,111 +98,33 @@ def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
 
 def lifetime_cost(costs: OwnershipCosts) -> UncertainValue:
     """Return the price with the energy and the upkeep of all years, without interest: what a fixed budget pays for a node."""
-    energy = yearly_cost(costs).energy
+    energy, kept = yearly_cost(costs).energy, costs.upkeep * costs.delivery.kept
     return propagate(
-        lambda names: names["price"] * (1 + costs.years * costs.upkeep) + costs.years * names["energy"],
-        {"price": costs.price, "energy": energy},
+        lambda names: names["price"] * (1 + names["years"] * kept) + names["years"] * names["energy"],
+        {"price": costs.price, "years": costs.years, "energy": energy},
         energy.units,
     )
 
 
-def _energy_inputs(costs: OwnershipCosts) -> dict[str, UncertainValue]:
-    return {
-        "power_kw": costs.power_kw,
-        "pue": costs.pue,
-        "energy_use": costs.energy_use,
-        "electricity": costs.electricity,
-    }
-
-
-def cost_of_items(
-    hourly: UncertainValue, rate: UncertainValue, *, items: float = _MILLION, used: UncertainValue = _ONE
+def of_items(
+    yearly: UncertainValue, rate: UncertainValue, *, items: float = 1.0, used: UncertainValue = _ONE
 ) -> UncertainValue:
-    """Return what so many items cost at a price an hour and a rate in items/s, of which the share `used` is kept busy."""
-    return product([(hourly, 1), (rate, -1), (used, -1)], items / 3600, hourly.units)
+    """Return what so many items take of what a year takes; the rate is in items/s, kept busy for the share `used`.
 
-
-def yearly_cost_of_items(
-    cost: UncertainValue, rate: UncertainValue, *, items: float = _MILLION, used: UncertainValue = _ONE
-) -> UncertainValue:
-    """Return what so many items cost where a year costs so much; the rate is in items/s, kept busy for the share `used`."""
-    return cost_of_items(product([(cost, 1)], 1 / YEAR_HOURS, cost.units), rate, items=items, used=used)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesWithin:
-    """How many whole nodes a limit allows, with the bounds at 95 %; None where an uncertainty is not known.
-
-    `quotient` is the number before it was rounded down, `used` what the whole nodes take of the limit.
+    What the year and the items both hang on cancels.
     """
-
-    nodes: int
-    quotient: UncertainValue
-    bounds: tuple[int, int] | None
-    used: float
+    return product([(yearly, 1), (rate, -1), (used, -1)], items / (YEAR_HOURS * 3600), yearly.units)
 
 
-def nodes_within(limit: UncertainValue, per_node: UncertainValue, fixed: float = 0.0) -> NodesWithin:
-    """Return the nodes that a budget or a power allows when `fixed` is taken off it; compute scores from whole nodes.
-
-    Raises ConfigError where the units differ, or nothing is left.
-    """
-    units = same_units([limit, per_node], "limit")
-    if not (0 <= fixed < limit.value):
-        hint = f"nothing is left of {limit.value:g} {units}".rstrip()
-        raise ConfigError(Problem("", "fixed", f"expected from zero up and below the limit, got {fixed:g}", hint))
-    quotient = propagate(
-        lambda names: (names["limit"] - fixed) / names["per_node"], {"limit": limit, "per_node": per_node}, "nodes"
-    )
-    interval = quotient.interval()
-    nodes = _whole(quotient.value)
-    return NodesWithin(
-        nodes=nodes,
-        quotient=quotient,
-        bounds=None if interval is None else (_whole(interval[0]), _whole(interval[1])),
-        used=fixed + nodes * per_node.value,
-    )
-
-
-def _whole(number: float) -> int:
-    return math.floor(min(number * (1 + _ROUNDING), _MOST_NODES))
-
-
-def energy_of_items(
-    power_w: UncertainValue,
-    rate: UncertainValue,
-    *,
-    items: float = 1.0,
-    pue: UncertainValue = _ONE,
-    units: Literal["J", "kWh"] = "J",
-) -> UncertainValue:
-    """Return the energy of so many items from the mean power in W and the rate in items/s."""
-    return product([(power_w, 1), (pue, 1), (rate, -1)], items if units == "J" else items / 3.6e6, units)
-
-
-def per_watt(rate: UncertainValue, power_w: UncertainValue) -> UncertainValue:
-    """Return the rate per watt, as Green500 ranks: Rmax over the mean power of the core phase."""
-    return product([(rate, 1), (power_w, -1)], 1.0, f"{rate.units}/W")
-
-
+Cooling = Literal["liquid", "air"]
 # What is added to the parts of a rack for fans, pumps, conversion and the rest.
-PROVISIONED_OVERHEAD: Final[Mapping[str, float]] = MappingProxyType({"liquid": 0.30, "air": 0.50})
+PROVISIONED_OVERHEAD: Final[Mapping[Cooling, float]] = MappingProxyType({"liquid": 0.30, "air": 0.50})
 
 
-def provisioned_power(parts_w: Sequence[tuple[int, float]], cooling: str) -> UncertainValue:
-    """Return the power in W that (count, maximum power) of processors, accelerators and scale-up switches is provisioned with."""
-    if cooling not in PROVISIONED_OVERHEAD:
-        raise ConfigError(Problem("", "cooling", f"expected {' or '.join(PROVISIONED_OVERHEAD)}, got {cooling!r}"))
-    return constant(math.fsum(count * power for count, power in parts_w) * (1 + PROVISIONED_OVERHEAD[cooling]), "W")
-
-
-def supply_power(groups: Sequence[tuple[int, float, int]]) -> tuple[float, float]:
-    """Return (nameplate, design) power in W of groups of supplies: how many, the power of one, how many must run at once."""
-    for count, _, needed in groups:
-        if not 0 < needed <= count:
-            raise ConfigError(Problem("", "supplies", f"{needed} must run at once, of {count}"))
-    nameplate = math.fsum(count * power for count, power, _ in groups)
-    return nameplate, math.fsum(needed * power for _, power, needed in groups)
+def provisioned_power(parts: Sequence[tuple[int, UncertainValue]], cooling: Cooling) -> UncertainValue:
+    """Return the power that (count, maximum power) of processors, accelerators and scale-up switches is provisioned with."""
+    whole = sum_of([product([(power, 1)], count, power.units) for count, power in parts])
+    return product([(whole, 1)], 1 + PROVISIONED_OVERHEAD[cooling], whole.units)
 
 
 def embodied_carbon(

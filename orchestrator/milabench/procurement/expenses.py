@@ -22,6 +22,7 @@ from milabench.procurement.costs import (
     OwnershipCosts,
     carbon_intensity,
     embodied_carbon,
+    of_items,
     yearly_cost,
 )
 from milabench.procurement.metering import MeteredLaunch
@@ -88,7 +89,6 @@ def expenses(
         return of_launch
     used = terms.utilization or _ONE
     energy = product([(work.power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
-    items = product([(work.rate, 1), (used, 1)], YEAR_HOURS * 3600)
     pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
     of_year: list[tuple[Literal["energy", "cost", "carbon"], UncertainValue, tuple[str, ...]]] = [
         ("energy", energy, ("power at work", *pue))
@@ -96,17 +96,12 @@ def expenses(
     if (money := _cost_of_year(terms, costs, work.power_kw, energy, price)) is not None:
         of_year.append(("cost", *money))
     if terms.grid_carbon is not None:
-        made = None
-        if terms.embodied_carbon is not None and (years := terms.years or costs.years) is not None:
-            all_nodes = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
-            made = embodied_carbon(
-                all_nodes, reserved_h=min(YEAR_HOURS, years * YEAR_HOURS), lifetime_h=years * YEAR_HOURS
-            )
+        made = _made_of_year(terms, costs, nodes)
         carbon = carbon_intensity(energy, terms.grid_carbon, made)
         parts = ("energy", "making the nodes") if made is not None else ("energy",)
         of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
     sizes = nodes, whole or nodes
-    return *of_launch, *(expense for each in of_year for expense in _expenses(bench, work, items, sizes, *each))
+    return *of_launch, *(expense for each in of_year for expense in _expenses(bench, work, used, sizes, *each))
 
 
 def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) -> tuple[Expense, ...]:
@@ -135,9 +130,13 @@ def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) 
 
 
 def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
-    """Return 1 with the errors of the meters and of their clocks."""
-    by_clock = max(metered.launches[repeat].clock_share for repeat in repeats)
+    """Return 1 with the errors of the meters, of their clocks, and of the nodes that stand for all."""
+    launches = [metered.launches[repeat] for repeat in repeats]
+    by_clock = max(launch.clock_share for launch in launches)
+    drawn = [launch.drawn for launch in launches if launch.drawn is not None and launch.drawn.sd]
     doubts = [Deviation(by_clock, source="clock of the meter")] if by_clock else []
+    # The same nodes stand for all in every launch: their error does not average out.
+    doubts += [max(drawn, key=lambda each: each.sd)] if drawn else []
     if metered.error is not None:
         doubts += UncertainValue.within(1.0, metered.error, source="error of the meter").deviations or ()
     return UncertainValue(value=1.0, deviations=tuple(doubts))
@@ -201,6 +200,21 @@ def _joules(bench: BenchSummary, of_launches: Sequence[float]) -> UncertainValue
     return UncertainValue.of_launches(of_launches, "J", f"{bench.bench}:joules")
 
 
+def _years(terms: Terms, costs: Costs) -> UncertainValue | None:
+    return terms.years or (None if costs.years is None else constant(costs.years))
+
+
+def _made_of_year(terms: Terms, costs: Costs, nodes: int) -> UncertainValue | None:
+    """Return the carbon in g of making the nodes that is of a year of their life; of one below a year, all of it."""
+    years = _years(terms, costs)
+    if terms.embodied_carbon is None or years is None:
+        return None
+    lifetime_h = years.value * YEAR_HOURS
+    all_nodes = product([(terms.embodied_carbon, 1)], 1000 * nodes, "g")
+    made = embodied_carbon(all_nodes, reserved_h=min(YEAR_HOURS, lifetime_h), lifetime_h=lifetime_h)
+    return product([(made, 1), (years, -1)], years.value, "g") if years.value > 1 else made
+
+
 def _cost_of_year(
     terms: Terms, costs: Costs, power_kw: UncertainValue, energy: UncertainValue, price: UncertainValue | None
 ) -> tuple[UncertainValue, tuple[str, ...]] | None:
@@ -217,7 +231,7 @@ def _cost_of_year(
     if costs.currency and electricity.units.split("/")[0] not in ("", costs.currency):
         what = f"prices in two currencies: energy in {electricity.units}, the system in {costs.currency}"
         raise ConfigError(Problem("", "currency", what, "convert one of them"))
-    years = terms.years or costs.years
+    years = _years(terms, costs)
     if price is None and costs.price is not None:
         price = constant(costs.price, currency)
     if price is None or years is None:
@@ -240,14 +254,14 @@ def _cost_of_year(
 def _expenses(
     bench: BenchSummary,
     work: _Work,
-    items: UncertainValue,
+    used: UncertainValue,
     sizes: tuple[int, int],
     quantity: Literal["energy", "cost", "carbon"],
     of_year: UncertainValue,
     parts: tuple[str, ...],
 ) -> Iterator[Expense]:
     single, several, worth = _UNITS.get(quantity, (of_year.units, of_year.units, 1.0))
-    of_item = product([(of_year, 1), (items, -1)], 1.0, several)
+    of_item = of_items(of_year, work.rate, used=used)
     item = item_of(bench.units)
     ran, whole = sizes
     amounts = (

@@ -26,12 +26,6 @@ SHAPES: Mapping[str, Callable[[float], float]] = {
 }
 """Bounds as a multiple of the last one, by information fraction: Pocock (1977), O'Brien and Fleming (1979)."""
 
-SPENDING: Mapping[str, Callable[[float, float], float]] = {
-    "pocock": lambda fraction, alpha: alpha * math.log1p((math.e - 1) * fraction),
-    "obrien-fleming": lambda fraction, alpha: 2 * normal_tail(normal_quantile(1 - alpha / 2) / math.sqrt(fraction)),
-}
-"""How much of alpha, of one side, is spent up to an information fraction; Lan and DeMets (1983)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookPlan:
@@ -45,50 +39,30 @@ class LookPlan:
     sides: Sides
     crossed: tuple[float, ...]
 
-    def first_look_over(self, statistics: Sequence[float]) -> int | None:
-        """Return the number, from 1, of the first look whose z is at or beyond its bound; None so far."""
-        for look, (z, bound) in enumerate(zip(statistics, self.bounds, strict=False), start=1):
-            if (abs(z) if self.sides == 2 else z) >= bound:
-                return look
-        return None
 
-    def power(self, effect: float) -> tuple[float, float]:
-        """Return the probability of crossing the upper bound at some look, and the expected fraction at the end.
-
-        `effect` is the mean of z at fraction 1: the true difference in standard errors of the whole sample.
-        """
-        walk = _Walk(self.sides, effect)
-        upper, expected, before = 0.0, 0.0, 0.0
-        for fraction, bound in zip(self.fractions, self.bounds, strict=True):
-            expected += (fraction - before) * walk.undecided
-            upper += walk.upper(fraction, bound)
-            walk = walk.beyond(fraction, bound)
-            before = fraction
-        return upper, expected
-
-
-def shaped_bounds(shape: str, looks: int, alpha: float = 0.05, sides: Sides = 2) -> LookPlan:
-    """Return bounds of one of SHAPES for equally spaced looks; alpha is of both sides together."""
+def shaped_bounds(shape: str, fractions: Sequence[float], alpha: float = 0.05, sides: Sides = 2) -> LookPlan:
+    """Return bounds of one of SHAPES at these information fractions; alpha is of both sides together."""
     if shape not in SHAPES:
         raise UsageError(f"unknown shape of bounds '{shape}'; known: {', '.join(SHAPES)}")
-    fractions = tuple((look + 1) / looks for look in range(looks))
     _require(fractions, alpha)
     shares = [SHAPES[shape](fraction) for fraction in fractions]
 
     def excess(last: float) -> float:
         return _crossed(fractions, [last * share for share in shares], sides)[-1] - alpha
 
-    last = falling_root(excess, 0.0, normal_quantile(1 - alpha / looks / sides) + 1e-9)
+    last = falling_root(excess, 0.0, normal_quantile(1 - alpha / len(fractions) / sides) + 1e-9)
     bounds = tuple(last * share for share in shares)
-    return LookPlan(fractions=fractions, bounds=bounds, sides=sides, crossed=_crossed(fractions, bounds, sides))
+    return LookPlan(fractions=tuple(fractions), bounds=bounds, sides=sides, crossed=_crossed(fractions, bounds, sides))
 
 
-def spending_bounds(spending: str, fractions: Sequence[float], alpha: float = 0.025, sides: Sides = 1) -> LookPlan:
-    """Return bounds at these information fractions that spend alpha as one of SPENDING; of two sides each spends half of it."""
-    if spending not in SPENDING:
-        raise UsageError(f"unknown spending function '{spending}'; known: {', '.join(SPENDING)}")
+def spending_bounds(fractions: Sequence[float], alpha: float = 0.025, sides: Sides = 1) -> LookPlan:
+    """Return bounds at these information fractions that spend alpha after Lan and DeMets (1983), like O'Brien and Fleming.
+
+    Up to a fraction, 2 - 2 Phi(z / sqrt(fraction)) is spent, z being that of alpha / 2; of two sides each spends half of it.
+    """
     _require(fractions, alpha)
-    spent = [sides * SPENDING[spending](fraction, alpha / sides) for fraction in fractions]
+    z = normal_quantile(1 - alpha / sides / 2)
+    spent = [sides * 2 * normal_tail(z / math.sqrt(fraction)) for fraction in fractions]
     walk, bounds, before = _Walk(sides), [], 0.0
     for fraction, target in zip(fractions, spent, strict=True):
         more, now = target - before, walk
@@ -99,12 +73,6 @@ def spending_bounds(spending: str, fractions: Sequence[float], alpha: float = 0.
         bounds.append(falling_root(excess, 0.0, _LARGEST))
         walk, before = walk.beyond(fraction, bounds[-1]), target
     return LookPlan(fractions=tuple(fractions), bounds=tuple(bounds), sides=sides, crossed=tuple(spent))
-
-
-def error_of_bounds(fractions: Sequence[float], bounds: Sequence[float], sides: Sides = 2) -> float:
-    """Return how often such bounds are crossed without any effect: what looking again and again at one bound costs."""
-    _require(fractions, 0.5)
-    return _crossed(fractions, bounds, sides)[-1]
 
 
 def _require(fractions: Sequence[float], alpha: float) -> None:
@@ -127,50 +95,29 @@ class _Walk:
     """Where the sum z sqrt(t) may be when no bound was crossed so far: places with their probability."""
 
     def __init__(
-        self,
-        sides: Sides,
-        effect: float = 0.0,
-        fraction: float = 0.0,
-        places: Sequence[tuple[float, float]] = ((0.0, 1.0),),
+        self, sides: Sides, fraction: float = 0.0, places: Sequence[tuple[float, float]] = ((0.0, 1.0),)
     ) -> None:
-        self._sides, self._effect, self._fraction, self._places = sides, effect, fraction, places
-
-    @property
-    def undecided(self) -> float:
-        return math.fsum(probability for _, probability in self._places)
-
-    def upper(self, fraction: float, bound: float) -> float:
-        """Return the probability of crossing the upper bound at the next look."""
-        return self._over(bound * math.sqrt(fraction), fraction, 1)
+        self._sides, self._fraction, self._places = sides, fraction, places
 
     def crossing(self, fraction: float, bound: float) -> float:
         """Return the probability of crossing any bound at the next look."""
-        lower = self._over(bound * math.sqrt(fraction), fraction, -1) if self._sides == 2 else 0.0
-        return self.upper(fraction, bound) + lower
-
-    def _over(self, limit: float, fraction: float, sign: int) -> float:
-        more = fraction - self._fraction
-        drift, spread = self._effect * more, math.sqrt(more)
+        limit, spread = bound * math.sqrt(fraction), math.sqrt(fraction - self._fraction)
+        signs = (1, -1) if self._sides == 2 else (1,)
         return math.fsum(
-            probability * normal_tail((limit - sign * (place + drift)) / spread) for place, probability in self._places
+            probability * normal_tail((limit - sign * place) / spread)
+            for sign in signs
+            for place, probability in self._places
         )
 
     def beyond(self, fraction: float, bound: float) -> _Walk:
         """Return the walk after a look that crossed nothing."""
-        more = fraction - self._fraction
-        drift, spread = self._effect * more, math.sqrt(more)
-        high = bound * math.sqrt(fraction)
-        reach = _FAR * math.sqrt(fraction)
-        middle = self._effect * fraction
-        high = min(high, middle + reach)
-        low = max(-bound * math.sqrt(fraction), middle - reach) if self._sides == 2 else middle - reach
+        spread, reach = math.sqrt(fraction - self._fraction), _FAR * math.sqrt(fraction)
+        high = min(bound * math.sqrt(fraction), reach)
+        low = -high if self._sides == 2 else -reach
         if high <= low:
-            return _Walk(self._sides, self._effect, fraction, ())
+            return _Walk(self._sides, fraction, ())
         places = [
-            (
-                to,
-                weight / spread * math.fsum(p * normal_density((to - at - drift) / spread) for at, p in self._places),
-            )
+            (to, weight / spread * math.fsum(p * normal_density((to - at) / spread) for at, p in self._places))
             for to, weight in scaled_rule(low, high, points_for((high - low) / spread))
         ]
-        return _Walk(self._sides, self._effect, fraction, places)
+        return _Walk(self._sides, fraction, places)

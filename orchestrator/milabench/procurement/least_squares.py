@@ -63,17 +63,6 @@ def least_squares(
     return None
 
 
-def linear_least_squares(columns: Sequence[Sequence[float]], ys: Sequence[float]) -> LeastSquares | None:
-    """Return the fit of y to a sum of these columns, all of them as long as `ys`; None where columns depend on each other."""
-    rows = list(zip(*columns, strict=True))
-
-    def curve(parameters: Vector, index: float) -> tuple[float, Vector]:
-        row = rows[int(index)]
-        return math.fsum(p * x for p, x in zip(parameters, row, strict=True)), row
-
-    return least_squares(curve, (0.0,) * len(columns), range(len(ys)), ys, (1.0,) * len(ys))
-
-
 @dataclass(frozen=True, slots=True)
 class _Linearised:
     """The curve around one set of parameters: residuals, J'WJ and J'Wr."""

@@ -221,7 +221,7 @@ class _Row(NamedTuple):
         if len(self.cells) != layout.width:
             raise self.problem(0, f"has {len(self.cells)} cells, the heading {layout.width}")
         text = " ".join(self.cells[at].strip() for at in layout.times)
-        moment = moment_of(text)
+        moment = moment_of(text.replace(",", ".") if self.is_decimal_comma else text)
         if moment is None:
             hint = "write it as 2026-03-14T12:00:00Z, or in seconds since 1970"
             raise self.problem(layout.times[0], f"{text!r} is no time", hint)

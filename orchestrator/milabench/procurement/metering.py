@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -14,9 +14,11 @@ from milabench.config.problems import Problems
 from milabench.config.source_map import SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.events.values import as_mapping, finite_number, mappings_in
+from milabench.procurement.costs import whole_machine_power
 from milabench.procurement.energy_curves import Basis, ClockFit, EnergyCurve, total_curve
 from milabench.procurement.meter_files import MeterFile, Outlet
 from milabench.procurement.power_levels import Location, PowerLevel, PowerMeasurement, Subsystem, power_level
+from milabench.procurement.uncertainty import Deviation, UncertainValue, sum_of
 
 SCHEMA = 1
 _KIND = "milabench-meter"
@@ -155,11 +157,15 @@ def around(file: MeterFile, span: Interval) -> tuple[Outlet, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeteredLaunch:
-    """What meters measured in the window of one launch: its mean power in W, by how much of itself the clock lets it be off."""
+    """What meters measured in the window of one launch: its mean power in W, by how much of itself the clock lets it be off.
+
+    `drawn` is how far all nodes may be off from those that were drawn to stand for them; None where that is not known.
+    """
 
     power_w: float
     seconds: float
     clock_share: float = 0.0
+    drawn: Deviation | None = None
 
 
 def metered_launch(
@@ -170,13 +176,34 @@ def metered_launch(
         return None
     seconds = window[1] - window[0]
     total = shifted = 0.0
+    drawn: list[UncertainValue] = []
     for meter, curve in zip(meters, curves, strict=True):
         share = _share(meter)
         energy, error = curve.within(window) / share, meter.clock.error_s or 0.0
         moved = [curve.within((window[0] + by, window[1] + by)) / share for by in (-error, error)]
         total += energy
         shifted += max(abs(other - energy) for other in moved)
-    return None if total <= 0 else MeteredLaunch(power_w=total / seconds, seconds=seconds, clock_share=shifted / total)
+        drawn += _of_drawn_nodes(meter, window)
+    if total <= 0:
+        return None
+    launch = MeteredLaunch(power_w=total / seconds, seconds=seconds, clock_share=shifted / total)
+    estimate = sum_of(drawn).log_estimate if drawn else None
+    if estimate is None:
+        return launch
+    sd = estimate.error * sum(power.value for power in drawn) / launch.power_w
+    return replace(launch, drawn=Deviation(sd, estimate.freedom, source="nodes that were drawn"))
+
+
+def _of_drawn_nodes(meter: MeterRecord, window: Interval) -> Iterator[UncertainValue]:
+    """Yield the power of all nodes by that of some, drawn at random, each with an outlet of its own; nothing of other meters."""
+    declared = meter.declared
+    if declared is None or not declared.is_random or declared.nodes is None or len(meter.outlets) < 2:
+        return
+    if len(meter.outlets) == declared.measured_nodes:
+        curves = [meter_curve([outlet]).moved(meter.clock.offset_s) for outlet in meter.outlets]
+        readings = [curve.within(window) / (window[1] - window[0]) for curve in curves]
+        if min(readings) > 0:
+            yield whole_machine_power(readings, declared.nodes)
 
 
 def _share(meter: MeterRecord) -> float:

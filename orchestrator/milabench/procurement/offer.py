@@ -5,8 +5,9 @@ All mistakes in it are reported together, each with its location; whether it fit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -15,7 +16,8 @@ from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Origins, SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import Problem
-from milabench.procurement.amounts import Figure, Money, PowerInKw
+from milabench.procurement.amounts import Figure, Money, MoneyOrNone, PowerInKw
+from milabench.procurement.costs import Cooling, provisioned_power
 from milabench.procurement.tender import OptionalKeys, Positive, Tender, Tier, currency_problems, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
 
@@ -31,14 +33,27 @@ class OfferPrice:
     """What a node costs, and what the rest does whatever the number of nodes."""
 
     node: Money | None = key("Price of a node.", default=None)
-    fixed: Money | None = key("Price of the rest, whatever the number of nodes.", default=None)
+    fixed: MoneyOrNone = key("Price of the rest, whatever the number of nodes.", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerPart:
+    """Parts of one kind in a node."""
+
+    count: _Count = key("How many of them.", default=1)
+    power: PowerInKw = key("Most that each draws.")
+    name: str = key("What they are.", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferPower:
-    """The power of a node at work, in kW, and how it is known."""
+    """The power of a node at work, in kW, and how it is known; what is given by `parts` is computed of them."""
 
     node: PowerInKw | None = key("Power of a node at work.", default=None)
+    parts: tuple[PowerPart, ...] = key(
+        "Instead of `node`: its processors, accelerators and scale-up switches, of which it is provisioned.", default=()
+    )
+    cooling: Cooling | None = key("With `parts`: `liquid` adds 30 % for the rest, `air` 50 %.", default=None)
     level: PowerSource = key(
         "How it is known: `board`, `node`, `meter`, `provisioned`, or the level `L1`, `L2`, `L3`.",
         default="provisioned",
@@ -98,7 +113,9 @@ class OfferKeys:
     nodes: _Count = key("Nodes of the whole system, N.")
     price: OfferPrice = key("What it costs.", default=OfferPrice())
     power: OfferPower = key("What a node draws.", default=OfferPower())
-    phases: tuple[OfferPhase, ...] = key("Phases of the delivery, in order.", default=())
+    phases: tuple[OfferPhase, ...] = key(
+        "Phases of the delivery, in order; nodes cost from the month on in which they are there.", default=()
+    )
     stack: Mapping[str, Any] = key("Software and hardware, in free text by part.", default={})
     benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(OfferBenchmark).keys, None))] = key(
         "What stands behind it, by benchmark.", default={}
@@ -147,6 +164,10 @@ def parse_offer(content: bytes, name: str, folder: str = "") -> Offer:
     offer = Offer(file=name, benchmarks=benchmarks, origin=Origins(root), **given)
     problems.extend(_own_problems(offer))
     problems.raise_any()
+    power = offer.power
+    if power.parts and power.cooling is not None:
+        node = provisioned_power([(part.count, part.power) for part in power.parts], power.cooling)
+        offer = replace(offer, power=replace(power, node=node))
     return offer
 
 
@@ -154,10 +175,14 @@ def _own_problems(offer: Offer) -> Iterator[Problem]:
     """Yield what is wrong with an offer whatever the tender says."""
     where = offer.origin.where
     yield from currency_problems(_prices(offer), offer.origin, "", "", "")
+    yield from _power_problems(offer)
     for index, phase in enumerate(offer.phases):
         if phase.nodes > offer.nodes:
             path = f"phases.{index}.nodes"
             yield Problem(where(path), path, f"{phase.nodes} nodes, more than the {offer.nodes} that are offered")
+    if offer.phases and (most := max(phase.nodes for phase in offer.phases)) < offer.nodes:
+        what = f"come to {most} nodes, and {offer.nodes} are offered"
+        yield Problem(where("phases"), "phases", what, "say from which month on all of them are there")
     for name, bench in offer.benchmarks.items():
         path = f"benchmarks.{name}"
         if not bench.runs and bench.value is None:
@@ -174,6 +199,19 @@ def _own_problems(offer: Offer) -> Iterator[Problem]:
         if bench.nodes is not None and bench.nodes > offer.nodes:
             place = f"{path}.nodes"
             yield Problem(where(place), place, f"{bench.nodes}, more than the {offer.nodes} nodes that are offered")
+
+
+def _power_problems(offer: Offer) -> Iterator[Problem]:
+    where, power = offer.origin.where, offer.power
+    if power.parts and power.node is not None:
+        yield Problem(where("power.node"), "power.node", "is given, and parts of it too", "leave one of them out")
+    if bool(power.parts) != (power.cooling is not None):
+        what = "goes with 'parts'" if power.cooling is not None else "needs 'cooling: liquid' or 'cooling: air'"
+        path = "power.cooling" if power.cooling is not None else "power.parts"
+        yield Problem(where(path), path, what)
+    if power.parts and power.level != "provisioned":
+        hint = "give the 'node' that was measured instead"
+        yield Problem(where("power.level"), "power.level", f"parts are provisioned, not {power.level}", hint)
 
 
 def _prices(offer: Offer) -> Mapping[str, UncertainValue | None]:
@@ -210,6 +248,10 @@ def _unfit_keys(offer: Offer, tender: Tender) -> Iterator[Problem]:
         if wanted.is_required and name not in offer.benchmarks:
             what = f"the benchmark {name!r} is missing, {tender.origin.where(f'benchmarks.{name}')} requires it"
             yield Problem(where("benchmarks") or offer.file, "benchmarks", what)
+    months, years = math.fsum(phase.months for phase in offer.phases), tender.terms.years
+    if years is not None and months > 12 * years.value:
+        what = f"last {months:g} months, and {tender.origin.where('terms.years')} asks for {12 * years.value:g}"
+        yield Problem(where("phases"), "phases", what, "end the last phase with the years of the tender")
     currency = tender_currency(tender)
     if currency:
         yield from currency_problems(_prices(offer), offer.origin, currency, "the tender", tender.file)

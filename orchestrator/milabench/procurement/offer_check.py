@@ -6,13 +6,16 @@ What the records themselves say is recomputed before (bundle/verify.py); this co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.sides import sides_of
-from milabench.procurement.offer import Offer, PowerSource, Standing, offer_problems
+from milabench.errors import NothingSelected, UsageError
+from milabench.procurement.offer import Offer, OfferBenchmark, PowerSource, Standing, offer_problems
 from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level
+from milabench.procurement.projection import Projected
+from milabench.procurement.scaling_study import DeclaredBound, scaling_study
 from milabench.procurement.tender import Tender, Tier
 from milabench.procurement.tiers import TierChange
 from milabench.procurement.uncertainty import UncertainValue, constant
@@ -23,7 +26,10 @@ _LEVELS: Final = {"L1": 1, "L2": 2, "L3": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkEvidence:
-    """What an offer's records show of one benchmark: `counts` are the nodes of its runs, `why_not` why none of them counts."""
+    """What an offer's records show of one benchmark: `counts` are the nodes of its runs, `why_not` why none of them counts.
+
+    What is not measured at the nodes of the offer is what its own measured counts project to: `projected`, never `value`.
+    """
 
     bench: str
     tier: Tier
@@ -32,6 +38,7 @@ class BenchmarkEvidence:
     counts: tuple[int, ...] = ()
     value: float | None = None
     units: str = ""
+    projected: Projected | None = None
     why_not: str = ""
 
 
@@ -107,7 +114,7 @@ def _evidence(offer: Offer, name: str, systems: Sequence[System]) -> BenchmarkEv
     value, units = (declared.value.value, declared.value.units) if declared.value is not None else (None, "")
     if declared.standing == "measured" and sides and not reasons:
         value, units = sides[0].value, sides[0].units
-    return BenchmarkEvidence(
+    evidence = BenchmarkEvidence(
         bench=name,
         tier=declared.tier,
         standing=declared.standing,
@@ -117,6 +124,22 @@ def _evidence(offer: Offer, name: str, systems: Sequence[System]) -> BenchmarkEv
         units=units,
         why_not="; ".join(dict.fromkeys(reasons)),
     )
+    return _with_projection(evidence, declared, systems) if declared.standing == "projected" else evidence
+
+
+def _with_projection(
+    evidence: BenchmarkEvidence, declared: OfferBenchmark, systems: Sequence[System]
+) -> BenchmarkEvidence:
+    """Return what the measured counts project to the nodes of the offer, as `milabench project` does, or why they do not."""
+    assert declared.nodes is not None  # a projected benchmark without it is a mistake of the declaration
+    bound = DeclaredBound(count=declared.nodes, why=declared.bound) if declared.bound else None
+    try:
+        study = scaling_study(systems, of="nodes", to=[declared.nodes], bound=bound, benchmarks=[declared.name])
+    except (NothingSelected, UsageError) as error:
+        why_not = str(error).removesuffix(" (--bound)")
+        return evidence if evidence.why_not else replace(evidence, why_not=why_not)
+    (scaling,) = study.benchmarks
+    return replace(evidence, projected=scaling.projected[0], units=scaling.units)
 
 
 def _side(name: str, system: System) -> SystemResult:
@@ -210,6 +233,17 @@ def _stands(row: BenchmarkEvidence) -> Verdict:
     return "INCONCLUSIVE" if row.standing == "declared" else "PASS"
 
 
+def _projected_text(row: BenchmarkEvidence) -> str:
+    projected = row.projected
+    if projected is None:
+        return ""
+    text = f": {projected.centre:.5g} {row.units} by {projected.law}".replace("  ", " ")
+    if projected.prediction is None:
+        return f"{text}, without an interval: {projected.why_no_interval}"
+    low, high = projected.prediction
+    return f"{text} ({low:.5g} to {high:.5g})"
+
+
 def _stands_by(row: BenchmarkEvidence, offer: Offer) -> str:
     if row.why_not:
         return row.why_not
@@ -219,6 +253,6 @@ def _stands_by(row: BenchmarkEvidence, offer: Offer) -> str:
         case "measured":
             return f"measured on {nodes}"
         case "projected":
-            return f"projected to {offer.benchmarks[row.bench].nodes} nodes, measured on {nodes}"
+            return f"projected to {offer.benchmarks[row.bench].nodes} nodes{_projected_text(row)}, measured on {nodes}"
         case "declared":
             return "declared: no record shows it"

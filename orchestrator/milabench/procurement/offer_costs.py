@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from milabench.procurement.costs import OwnershipCosts, YearlyCost, lifetime_cost, yearly_cost
+from milabench.procurement.costs import Delivery, OwnershipCosts, YearlyCost, lifetime_cost, yearly_cost
 from milabench.procurement.offer import Offer
 from milabench.procurement.tender import Tender
 from milabench.procurement.uncertainty import UncertainValue, constant, product, sum_of
@@ -17,13 +17,16 @@ WithinLimit = Literal["yes", "no", "not decided"]
 class OfferCosts:
     """The price and the power of all nodes, what a year and all years cost; None for what the terms or the offer do not give.
 
-    `within_budget` and `within_power` compare with the tender's limits, one-sided at 95 %; None without a limit.
+    `nodes_in_use` and `nodes_paid` are what phases leave of the nodes' energy and upkeep, and of their price. `within_budget` and
+    `within_power` compare with the tender's limits, one-sided at 95 %; None without a limit.
     """
 
     price: UncertainValue | None = None
     power_kw: UncertainValue | None = None
     yearly: YearlyCost | None = None
     lifetime: UncertainValue | None = None
+    nodes_in_use: float = 1.0
+    nodes_paid: float = 1.0
     within_budget: WithinLimit | None = None
     within_power: WithinLimit | None = None
 
@@ -39,6 +42,7 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     parts = [product([(offer.price.node, 1)], offer.nodes, offer.price.node.units)] if offer.price.node else []
     parts += [offer.price.fixed] if offer.price.fixed else []
     price = sum_of(parts) if parts else None
+    in_use, paid = nodes_by_phase(offer, None if terms.years is None else terms.years.value, terms.interest)
     power = offer.power.node and product([(offer.power.node, 1)], offer.nodes, "kW")
     owned = None
     electricity = terms.electricity
@@ -54,15 +58,52 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
             energy_use=terms.utilization or constant(1.0),
             interest=terms.interest,
             upkeep=terms.upkeep,
+            delivery=_delivery(offer, price, in_use, paid),
         )
     costs = OfferCosts(
         price=price,
         power_kw=power,
         yearly=None if owned is None else yearly_cost(owned),
         lifetime=None if owned is None else lifetime_cost(owned),
+        nodes_in_use=in_use,
+        nodes_paid=paid,
         within_power=_within(power, limits.power),
     )
     return replace(costs, within_budget=_within(costs.whole, limits.budget))
+
+
+def nodes_by_phase(offer: Offer, years: float | None, interest: float) -> tuple[float, float]:
+    """Return the share of all nodes that is there, over the years, and what they cost at the beginning if paid on arrival.
+
+    Nodes of a later phase are there from its month on, those of the last one to the end of the years.
+    """
+    if not offer.phases or years is None:
+        return 1.0, 1.0
+    end, begin, arrived, there, paid = 12 * years, 0.0, 0, 0.0, 0.0
+    for phase in offer.phases:
+        until = end if phase is offer.phases[-1] else min(end, begin + phase.months)
+        there += phase.nodes * max(0.0, until - begin)
+        paid += max(0, phase.nodes - arrived) * (1 + interest) ** (-begin / 12)
+        arrived = max(arrived, phase.nodes)
+        begin += phase.months
+    return there / (offer.nodes * end), paid / offer.nodes
+
+
+def _delivery(offer: Offer, price: UncertainValue, in_use: float, paid: float) -> Delivery:
+    """Return what phases leave of the costs; what an offer costs whatever its nodes is there from the first month on."""
+    node = offer.price.node
+    of_nodes = 0.0 if node is None else node.value * offer.nodes / price.value
+    kept = 1.0 if node is None else in_use * kept_share(offer)
+    return Delivery(in_use=in_use, kept=kept, paid=1 - of_nodes * (1 - paid))
+
+
+def kept_share(offer: Offer) -> float:
+    """Return the share of its price that upkeep is of: that of the nodes, or all of a price that names none."""
+    node, fixed = offer.price.node, offer.price.fixed
+    if node is None or fixed is None:
+        return 1.0
+    of_nodes = node.value * offer.nodes
+    return of_nodes / (of_nodes + fixed.value)
 
 
 def _within(value: UncertainValue | None, limit: UncertainValue | None) -> WithinLimit | None:

@@ -104,18 +104,6 @@ LAWS: Mapping[str, ScalingLaw] = {
 }
 
 
-def gustafson(count: float, serial: float) -> float:
-    """Return the scaled speed-up N + (1 - N) s; `serial` is the share of the time on the parallel machine (Gustafson 1988)."""
-    return count + (1 - count) * serial
-
-
-def karp_flatt(speedup: float, count: float) -> float:
-    """Return the serial share that a measured speed-up shows, (1/S - 1/p) / (1 - 1/p); Karp and Flatt 1990, for p > 1."""
-    if count <= 1 or speedup <= 0:
-        raise UsageError(f"no serial share of a speed-up of {speedup:g} on {count:g}: both count from more than one")
-    return (1 / speedup - 1 / count) / (1 - 1 / count)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ScalingFit:
     """A law through measured points. `freedom` is n - p, n being counts.

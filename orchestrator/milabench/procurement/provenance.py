@@ -85,7 +85,10 @@ def _of_bid(scores: TenderScores, entry: ScoredBid) -> Iterator[Provenance]:
         amounts = {"price.node": offer.price.node, "price.fixed": offer.price.fixed, "power.node": offer.power.node}
         for key, amount in amounts.items():
             if amount is not None:
-                yield Provenance(key=f"{name}.{key}", value=amount, where=(offer.origin.where(key),))
+                is_of_parts = key == "power.node" and offer.power.parts
+                place = offer.origin.where("power.parts" if is_of_parts else key)
+                formula = "sum of the parts, and what cooling adds" if is_of_parts else ""
+                yield Provenance(key=f"{name}.{key}", value=amount, formula=formula, where=(place,))
     for row in entry.benchmarks:
         yield from _of_benchmark(scores, entry, row)
         yield from _of_work(scores, entry, row.bench)
@@ -136,7 +139,7 @@ _PARTS: Final[Mapping[str, str]] = {
     "power at work": "power of the nodes * utilization * 8760 h",
     "PUE": "PUE",
     "price": "price * CRF(interest, years)",
-    "upkeep": "price * upkeep",
+    "upkeep": "price of the nodes * upkeep",
     "making the nodes": "embodied_carbon * nodes / years",
     "the whole launch": "readings from its beginning to its end",
 }

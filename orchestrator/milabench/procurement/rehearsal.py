@@ -25,6 +25,7 @@ from milabench.errors import Problem
 from milabench.procurement.measured import SourcedFigure
 from milabench.procurement.noise import Draw, Logs, RunNoise
 from milabench.procurement.offer import Offer, OfferBenchmark
+from milabench.procurement.reference_nodes import run_nodes
 from milabench.procurement.rehearsal_model import (
     ANY_WRONG,
     AWARD,
@@ -56,7 +57,7 @@ from milabench.procurement.rehearsal_model import (
 from milabench.procurement.scores import METRICS
 from milabench.procurement.simulated_runs import node_name, simulated_bench, simulated_run, times_as_fast
 from milabench.procurement.tender import ReferenceFigure, ReferenceRun, Tender, TenderBenchmark
-from milabench.procurement.tender_scores import Bid, TenderScores, reference_figures, run_nodes, score_tender
+from milabench.procurement.tender_scores import Bid, TenderScores, reference_figures, score_tender
 from milabench.procurement.uncertainty import UncertainValue, constant
 
 LEVEL: Final = 0.95

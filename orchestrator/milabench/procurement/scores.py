@@ -14,7 +14,7 @@ from typing import Final
 from milabench.analysis.throughput import Direction
 from milabench.config.problems import did_you_mean
 from milabench.errors import ConfigError, Problem
-from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, same_units, sum_of, weighted_mean
+from milabench.procurement.uncertainty import Mean, UncertainValue, product, same_units, sum_of, weighted_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,23 +226,6 @@ METRICS: Final[Mapping[str, ScoreMetric]] = MappingProxyType(
     }
 )
 
-# The benchmarks of ATS-5, their weights in per cent and the figures of merit of one node of Crossroads, of which there are 6140.
-ATS5_NODES: Final = 6140
-ATS5: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    {
-        "branson": (10.0, 959000.0),
-        "amg2023-1": (5.0, 409900000.0),
-        "amg2023-2": (5.0, 104010000.0),
-        "miniem": (15.0, 9190.05),
-        "mlmd-training": (5.0, 0.5986808),
-        "mlmd-simulation": (5.0, 1341.0),
-        "parthenon-vibe": (30.0, 26100000.0),
-        "sparta": (10.0, 2522.14),
-        "umt-1": (7.5, 7830500000.0),
-        "umt-2": (7.5, 4307010000.0),
-    }
-)
-
 
 def offer_score(
     metric: str, benchmarks: Sequence[BenchmarkFigures], machine: MachineSize | None = None, mean: Mean | None = None
@@ -383,12 +366,6 @@ def potency(phases: Sequence[DeliveryPhase]) -> UncertainValue:
     )
 
 
-def potency_value(phases: Sequence[DeliveryPhase], cost: UncertainValue) -> UncertainValue:
-    """Return the potency per money: unit-years for each unit of the cost."""
-    whole = potency(phases)
+def potency_value(whole: UncertainValue, cost: UncertainValue) -> UncertainValue:
+    """Return the potency for a unit of the cost: unit-years for each unit of money."""
     return product([(whole, 1), (cost, -1)], 1.0, f"{whole.units}/{cost.units or '1'}")
-
-
-def points(score: UncertainValue, gate: float, most: float) -> UncertainValue:
-    """Return the points of an award: `most` at the gate, in proportion elsewhere. What the gate decides is `score > gate`."""
-    return product([(score, 1), (constant(gate), -1)], most, "points")

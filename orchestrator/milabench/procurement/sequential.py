@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from milabench.analysis.intervals import normal_quantile
 from milabench.errors import UsageError
-from milabench.procurement.gauss_legendre import normal_density, normal_tail, points_for, scaled_rule
 
 Ending = Literal["accept", "reject"]
 AtCap = Literal["accept", "reject", "nearer"]
@@ -221,6 +219,21 @@ class MeanTest:
                 " two different means, and a sigma above 0"
             )
 
+    @classmethod
+    def of_estimate(cls, good: float, bad: float, sigma: float, freedom: float, risks: Risks) -> MeanTest:
+        """Return the test where a standard deviation with so many degrees of freedom stands for the one that is not known.
+
+        A sum in units of that estimate oversteps c with a probability of about exp(-c s^2 / sigma^2) at most. On average over
+        s^2 / sigma^2, chi-squared over its degrees of freedom, that is (1 + 2 c / df)^(-df / 2), which is to be the error rate.
+        """
+
+        def known(rate: float) -> float:
+            return math.exp(-math.expm1(-2 / freedom * math.log(rate)) * freedom / 2)
+
+        return cls(
+            good=good, bad=bad, sigma=sigma, risks=replace(risks, alpha=known(risks.alpha), beta=known(risks.beta))
+        )
+
     @property
     def distance(self) -> float:
         """How far the means are apart, in standard deviations; as good, above 0."""
@@ -258,173 +271,6 @@ class MeanTest:
     def fixed_trials(self) -> float:
         """Return how many values a test without looks needs for the same rates; round it up."""
         return ((normal_quantile(1 - self.risks.alpha) + normal_quantile(1 - self.risks.beta)) / self.distance) ** 2
-
-    def exact(self, mean: float) -> ExactRates:
-        """Return what the plan does at a true mean, by recursive integration up to the cap, or until all is decided."""
-        drift, spread = self.log_ratio(mean), self.distance
-        low, high = self.risks.lower, self.risks.upper
-        points = points_for((high - low) / spread)
-        rule = scaled_rule(low, high, points)
-        kernel = [
-            [weight * normal_density((to - at - drift) / spread) / spread for at, weight in rule] for to, _ in rule
-        ]
-        density = [normal_density((to - drift) / spread) / spread for to, _ in rule]
-        accept, reject, expected = (
-            [1 - normal_tail((low - drift) / spread)],
-            [normal_tail((high - drift) / spread)],
-            [1.0],
-        )
-        for used in range(1, _MOST_TRIALS):
-            mass = [weight * value for (_, weight), value in zip(rule, density, strict=True)]
-            undecided = math.fsum(mass)
-            if self.risks.cap is not None and used >= self.risks.cap:
-                for (at, _), probability in zip(rule, mass, strict=True):
-                    (accept if self.risks.ending_at_cap(at) == "accept" else reject).append(probability)
-                break
-            if undecided < _NEGLIGIBLE:
-                break
-            expected.append(undecided)
-            for (at, _), probability in zip(rule, mass, strict=True):
-                accept.append(probability * (1 - normal_tail((low - at - drift) / spread)))
-                reject.append(probability * normal_tail((high - at - drift) / spread))
-            density = [math.fsum(map(float.__mul__, row, density)) for row in kernel]
-        return ExactRates(accept=math.fsum(accept), reject=math.fsum(reject), expected=math.fsum(expected))
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailureTimeTest:
-    """Time between failures, exponential: a mean `good` that is promised against a shorter one that is `bad`.
-
-    The cap is a total time.
-    """
-
-    good: float
-    bad: float
-    risks: Risks = Risks()
-
-    def __post_init__(self) -> None:
-        """Raise UsageError unless 0 < bad < good."""
-        if not 0 < self.bad < self.good:
-            raise UsageError(f"times between failures {self.good:g} (good) and {self.bad:g} (bad): 0 < bad < good")
-
-    @property
-    def per_failure(self) -> float:
-        """What a failure adds to the log-likelihood ratio: ln D, D = good / bad."""
-        return math.log(self.good / self.bad)
-
-    @property
-    def per_time(self) -> float:
-        """What a unit of time takes from it: 1 / bad - 1 / good."""
-        return 1 / self.bad - 1 / self.good
-
-    def accepts_at(self, failures: int) -> float:
-        """Return the total time at which so many failures accept."""
-        return (failures * self.per_failure - self.risks.lower) / self.per_time
-
-    def rejects_until(self, failures: int) -> float:
-        """Return the total time until which so many failures reject; below 0 where they never do."""
-        return (failures * self.per_failure - self.risks.upper) / self.per_time
-
-    def decide(self, failures_at: Sequence[float], total: float) -> SequentialDecision:
-        """Return where it stands after a total time, given the times, from the start, at which it failed.
-
-        Raises UsageError where the times are not in order from 0 to the total.
-        """
-        times = [0.0, *failures_at, total]
-        if any(later < before for before, later in pairwise(times)):
-            raise UsageError(
-                f"failures at {list(failures_at)} of a total time of {total:g}: in order, from 0 to the total"
-            )
-        cap = math.inf if self.risks.cap is None else self.risks.cap
-        for failures, until in enumerate([*failures_at, total]):
-            accepts = self.accepts_at(failures)
-            end = min(until, accepts, cap)
-            ratio = failures * self.per_failure - end * self.per_time
-            if accepts <= min(until, cap):
-                return SequentialDecision(ending="accept", used=accepts, log_ratio=ratio)
-            if until >= cap:
-                return SequentialDecision(
-                    ending=self.risks.ending_at_cap(ratio), used=cap, log_ratio=ratio, is_by_cap=True
-                )
-            if failures < len(failures_at) and until <= self.rejects_until(failures + 1):
-                return SequentialDecision(ending="reject", used=until, log_ratio=ratio + self.per_failure)
-        failures = len(failures_at)
-        ratio = failures * self.per_failure - total * self.per_time
-        more = self.accepts_at(failures) - total
-        return SequentialDecision(
-            ending=None,
-            used=total,
-            log_ratio=ratio,
-            until_accepted=more if total + more <= cap else None,
-            until_rejected=math.ceil((self.risks.upper - ratio) / self.per_failure - 1e-9),
-        )
-
-    def expected_failures(self, truth: Literal["good", "bad", "between"]) -> float:
-        """Return Wald's average number of failures until the end; times the true mean it is the time.
-
-        `between` is at the mean at which the sum drifts neither way.
-        """
-        log, time = self.per_failure, self.per_time
-        return _wald_expected(self.risks, truth, log - self.good * time, log - self.bad * time, log**2)
-
-    def exact(self, mean: float) -> ExactRates:
-        """Return what the plan does at a true mean time between failures; `expected` is a time.
-
-        Between the times at which a line crosses a whole number of failures only their number matters, which is Poisson's.
-        """
-        cap = self.risks.cap
-        horizon = cap if cap is not None else self._certain_end(mean)
-        most = math.ceil((self.risks.upper + horizon * self.per_time) / self.per_failure) + 1
-        times = {self.accepts_at(r) for r in range(most + 1)} | {self.rejects_until(r) for r in range(most + 1)}
-        corners = sorted(time for time in times if 0 < time < horizon)
-        accept, reject, expected, now, limit = 0.0, 0.0, 0.0, 0.0, 0
-        undecided: dict[int, float] = {0: 1.0}
-        for corner in [*corners, horizon]:
-            rate = (corner - now) / mean
-            # So many failures reject from here to the corner.
-            middle = (now + corner) / 2
-            while self.rejects_until(limit) <= middle:
-                limit += 1
-            after: dict[int, float] = {}
-            for failures, probability in undecided.items():
-                stays, term = 0.0, math.exp(-rate)
-                waits = 0.0
-                for more in range(limit - failures):
-                    after[failures + more] = after.get(failures + more, 0.0) + probability * term
-                    stays += term
-                    # The time until the (more + 1)th failure, up to the corner: its integral of "at most `more` failures so far".
-                    waits += _poisson_tail(more, rate) * mean
-                    term *= rate / (more + 1)
-                expected += probability * waits
-                reject += probability * (1 - stays)
-            accepted = [r for r in after if math.isclose(self.accepts_at(r), corner, rel_tol=1e-12)]
-            accept += math.fsum(after.pop(r) for r in accepted)
-            undecided, now = after, corner
-            if math.fsum(undecided.values()) < _NEGLIGIBLE:
-                break
-        for failures, probability in undecided.items():
-            ratio = failures * self.per_failure - horizon * self.per_time
-            if self.risks.ending_at_cap(ratio) == "accept":
-                accept += probability
-            else:
-                reject += probability
-        return ExactRates(accept=accept, reject=reject, expected=expected)
-
-    def _certain_end(self, mean: float) -> float:
-        """Return a time by which all but a negligible part has ended; the sum is a random walk with failures as steps."""
-        width = (self.risks.upper - self.risks.lower) / self.per_failure + 2
-        # A walk leaves a strip of this many steps within about its square, each time with the same probability.
-        return mean * 40 * width**2
-
-
-def _poisson_tail(most: int, rate: float) -> float:
-    """Return P(more than `most` of a Poisson number of this mean)."""
-    term = math.exp(-rate)
-    below = [term]
-    for count in range(1, most + 1):
-        term *= rate / count
-        below.append(term)
-    return max(0.0, 1 - math.fsum(below))
 
 
 def _wald_expected(risks: Risks, truth: str, drift_good: float, drift_bad: float, square: float) -> float:

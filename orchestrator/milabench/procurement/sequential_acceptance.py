@@ -1,8 +1,8 @@
 """Acceptance while a run grows: after each launch a bound is accepted, rejected or goes on, up to a cap, with stated error rates.
 
 Bounds are judged by group-sequential tests (group_sequential.py) on Student's t of the logarithms: a look after each launch from
-the third to the cap, alpha and beta spent as Lan and DeMets do after O'Brien and Fleming. Failures are judged by Wald's
-sequential probability ratio (sequential.py). `alpha` is of rejecting a good system, `beta` of accepting a bad one.
+the third to the cap; or by Wald's sequential probability ratio (sequential.py), as failures always are. `alpha` is of rejecting a
+good system, `beta` of accepting a bad one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Literal
+from typing import Literal, get_args
 
 from milabench.acceptance.bounds import LEAST, BoundDecision, BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Criteria
@@ -21,13 +21,15 @@ from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.two_samples import tail
 from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import normal_tail
-from milabench.procurement.group_sequential import spending_bounds
-from milabench.procurement.sequential import FailureTest, Risks
+from milabench.procurement.group_sequential import shaped_bounds, spending_bounds
+from milabench.procurement.sequential import FailureTest, MeanTest, Risks
 
-SPENDING = "obrien-fleming"
+Boundary = Literal["lan-demets", "obrien-fleming", "pocock", "wald"]
+"""How a bound's error rates are shared out over its looks."""
+BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 SHARE_SPENT = 0.8
-"""Of an error rate, what the bounds spend. They are exact for a known spread; with one that is estimated from the launches, as
-here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
+"""Of an error rate, what the bounds of looks spend. They are exact for a known spread; with one that is estimated from the
+launches, as here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
 BAD_FAILURES = 2.0  # times the failure rate that is promised: a bad system, where none is given
 MOST_LAUNCHES = 100
 """The largest cap: whoever plans so many looks has no sequential test in mind."""
@@ -38,11 +40,13 @@ class SequentialPlan:
     """What was decided before the first launch: error rates, and the most launches.
 
     `launches` are those planned for each benchmark, `cap` what is used instead. A failure rate of `bad_failure_rate` is a bad
-    system; None: BAD_FAILURES times the one that is promised.
+    system; None: BAD_FAILURES times the one that is promised. By a boundary of looks a good system, and a bad one, is exactly at
+    its bounds; by `wald` a good one is as its reference, a bad one exactly at its bounds.
     """
 
     alpha: float = 0.05
     beta: float = 0.10
+    boundary: Boundary = "lan-demets"
     cap: int | None = None
     bad_failure_rate: float | None = None
     launches: Mapping[str, int] = field(default_factory=dict)
@@ -80,7 +84,7 @@ def accept_so_far(
         checks, notes = [*checks, check], [*notes, *note]
     for bench in criteria.benchmarks:
         cap = plan.cap or min(plan.launches.get(bench.name, 0), MOST_LAUNCHES)
-        decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta)
+        decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta, boundary=plan.boundary)
         evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide)
         checks += (
             replace(check, where=check.where or bench.where)
@@ -121,12 +125,11 @@ def _so_far(
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
-    """The looks at the launches of one bound, in their order, up to the cap; the first that decides ends it."""
+class _Test:
+    """What the launches of one bound decide, in their order, up to the cap; the first that decides ends it."""
 
     cap: int
-    alpha: float
-    beta: float
+    risks: Risks
 
     def __call__(self, values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
         if wanted.confidence is None:
@@ -136,24 +139,48 @@ class _Looks:
             return self._open(values, base, why)
         sign, agreed = (1 if wanted.is_minimum else -1), (geometric_mean(base) if base else 1.0)
         logs = [sign * math.log(value / agreed / wanted.value) for value in values[: self.cap]]
-        for used in range(LEAST, len(logs) + 1):
-            if (verdict := self._look(logs[:used], used)) is not None:
-                decision = self._open(values[:used], base, "")
-                done = "accepted" if verdict == "PASS" else "rejected"
-                return replace(decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} launches")
-        return self._open(values[: self.cap], base, self._missing(logs))
+        verdict, used, missing = self._judge(logs, base, -sign * math.log(wanted.value))
+        if verdict == "INCONCLUSIVE":
+            return self._open(values[: self.cap], base, missing)
+        decision = self._open(values[:used], base, "")
+        done = "accepted" if verdict == "PASS" else "rejected"
+        return replace(decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} launches")
+
+    def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
+        """Return the verdict, after how many launches, and what is missing where there is none.
+
+        `logs` are distances to the bound, above zero on its good side, `promised` that of the reference.
+        """
+        raise NotImplementedError
 
     def _open(self, values: Sequence[float], base: Sequence[float], missing: str) -> BoundDecision:
         centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
         sure = f"after {len(values)} of at most {self.cap} launches"
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, sure=sure, missing=missing)
 
-    def _look(self, logs: Sequence[float], used: int) -> Literal["PASS", "FAIL"] | None:
-        """Return what the launches so far decide: distances to the bound, above zero on its good side."""
-        d, error = mean(logs), stdev(logs) / math.sqrt(used)
-        if tail(d, error, used - 1) <= _chances(self.cap, self.beta)[used - LEAST]:
+    def _spent(self) -> str:
+        return (
+            f"nothing that this run could give: {self.cap} launches were agreed, and they do not show that it is kept"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks(_Test):
+    """A look after each launch from the third to the cap, on Student's t of the launches so far."""
+
+    boundary: Boundary
+
+    def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
+        for used in range(LEAST, len(logs) + 1):
+            if (verdict := self._look(mean(logs[:used]), stdev(logs[:used]), used)) is not None:
+                return verdict, used, ""
+        return "INCONCLUSIVE", len(logs), self._missing(logs)
+
+    def _look(self, d: float, spread: float, used: int) -> Literal["PASS", "FAIL"] | None:
+        error, at = spread / math.sqrt(used), used - LEAST
+        if tail(d, error, used - 1) <= _chances(self.boundary, self.cap, self.risks.beta)[at]:
             return "PASS"
-        return "FAIL" if tail(-d, error, used - 1) <= _chances(self.cap, self.alpha)[used - LEAST] else None
+        return "FAIL" if tail(-d, error, used - 1) <= _chances(self.boundary, self.cap, self.risks.alpha)[at] else None
 
     def _missing(self, logs: Sequence[float]) -> str:
         """Return how many more launches would decide if they went on as these did."""
@@ -161,33 +188,73 @@ class _Looks:
         if used < LEAST:
             return f"launches: {used} of at least {LEAST}"
         if used >= self.cap:
-            return f"nothing that this run could give: {self.cap} launches were agreed, and they do not show that it is kept"
+            return self._spent()
         d, spread = mean(logs), stdev(logs)
         for more in range(used + 1, self.cap + 1):
-            chances = [_chances(self.cap, rate)[more - LEAST] for rate in (self.beta, self.alpha)]
-            error = spread / math.sqrt(more)
-            if any(tail(way, error, more - 1) <= chance for way, chance in zip((d, -d), chances, strict=True)):
+            if self._look(d, spread, more) is not None:
                 return (
                     f"launches: about {more - used} more would decide if they are like these, of {self.cap - used} left"
                 )
         return f"launches: the {self.cap - used} that are left would not decide if they are like these"
 
 
+@dataclass(frozen=True, slots=True)
+class _Wald(_Test):
+    """Wald's sequential probability ratio of what the reference reached against the bound, by the reference's own spread."""
+
+    def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
+        if len(base) < LEAST:
+            why = f"a reference with {LEAST} launches at least, whose spread Wald's test takes"
+            return "INCONCLUSIVE", len(logs), f"{why}; else choose another --boundary"
+        spread = stdev([math.log(value) for value in base])
+        if promised <= 0 or spread == 0:
+            what = (
+                "a bound that the reference itself keeps with room to spare" if spread else "a spread of the reference"
+            )
+            return "INCONCLUSIVE", len(logs), f"{what}; else choose another --boundary"
+        test = MeanTest.of_estimate(promised, 0.0, spread, len(base) - 1, self.risks)
+        decision = test.decide(logs)
+        if decision.ending is not None:
+            return ("PASS" if decision.ending == "accept" else "FAIL"), int(decision.used), ""
+        if len(logs) >= self.cap:
+            return "INCONCLUSIVE", len(logs), self._spent()
+        more = [
+            (decision.until_accepted, "like the reference would accept"),
+            (decision.until_rejected, "at the bound would reject"),
+        ]
+        named = [
+            f"{count:g} more {what}" for count, what in more if count is not None and len(logs) + count <= self.cap
+        ]
+        left = f"the {self.cap - len(logs)} that are left may not decide"
+        expected = f"; a system like the reference takes {test.expected_trials('good'):.2g} on average"
+        return "INCONCLUSIVE", len(logs), f"launches: {' or '.join(named) or left}{expected}"
+
+
 def judge_launches(
-    values: Sequence[float], base: Sequence[float], wanted: BoundTarget, *, cap: int, alpha: float, beta: float
+    values: Sequence[float],
+    base: Sequence[float],
+    wanted: BoundTarget,
+    *,
+    cap: int,
+    alpha: float,
+    beta: float,
+    boundary: Boundary = "lan-demets",
 ) -> BoundDecision:
     """Return what the launches of one bound decide, in their order; the value of a reference (`base`, else empty) is agreed.
 
     A bound without a confidence is decided by what was measured, as `decide_bound` does.
     """
-    return _Looks(cap, alpha, beta)(values, base, wanted)
+    risks = Risks(alpha=alpha, beta=beta)
+    test = _Wald(cap, risks) if boundary == "wald" else _Looks(cap, risks, boundary)
+    return test(values, base, wanted)
 
 
 @lru_cache(maxsize=64)
-def _chances(cap: int, rate: float) -> tuple[float, ...]:
+def _chances(boundary: Boundary, cap: int, rate: float) -> tuple[float, ...]:
     """Return for each look, from the third launch to the cap, the one-sided p at or below which it decides."""
-    fractions = [used / cap for used in range(LEAST, cap + 1)]
-    plan = spending_bounds(SPENDING, fractions, SHARE_SPENT * rate, 1)
+    fractions, spent = [used / cap for used in range(LEAST, cap + 1)], SHARE_SPENT * rate
+    is_spending = boundary == "lan-demets"
+    plan = spending_bounds(fractions, spent, 1) if is_spending else shaped_bounds(boundary, fractions, spent, 1)
     return tuple(normal_tail(bound) for bound in plan.bounds)
 
 
@@ -238,7 +305,17 @@ def _failure_rates(test: FailureTest, most: int) -> str:
 
 def _error_rates(plan: SequentialPlan, claims: int) -> str:
     each = "" if claims == 1 else f" ({plan.alpha / claims:.2%} by each of {claims} bounds)"
+    good, looks = (
+        "exactly at its bounds",
+        f"a look after each launch from the third to the cap, boundary {plan.boundary}",
+    )
+    if plan.boundary == "wald":
+        good, looks = (
+            "like its reference",
+            "Wald's test after each launch up to the cap, by the spread of the reference",
+        )
+    bad = "accepted" if plan.boundary != "wald" else "one exactly at its bounds accepted"
     return (
-        f"error rates: a system exactly at its bounds is rejected in at most {plan.alpha:.4g} of all runs{each}, and accepted "
-        f"in at most {plan.beta:.4g}; a look after each launch from the third to the cap, where what is undecided stays so"
+        f"error rates: a system {good} is rejected in at most {plan.alpha:.4g} of all runs{each}, and {bad} "
+        f"in at most {plan.beta:.4g}; {looks}, where what is undecided stays so"
     )

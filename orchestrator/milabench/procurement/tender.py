@@ -5,6 +5,7 @@ All mistakes in it are reported together, each with its location. Its keys are d
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from milabench.procurement.amounts import (
     PartOfOne,
     PowerFactor,
     PowerInKw,
+    Years,
 )
 from milabench.procurement.scores import METRICS
 from milabench.procurement.uncertainty import UncertainValue
@@ -104,9 +106,9 @@ class Terms:
     currency: Annotated[str, Matching(pattern="[A-Z]{3}", expected="a currency of three letters such as EUR")] = key(
         "The only currency of tender and offers.", default=""
     )
-    years: Positive | None = key("Years of use over which the price is written off.", default=None)
+    years: Years | None = key("Years of use over which the price is written off.", default=None)
     interest: Annotated[float, ShareText()] = key("Interest a year.", default=0.0)
-    upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price.", default=0.0)
+    upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price of the nodes.", default=0.0)
     electricity: MoneyPerKwh | None = key("Price of energy.", default=None)
     pue: PowerFactor | None = key("What the building draws for each watt of the system.", default=None)
     grid_carbon: CarbonOfEnergy | None = key("Carbon of energy at the place.", default=None)
@@ -168,7 +170,10 @@ class TenderKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tender:
-    """A tender; `origin` knows the place and the text of every key: `origin.where("benchmarks.bert.weight")`."""
+    """A tender; `origin` knows the place and the text of every key: `origin.where("benchmarks.bert.weight")`.
+
+    `digest` is the SHA-256 of its text.
+    """
 
     file: str
     title: str = ""
@@ -179,6 +184,7 @@ class Tender:
     benchmarks: Mapping[str, TenderBenchmark]
     terms: Terms = Terms()
     limits: Limits = Limits()
+    digest: str = field(default="", compare=False)
     origin: Origins = field(compare=False, repr=False)
 
 
@@ -206,6 +212,7 @@ def parse_tender(content: bytes, name: str, folder: str = "") -> Tender:
         file=name,
         benchmarks={bench: _with_units(wanted, origin, problems) for bench, wanted in benchmarks.items()},
         limits=Limits(**bounds, scores=limits),
+        digest=hashlib.sha256(content).hexdigest(),
         origin=origin,
         **given,
     )

@@ -15,6 +15,7 @@ from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing
 from milabench.procurement.offer_costs import OfferCosts, WithinLimit, offer_costs
+from milabench.procurement.reference_nodes import nodes_on, reference_problems, run_nodes, unknown_reference_nodes
 from milabench.procurement.scores import (
     METRICS,
     BenchmarkFigures,
@@ -24,25 +25,35 @@ from milabench.procurement.scores import (
     ScoreTerm,
     offer_score,
     potency,
+    potency_value,
 )
 from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_problems, with_places
+from milabench.procurement.tiers import SuiteCheck
 from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
 """What a doubt about a figure of the reference begins with."""
 Admissible = Literal["yes", "no", "not shown"]
+Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED"]
+"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, or that it was modified."""
 _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What is scored: a run, or an offer with the runs that it names by benchmark."""
+    """What is scored: a run, or an offer with the runs that it names by benchmark.
+
+    `suite` is how these differ from the tender's own suite, None where it names none. `verified` is what verifying an archive
+    found, None of what is none.
+    """
 
     name: str
     system: System | None = None
     offer: Offer | None = None
     runs: Mapping[str, System] = field(default_factory=dict)
+    suite: SuiteCheck | None = None
+    verified: Verified | None = None
 
     def measured(self, bench: str) -> System | None:
         """Return what ran a benchmark; None where nothing did."""
@@ -60,12 +71,12 @@ class Bid:
 class ScoredBenchmark:
     """One benchmark of one bid; `term` is what it brings to the score, None where it is not in it, and `why_not` why.
 
-    `nodes` is n, `reference_nodes` n_ref.
+    `nodes` is n, `reference_nodes` n_ref; `standing` is None where the bid has nothing of it.
     """
 
     bench: str
     tier: Tier | None = None
-    standing: Standing = "measured"
+    standing: Standing | None = "measured"
     figure: SourcedFigure | None = None
     reference: SourcedFigure | None = None
     nodes: float | None = None
@@ -100,7 +111,7 @@ class ScoredBid:
 
     `least` is the score that the tender asks for and `meets` whether it is reached, one-sided at 95 %. `ratio` is the score over
     that of the first bid, with the verdict on it; all ratios are one family of claims (Holm). `potency` is the sum over the
-    phases of the delivery.
+    phases of the delivery, `value` that for a unit of what the offer costs.
     """
 
     bid: Bid
@@ -117,6 +128,12 @@ class ScoredBid:
     limits: tuple[LimitCheck, ...] = ()
 
     @property
+    def value(self) -> UncertainValue | None:
+        """The potency for a unit of money."""
+        whole = None if self.costs is None else self.costs.whole
+        return None if self.potency is None or whole is None else potency_value(self.potency, whole)
+
+    @property
     def doubts(self) -> tuple[str, ...]:
         """Why nothing is decided of its score: numbers in it that nothing measured, or that are suspect, its reference's too."""
         rows = [row for row in self.benchmarks if row.term is not None]
@@ -125,6 +142,7 @@ class ScoredBid:
             (OF_REFERENCE, row.bench, row.reference) for row in rows
         ]
         return (
+            *(("its archive was modified",) if self.bid.verified == "ALTERED" else ()),
             *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
             *(
                 f"{whose}{bench}: {validity_words(figure.validity, figure.reasons)}"
@@ -135,9 +153,10 @@ class ScoredBid:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """The rules of the metric and the limits of the tender that it breaks, one line for each."""
+        """The rules of the metric and of verification and the limits of the tender that it breaks, one line for each."""
         of_score = () if self.score is None else self.score.breaches
         return (
+            *((f"verification: {self.bid.verified}",) if self.bid.verified in ("ALTERED", "FAIL") else ()),
             *of_score,
             *(
                 f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"
@@ -149,12 +168,16 @@ class ScoredBid:
 
     @property
     def admissible(self) -> Admissible:
-        """Whether it has a score and breaks no rule; not shown where a limit is not decided, or an S has no interval."""
+        """Whether it has a score and breaks no rule.
+
+        Not shown where a limit is not decided, an S has no interval, or verifying its archive left something open.
+        """
         if self.score is None or self.breaches:
             return "no"
         is_known = all(not term.doubt or term.speedup is None or term.speedup.interval() for term in self.score.terms)
         is_within = all(limit.decision == "PASS" for limit in self.limits)
-        return "yes" if is_known and is_within else "not shown"
+        is_verified = self.bid.verified != "INCONCLUSIVE"
+        return "yes" if is_known and is_within and is_verified else "not shown"
 
     @property
     def is_admissible(self) -> bool:
@@ -188,12 +211,6 @@ class TenderScores:
     def is_refused(self) -> bool:
         """Whether a bid is not admissible, misses the least score, or is worse than the first."""
         return any(not entry.is_admissible or entry.meets == "FAIL" or entry.verdict == "SLOWER" for entry in self.bids)
-
-
-def run_nodes(system: System) -> int:
-    """Return how many nodes a run had."""
-    used = max((bench.nodes for bench in system.summary.benchmarks), default=0)
-    return max(len(system.summary.nodes), used, 1)
 
 
 def score_tender(
@@ -254,6 +271,9 @@ def unscored_benchmarks(
     across: bool = False,
 ) -> list[tuple[ScoredBenchmark, ...]]:
     """Return the figures of each bid beside those of the reference, not scored yet; what is wrong with them is noted."""
+    problems.extend(reference_problems(tender, reference))
+    if any(bid.offer is not None for bid in bids):
+        problems.extend(unknown_reference_nodes(tender, metric, reference))
     references = reference_figures(tender, metric, reference, problems)
     return [
         tuple(
@@ -314,10 +334,10 @@ def _row(
         standing="measured" if declared is None else declared.standing,
         reference=published,
         nodes=None if declared is None else declared.nodes,
-        reference_nodes=wanted.reference.nodes or _nodes_on(reference, name),
+        reference_nodes=wanted.reference.nodes or nodes_on(reference, name),
     )
     if bid.offer is not None and declared is None:
-        return replace(row, why_not="is not in the offer")
+        return replace(row, standing=None, why_not="is not in the offer")
     if row.standing == "projected":
         return replace(row, why_not="is projected: no measured figure at this count of nodes")
     if declared is not None and declared.value is not None and bid.offer is not None:
@@ -390,12 +410,6 @@ def _did_the_work_of(reference: System | None, system: System, row: ScoredBenchm
         return False
     both = [reference, system]
     return all(knows_work(each, row.bench) for each in both) and not differing_work(both, row.bench)
-
-
-def _nodes_on(reference: System | None, bench: str) -> int | None:
-    """Return how many nodes a benchmark used on the reference run; None where that is not known."""
-    benches = () if reference is None else reference.benches
-    return next((max(1, summary.nodes) for _, summary in benches if summary.bench == bench), None)
 
 
 def _lacking(tender: Tender, rows: Sequence[ScoredBenchmark]) -> str:

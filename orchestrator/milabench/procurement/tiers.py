@@ -70,6 +70,15 @@ class TierChange:
     verdict: ChangeVerdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteCheck:
+    """How what was measured differs from a tender's own suite, `named`; of the `unknown` benchmarks no suite is recorded."""
+
+    named: str
+    changes: tuple[TierChange, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
 def tier_of(name: str) -> TierRule | None:
     """Return the rule for a difference of this name; None for what changes nothing."""
     if _NO_CHANGE.match(name):

@@ -51,8 +51,15 @@ def _sentence(plan: AcceptancePlan) -> str:
     against = f" beside {plan.reference}" if plan.reference and plan.reference != plan.pilot else ""
     return (
         f"a system like {plan.pilot}{against}, by {plan.file}: {done} of {len(plan.criteria)} criteria can be planned, each to"
-        f" pass with a probability of {plan.power:g}; {plan.hours:.3g} hours, {plan.node_hours:.3g} node-hours"
+        f" pass with a probability of {plan.power:g}; {_duration(plan)}"
     )
+
+
+def _duration(plan: AcceptancePlan) -> str:
+    if plan.hours is None or plan.node_hours is None:
+        return "how many hours that takes is not known"
+    least = "" if all(bench.hours is not None for bench in plan.benchmarks) else "at least "
+    return f"{least}{plan.hours:.3g} hours, {plan.node_hours:.3g} node-hours"
 
 
 def _criteria_table(plan: AcceptancePlan) -> document.Table:

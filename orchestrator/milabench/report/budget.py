@@ -18,8 +18,9 @@ BUDGET_LEGEND = (
     "nodes: whole ones, rounded up where they are to match and down where something limits them; all else is computed from these",
     "bounds: of the nodes, 95 %, rounded in the same way; cost: price, upkeep and energy of all years, without interest; power:"
     " at work, without the building's; energy and carbon: of a year, with PUE",
-    "low, high: the result with this input at its bound and all others as they are; first: the share of the variance that goes"
-    " when the input is known; total: the share that stays when all others are (Sobol), each with its standard error",
+    "low, high: the result, before nodes are whole, with this input at its bound and all others as they are; first: the share of"
+    " its variance that goes when the input is known; total: the share that stays when all others are (Sobol), each with its"
+    " standard error",
     "basis: stated in the files, scored: as it is in the score, or assumed: prices and rates without an uncertainty, and weights",
 )
 

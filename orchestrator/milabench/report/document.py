@@ -88,7 +88,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A named item with its text; `details` are paths and commands by their labels, to be copied."""
+    """An item with its name, if any, and its text; `details` are paths and commands by their labels, to be copied."""
 
     name: str
     text: str

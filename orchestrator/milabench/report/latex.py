@@ -68,7 +68,8 @@ def _list(items: Iterable[str]) -> list[str]:
 
 def _entry(entry: Entry) -> str:
     details = "".join(f"; {latex_text(label)}: \\texttt{{{latex_text(text)}}}" for label, text in entry.details)
-    return f"\\textbf{{{latex_text(entry.name)}}}: {latex_text(entry.text)}{details}"
+    name = f"\\textbf{{{latex_text(entry.name)}}}: " if entry.name else ""
+    return f"{name}{latex_text(entry.text)}{details}"
 
 
 def _table(table: Table) -> list[str]:

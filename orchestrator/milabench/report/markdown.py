@@ -45,7 +45,8 @@ def _heading(title: str) -> list[str]:
 
 def _entry_lines(entry: Entry) -> list[str]:
     details = (f"  - {label}: {_code(text)}" for label, text in entry.details)
-    return [f"- **{_escaped(entry.name)}**: {_escaped(entry.text)}", *details]
+    name = f"**{_escaped(entry.name)}**: " if entry.name else ""
+    return [f"- {name}{_escaped(entry.text)}", *details]
 
 
 def _table_lines(table: Table) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from milabench.procurement.offer_check import OfferCheck
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
 from milabench.report.model import format_number
-from milabench.report.tender import value_to_json
+from milabench.report.projection import projected_to_json
+from milabench.report.tender import change_to_json, value_to_json
 from milabench.shown import counted, cut_text
 
 _MOST_SHOWN = 60  # characters of a value that changed
@@ -38,6 +40,7 @@ def offer_document(check: OfferCheck, altered: tuple[str, ...], signer: str) -> 
         *section("fails or is not shown", open_findings),
         *section("what the declared power level lacks", [("", line) for line in check.power.missing]),
         evidence_table(check),
+        *projected_tables([check]),
         *([change_table(check)] if check.changes else []),
         Notes(
             lines=(
@@ -89,6 +92,24 @@ def evidence_table(check: OfferCheck) -> Table:
     return Table(title="evidence", headings=headings, is_text=is_text, rows=tuple(rows)).without_empty()[0]
 
 
+def projected_tables(checks: Sequence[OfferCheck]) -> Iterator[Table]:
+    """Yield what is projected, apart from all that is measured."""
+    rows = tuple(
+        (
+            *(check.offer.name, row.bench, f"{row.projected.count:g}", f"{row.projected.centre:.5g}"),
+            "" if row.projected.prediction is None else "[{:.5g}, {:.5g}]".format(*row.projected.prediction),
+            *(row.units, row.projected.law, row.projected.why_no_interval, check.offer.benchmarks[row.bench].bound),
+        )
+        for check in checks
+        for row in check.evidence
+        if row.projected is not None
+    )
+    headings = ("system", "benchmark", "nodes", "by the law", "95 % interval", "units", "law", "why none", "bound")
+    if rows:
+        is_text = (True, True, False, False, True, True, True, True, True)
+        yield Table(title="projected, in no score", headings=headings, is_text=is_text, rows=rows).without_empty()[0]
+
+
 def change_table(check: OfferCheck) -> Table:
     """Return every difference from the tender's own suite with its tier."""
     rows = [
@@ -122,23 +143,12 @@ def check_to_json(check: OfferCheck) -> dict[str, Any]:
                 "nodes": list(row.counts),
                 "value": row.value,
                 "units": row.units,
+                "projected": None if row.projected is None else projected_to_json(row.projected),
                 "why_not": row.why_not,
             }
             for row in check.evidence
         ],
-        "changes": [
-            {
-                "bench": change.bench,
-                "name": change.name,
-                "tender": change.asked,
-                "offer": change.found,
-                "tier": change.needs,
-                "declared": change.declared,
-                "verdict": change.verdict,
-                "why": change.why,
-            }
-            for change in check.changes
-        ],
+        "changes": [change_to_json(change) for change in check.changes],
         "power": {
             "level": check.power.level,
             "declared": value_to_json(check.power.declared),

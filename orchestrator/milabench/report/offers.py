@@ -16,6 +16,7 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Table, section
+from milabench.report.offer import projected_tables
 from milabench.report.tender import tender_document, tender_to_json, value_to_json
 from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
@@ -35,16 +36,20 @@ class OfferSide:
     @property
     def verdict(self) -> str:
         """ALTERED, else the verdict of the verification."""
-        return "ALTERED" if self.altered else self.check.verdict
+        return self.entry.bid.verified or self.check.verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferTable:
-    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with."""
+    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with.
+
+    `unreadable` are the archives that could not be opened, and why.
+    """
 
     tender: Tender
     scores: TenderScores
     sides: tuple[OfferSide, ...]
+    unreadable: tuple[tuple[str, str], ...] = ()
 
 
 # --- the document and the page ------------------------------------------------------------------------------------
@@ -61,14 +66,17 @@ def offers_document(table: OfferTable) -> Document:
     ]
     return (
         title,
+        *section("cannot be read, and not compared", table.unreadable),
         *section("altered", [(side.offer.name, line) for side in table.sides for line in side.altered]),
         *section("fails or is not shown", fails),
         *blocks,
         _cost_table(table).without_empty()[0],
         _verification_table(table),
+        *projected_tables([side.check for side in table.sides]),
         Notes(
             lines=(
-                "all years: the price with the energy and the upkeep of all years, without interest, which is what a budget pays",
+                "all years: the price with the energy and the upkeep of all years, without interest, which is what a budget pays;"
+                " nodes of a later phase of the delivery from its month on",
                 "budget, power: whether it is within the tender's limit, one-sided at 95 %",
                 "verified: all numbers computed again from the records, and the changes put into tiers: `milabench offer verify`",
             )
@@ -186,11 +194,14 @@ def offers_to_json(table: OfferTable) -> dict[str, Any]:
                 "energy_a_year": value_to_json(side.costs.yearly.energy if side.costs.yearly else None),
                 "a_year": value_to_json(side.costs.yearly.total if side.costs.yearly else None),
                 "all_years": value_to_json(side.costs.lifetime),
+                "nodes_in_use": side.costs.nodes_in_use,
+                "nodes_paid": side.costs.nodes_paid,
                 "within_budget": side.costs.within_budget,
                 "within_power": side.costs.within_power,
             }
             for side in table.sides
         ],
+        "unreadable": [{"file": file, "why": why} for file, why in table.unreadable],
     }
 
 
@@ -313,19 +324,26 @@ def _terms_sheet(name: str, tender: Tender) -> tuple[Sheet, Mapping[str, str]]:
     def put(key: str, cell: Cell, units: str = "", bounds: Sequence[float] = ()) -> None:
         places[key] = sheet.refer(f"$B${sheet.add(key, cell, units, *bounds)}")
 
-    put("years", terms.years)
-    put("interest", terms.interest)
-    put("upkeep", terms.upkeep)
-    for key in ("electricity", "pue", "utilization"):
+    def put_amount(key: str, default: float | None) -> None:
         value: UncertainValue | None = getattr(terms, key)
         if value is None:
-            put(key, None if key == "electricity" else 1.0)
+            put(key, default)
         else:
             put(key, value.value, value.units, value.interval() or ())
+
+    put_amount("years", None)
+    put("interest", terms.interest)
+    put("upkeep", terms.upkeep)
+    put_amount("electricity", None)
+    put_amount("pue", 1.0)
+    put_amount("utilization", 1.0)
     if terms.years is not None:
         rate, years = (places[key].rpartition("!")[2] for key in ("interest", "years"))
         text = f"{rate}/(1-(1+{rate})^(-{years}))" if terms.interest else f"1/{years}"
-        put("capital recovery factor", Formula(text=text, value=capital_recovery_factor(terms.interest, terms.years)))
+        put(
+            "capital recovery factor",
+            Formula(text=text, value=capital_recovery_factor(terms.interest, terms.years.value)),
+        )
     for key in ("budget", "power"):
         limit: UncertainValue | None = getattr(tender.limits, key)
         if limit is not None:
@@ -337,6 +355,7 @@ _OVERVIEW: Final = (
     *("system", "verified", "admissible", "N", "score", "95 % low", "95 % high", "units", "over the first", "verdict"),
     *("price of a node", "fixed", "price", "currency", "kW of a node", "kW", "energy a year", "capital a year"),
     *("upkeep a year", "a year", "all years", "score per M", "score per kW", "within budget", "within power", "file"),
+    *("nodes in use", "nodes paid"),
 )
 
 
@@ -348,6 +367,8 @@ def _overview(
     sheet.add(*_OVERVIEW, is_head=True)
     for at, (side, worksheet, cell) in enumerate(zip(table.sides, worksheets, cells, strict=True), start=3):
         sheet.add(*_overview_row(side, at, worksheet.refer(cell), terms))
+    for file, why in table.unreadable:
+        sheet.add(file, f"cannot be read: {why}")
     return sheet
 
 
@@ -366,26 +387,27 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
         *(_value(offer.price.node), _value(offer.price.fixed), _formula(f"D{at}*K{at}+L{at}", costs.price)),
         "" if costs.price is None else costs.price.units,
         *(_value(offer.power.node), _formula(f"D{at}*O{at}", costs.power_kw)),
-        *_cost_cells(costs, at, terms),
+        *_cost_cells(costs, at, terms, has_node_price=offer.price.node is not None),
         _per(value, costs.whole, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
         _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
-        *(costs.within_budget, costs.within_power, side.file),
+        *(costs.within_budget, costs.within_power, side.file, costs.nodes_in_use, costs.nodes_paid),
     )
 
 
-def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str]) -> tuple[Cell, ...]:
+def _cost_cells(costs: OfferCosts, at: int, terms: Mapping[str, str], *, has_node_price: bool) -> tuple[Cell, ...]:
     """Return energy, capital and upkeep a year, their sum, and the cost of all years."""
     yearly = costs.yearly
     if yearly is None:
         return (None,) * 5
     upkeep, years = terms["upkeep"], terms["years"]
     power = "*".join(terms[key] for key in ("pue", "utilization", "electricity"))
+    kept = f"D{at}*K{at}*AA{at}" if has_node_price else f"L{at}"
     return (
-        _formula(f"P{at}*{power}*{YEAR_HOURS:g}", yearly.energy),
-        _formula(f"M{at}*{terms['capital recovery factor']}", yearly.capital),
-        0.0 if yearly.upkeep is None else _formula(f"M{at}*{upkeep}", yearly.upkeep),
+        _formula(f"P{at}*{power}*{YEAR_HOURS:g}*AA{at}", yearly.energy),
+        _formula(f"(D{at}*K{at}*AB{at}+L{at})*{terms['capital recovery factor']}", yearly.capital),
+        0.0 if yearly.upkeep is None else _formula(f"{kept}*{upkeep}", yearly.upkeep),
         _formula(f"Q{at}+R{at}+S{at}", yearly.total),
-        _formula(f"M{at}*(1+{years}*{upkeep})+{years}*Q{at}", costs.lifetime),
+        _formula(f"M{at}+{years}*(Q{at}+S{at})", costs.lifetime),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA
 from milabench.errors import UsageError
-from milabench.procurement.projection import LAWS, Candidate
+from milabench.procurement.projection import LAWS, Candidate, Projected
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
 from milabench.report.projection_text import is_within_reach, projection_document, standing
 
@@ -77,19 +77,8 @@ def _scaling_json(scaling: BenchScaling) -> dict[str, Any]:
         "left_out": [{"count": count, "why": why} for count, why in scaling.left_out],
         "laws": [_law_json(scaling, candidate) for candidate in scaling.chosen.candidates],
         "unsettled_laws": list(scaling.unsettled),
-        # Not `value`: no reader of measured values takes one of these by mistake.
         "projected": [
-            {
-                "count": each.count,
-                "law": each.law,
-                "possible_laws": list(each.possible),
-                "projected_value": each.centre,
-                "prediction_interval": each.prediction,
-                "law_interval": each.confidence,
-                "why_no_interval": each.why_no_interval,
-                "largest_measured": each.largest_measured,
-                "rests_on_bound": not is_within_reach(scaling, each.count),
-            }
+            {**projected_to_json(each), "rests_on_bound": not is_within_reach(scaling, each.count)}
             for each in scaling.projected
         ],
         "back_test": {"why_not": scaling.why_no_back_test}
@@ -102,6 +91,20 @@ def _scaling_json(scaling: BenchScaling) -> dict[str, Any]:
             "prediction_interval": test.projected.prediction,
             "is_within": test.is_within,
         },
+    }
+
+
+def projected_to_json(projected: Projected) -> dict[str, Any]:
+    """Return a projected value for programs: not `value`, so that no reader of measured values takes it for one."""
+    return {
+        "count": projected.count,
+        "law": projected.law,
+        "possible_laws": list(projected.possible),
+        "projected_value": projected.centre,
+        "prediction_interval": projected.prediction,
+        "law_interval": projected.confidence,
+        "why_no_interval": projected.why_no_interval,
+        "largest_measured": projected.largest_measured,
     }
 
 

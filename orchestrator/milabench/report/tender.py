@@ -14,10 +14,12 @@ from milabench.procurement.measured import SourcedFigure, side_of
 from milabench.procurement.provenance import Provenance
 from milabench.procurement.scores import METRICS, ScoreTerm
 from milabench.procurement.tender_scores import OF_REFERENCE, ScoredBenchmark, ScoredBid, TenderScores, amount_text
+from milabench.procurement.tiers import SuiteCheck, TierChange
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, notes, section, words_table
 from milabench.report.model import expense_tables, format_number
+from milabench.shown import cut_text
 
 TENDER_LEGEND = (
     "c: how much larger the problem is; n, N: nodes of the benchmark and of the system; S: speed-up over the reference, never"
@@ -30,6 +32,7 @@ TENDER_LEGEND = (
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
 )
 NO_INTERVAL = "not known"
+_MOST_SHOWN = 32  # characters of a value that changed
 
 
 def tender_document(scores: TenderScores) -> Document:
@@ -126,8 +129,32 @@ def _doubts(scores: TenderScores) -> list[tuple[str, str]]:
     return list(dict.fromkeys(lines))
 
 
+def suite_lines(name: str, check: SuiteCheck | None) -> Iterator[str]:
+    """Yield one line on what of a system's suite is not that of the tender, and one where none is recorded."""
+    if check is None:
+        return
+    by_bench: dict[str, list[str]] = {}
+    for change in check.changes:
+        by_bench.setdefault(change.bench, []).append(_change_text(change))
+    if by_bench:
+        differ = "; ".join(f"{bench}: {', '.join(texts)}" for bench, texts in by_bench.items())
+        yield f"{name}: differs from the tender's suite {check.named}: {differ}"
+    if check.unknown:
+        benches = ", ".join(check.unknown)
+        yield f"{name}: records no suite of {benches}, so that nothing shows whether it is {check.named}"
+
+
+def _change_text(change: TierChange) -> str:
+    asked, found = (cut_text(value, _MOST_SHOWN) or "none" for value in (change.asked, change.found))
+    values = "" if change.name == "program" else f" {found} for {asked}"
+    tier = "no tier allows it" if change.needs is None else change.needs
+    return f"{change.name}{values} ({tier}{'' if change.verdict == 'allowed' else f', {change.verdict}'})"
+
+
 def _warnings(scores: TenderScores) -> Iterator[str]:
-    """Yield what a comparison of the same runs says before its first number."""
+    """Yield what a comparison of the same runs says before its first number, and what of the tender's suite they changed."""
+    for entry in scores.bids:
+        yield from suite_lines(entry.bid.name, entry.bid.suite)
     names = [bench.bench for bench in scores.bids[0].benchmarks]
     sides: dict[str, list[System]] = {}
     for entry in scores.bids:
@@ -149,9 +176,9 @@ def _warnings(scores: TenderScores) -> Iterator[str]:
 def _score_table(scores: TenderScores) -> Table:
     headings = (
         *("system", scores.metric, "95 % interval", "units", "benchmarks", "admissible", "least", "meets it"),
-        *("over the first", "interval of that", "verdict", "potency"),
+        *("over the first", "interval of that", "verdict", "potency", "potency per M"),
     )
-    is_text = (True, False, True, True, True, True, False, True, False, True, True, False)
+    is_text = (True, False, True, True, True, True, False, True, False, True, True, False, False)
     rows = []
     for entry in scores.bids:
         value = None if entry.score is None else entry.score.value
@@ -169,6 +196,7 @@ def _score_table(scores: TenderScores) -> Table:
                 "" if entry.ratio is None else _interval_cell(entry.ratio),
                 entry.verdict or "",
                 "" if entry.potency is None else f"{entry.potency.value:.6g} {entry.potency.units}",
+                "" if entry.value is None else f"{1e6 * entry.value.value:.5g}",
             )
         )
     return Table(title="scores", headings=headings, is_text=is_text, rows=tuple(rows))
@@ -230,7 +258,7 @@ def _benchmark_cells(
         entry.bid.name if is_several else "",
         row.bench,
         row.tier or "",
-        row.standing,
+        row.standing or "",
         "" if row.figure is None else format_number(row.figure.value.value),
         "" if row.figure is None else row.figure.value.units,
         "" if row.reference is None else format_number(row.reference.value.value),
@@ -320,11 +348,13 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
             for limit in entry.limits
         ],
         "why_not": entry.why_not,
+        "changes": None if entry.bid.suite is None else [change_to_json(change) for change in entry.bid.suite.changes],
         "least": entry.least,
         "meets": entry.meets,
         "ratio": value_to_json(entry.ratio),
         "verdict": entry.verdict,
         "potency": value_to_json(entry.potency),
+        "potency_value": value_to_json(entry.value),
         "tiers": {tier: list(names) for tier, names in entry.tiers.items()},
         "benchmarks": [_benchmark_json(scores, row) for row in entry.benchmarks],
         "expenses": [asdict(e) for name, of in _spent(scores) if name == entry.bid.name for e in of.expenses],
@@ -391,4 +421,18 @@ def provenance_to_json(entries: Iterable[Provenance]) -> dict[str, Any]:
             }
             for entry in entries
         ]
+    }
+
+
+def change_to_json(change: TierChange) -> dict[str, Any]:
+    """Return a difference from the tender's own suite for programs."""
+    return {
+        "bench": change.bench,
+        "name": change.name,
+        "tender": change.asked,
+        "offer": change.found,
+        "tier": change.needs,
+        "declared": change.declared,
+        "verdict": change.verdict,
+        "why": change.why,
     }

@@ -69,7 +69,8 @@ def _name_width(document: Document) -> int:
 
 def _entry_lines(entry: Entry) -> list[str]:
     width = max((len(label) for label, _ in entry.details), default=0) + 2
-    return [f"  {entry.name}: {entry.text}", *(f"    {label:<{width}}{text}" for label, text in entry.details)]
+    name = f"{entry.name}: " if entry.name else ""
+    return [f"  {name}{entry.text}", *(f"    {label:<{width}}{text}" for label, text in entry.details)]
 
 
 def text_table(

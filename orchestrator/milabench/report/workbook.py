@@ -13,8 +13,9 @@ from typing import Any
 from milabench.errors import EnvironmentFailed
 from milabench.shown import visible
 
-# What Excel refuses in the name of a sheet, and how long that may be.
+# What Excel refuses in the name of a sheet or as one, and how long that may be.
 _FORBIDDEN = re.compile(r"[\[\]:*?/\\]")
+_RESERVED = "history"
 _LONGEST_NAME = 31
 _LONGEST_TEXT = 32767
 _NARROWEST, _WIDEST = 12, 48
@@ -49,7 +50,8 @@ class Sheet:
 
     def refer(self, cell: str) -> str:
         """Return a cell or range of this sheet as formulas of others name it."""
-        return f"'{self.name}'!{cell}"
+        name = self.name.replace("'", "''")
+        return f"'{name}'!{cell}"
 
 
 def column(number: int) -> str:
@@ -66,8 +68,8 @@ def sheet_names(names: Iterable[str]) -> list[str]:
     """Return names that sheets may have, no two alike whatever their case."""
     taken: list[str] = []
     for number, name in enumerate(names, start=1):
-        free = _FORBIDDEN.sub("_", visible(name)).strip("' ")[:_LONGEST_NAME] or str(number)
-        if free.casefold() in map(str.casefold, taken):
+        free = _FORBIDDEN.sub("_", visible(name)).strip("' ")[:_LONGEST_NAME].rstrip("' ") or str(number)
+        if free.casefold() in (_RESERVED, *map(str.casefold, taken)):
             free = f"{free[: _LONGEST_NAME - len(str(number)) - 1]} {number}"
         taken.append(free)
     return taken

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from milabench.analysis.two_samples import MARGIN
 from milabench.config.kinds import ValueParser
 from milabench.config.problems import Problems
 from milabench.config.source_map import SourceLocation
 from milabench.config.yaml_reader import parse_document
-from milabench.errors import ConfigError, UsageError
+from milabench.errors import ConfigError, Problem, UsageError
 from milabench.procurement.amounts import MONEY, POWER, Amount, Dimension
 from milabench.procurement.budget import (
     BudgetAnswer,
@@ -24,13 +23,13 @@ from milabench.procurement.budget import (
 )
 from milabench.procurement.tender import Tender, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.workflow.options import BudgetRequest
+from milabench.workflow.options import BudgetRequest, Session
 from milabench.workflow.tenders import compare_by_tender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAnswers:
-    """All answers, by the metric of the scores; `notes` say which limits of the tender could not be asked of a system."""
+    """All answers, by the metric of the scores; `notes` say what could not be asked of a system, and why."""
 
     tender: Tender
     metric: str
@@ -38,40 +37,45 @@ class BudgetAnswers:
     notes: tuple[str, ...] = ()
 
 
-def answer_budget(request: BudgetRequest) -> BudgetAnswers:
-    """Return the answers to budget questions.
+def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
+    """Return the answers to budget questions; a system that cannot answer is told beside those of the others.
 
-    Raises UsageError for a question about nothing, ConfigError for what a tender or an offer lacks, NothingSelected and
-    RecordError for runs.
+    Raises UsageError for a question about nothing, ConfigError for what a tender or an offer lacks where nothing is answered,
+    NothingSelected and RecordError for runs.
     """
     named = list(dict.fromkeys([*(request.match or ()), *request.systems]))
     if not named:
         raise UsageError("names no system: give runs or offers, or --match A B")
-    scores = compare_by_tender(request.tender, named, request.base, metric=request.metric or "", margin=MARGIN)
+    scores = compare_by_tender(request.tender, named, request.base, session, metric=request.metric or "")
     tender = scores.tender
-    systems = dict(zip(named, (budget_system(scores, entry) for entry in scores.bids), strict=True))
+    notes: list[str] = []
+    systems: dict[str, BudgetSystem] = {}
+    for name, entry in zip(named, scores.bids, strict=True):
+        try:
+            systems[name] = budget_system(scores, entry)
+        except ConfigError as error:
+            notes.append(str(error))
     answers: list[BudgetAnswer] = []
     if request.match is not None:
-        wanted = systems[request.match[0]]
-        others = [system for name, system in systems.items() if name != request.match[0]]
-        if not others:
-            raise UsageError(f"--match {request.match[0]} {request.match[1]}: is one system; name another")
-        answers += [matching_nodes(wanted, system, tender.terms, vary=request.vary) for system in others]
-    spend = None if request.spend is None else amount_of(request.spend, MONEY, tender_currency(tender), "--spend")
+        first, second = request.match
+        if len(named) == 1:
+            raise UsageError(f"--match {first} {second}: is one system; name another")
+        if first not in systems:
+            raise ConfigError(notes[0])
+        others = [system for name, system in systems.items() if name != first]
+        answers += [matching_nodes(systems[first], system, tender.terms, vary=request.vary) for system in others]
+    spend = _money_of(request.spend, tender)
     power = None if request.power is None else amount_of(request.power, POWER, "kW", "--power")
-    notes: list[str] = []
     if request.match is None and spend is None and power is None:
         limits = tender.limits
         if limits.budget is None and limits.power is None:
             raise UsageError(
                 f"{request.tender}: names no limit of money or power; ask with --match A B, --spend AMOUNT or --power AMOUNT"
             )
-        # A limit that the tender has is asked of who can answer; one that was typed, of all.
-        answers += _limited(systems.values(), tender, limits.budget, limits.power, request.vary, notes)
-        if not answers:
-            raise ConfigError("; ".join(notes))
-    else:
-        answers += _limited(systems.values(), tender, spend, power, request.vary)
+        spend, power = limits.budget, limits.power
+    answers += _limited(systems.values(), tender, spend, power, request.vary, notes)
+    if not answers:
+        raise ConfigError("; ".join(dict.fromkeys(notes)))
     return BudgetAnswers(tender=tender, metric=scores.metric, answers=tuple(answers), notes=tuple(notes))
 
 
@@ -81,9 +85,9 @@ def _limited(
     spend: UncertainValue | None,
     power: UncertainValue | None,
     vary: float,
-    notes: list[str] | None = None,
+    notes: list[str],
 ) -> Iterator[BudgetAnswer]:
-    """Yield what a limit of money and one of power allow of each system; with `notes`, these get why one has no answer."""
+    """Yield what a limit of money and one of power allow of each system; `notes` get why one has no answer."""
     for system in systems:
         for ask, limit in ((nodes_for_money, spend), (nodes_for_power, power)):
             if limit is None:
@@ -91,9 +95,20 @@ def _limited(
             try:
                 yield ask(limit, system, tender.terms, vary=vary)
             except ConfigError as error:
-                if notes is None:
-                    raise
                 notes.append(str(error))
+
+
+def _money_of(text: str | None, tender: Tender) -> UncertainValue | None:
+    """Return the money of --spend. Raises ConfigError for another currency than the tender's."""
+    if text is None:
+        return None
+    currency = tender_currency(tender)
+    money = amount_of(text, MONEY, currency, "--spend")
+    if currency and money.units != currency:
+        raise ConfigError(
+            Problem("", "--spend", f"is in {money.units}, and the tender in {currency}", "convert one of them")
+        )
+    return money
 
 
 def amount_of(text: str, dimension: Dimension, units: str, option: str) -> UncertainValue:

@@ -15,6 +15,7 @@ from milabench.events.values import as_mapping
 from milabench.procurement.expenses import MeteredBench, expenses
 from milabench.procurement.metering import level_of, metered_launch
 from milabench.procurement.offer import Offer
+from milabench.procurement.offer_costs import kept_share
 from milabench.procurement.tender import Tender, Terms, tender_currency
 from milabench.procurement.uncertainty import UncertainValue, product, sum_of
 from milabench.workflow.meters import StepPower, meters_of, step_powers
@@ -26,14 +27,16 @@ def with_expenses(
     tender: Tender | None,
     costs: Mapping[str, Any] | None = None,
     offer: Offer | None = None,
+    metered: Mapping[str, MeteredBench] | None = None,
 ) -> Summary:
     """Return the summary with what its work takes: by the terms of a tender, or in energy alone where a meter measured it.
 
-    Without a tender and a meter it is as it was. `costs` are those of the system, by default of its manifest; what an offer says
-    of price, power and nodes comes first: the nodes that ran bear their part of its fixed price. Raises ConfigError for two
-    currencies, RecordError for what a meter left.
+    `metered` is by default that of the run. Without a tender and a meter the summary is as it was. `costs` are those of the
+    system, by default of its manifest; what an offer says of price, power and nodes comes first: the nodes that ran bear their
+    part of its fixed price. Raises ConfigError for two currencies, RecordError for what a meter left.
     """
-    metered = {} if run is None else metered_benches(run)
+    if metered is None:
+        metered = {} if run is None else metered_benches(run)
     if tender is None and not metered:
         return summary
     terms = Terms() if tender is None else replace(tender.terms, currency=tender_currency(tender))
@@ -45,6 +48,8 @@ def with_expenses(
     price = None if offer is None else _price_of(offer, nodes)
     power_kw: UncertainValue | None = None
     by: dict[str, str] = {}
+    if offer is not None:
+        terms = replace(terms, upkeep=terms.upkeep * kept_share(offer))
     if price is not None:
         known = replace(known, price=None, currency=price.units)
     if offer is not None and offer.power.node is not None:

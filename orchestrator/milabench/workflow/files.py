@@ -14,6 +14,7 @@ IS_CHECKOUT = (_CHECKOUT / "benchmate" / "pyproject.toml").is_file()
 ROOT = _CHECKOUT if IS_CHECKOUT else _PACKAGE / "shipped"
 """The folder of config/, benchmarks/, constraints/ and benchmate/: the checkout's, else what the wheel brought."""
 MAX_BYTES = 256 * MIB
+_ZIP = b"PK\x03\x04"
 
 
 def shipped_suite(name: str) -> Path:
@@ -81,3 +82,12 @@ def write_file(path: Path, content: str | bytes, *, is_folder_made: bool = True)
         write_output(path, content.encode() if isinstance(content, str) else content)
     except OSError as why:
         raise RecordError(f"{path}: cannot be written: {(why.strerror or str(why)).lower()}") from None
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file begins as a bundle does; what cannot be read is none."""
+    try:
+        with open_regular(path) as file:
+            return file.read(len(_ZIP)) == _ZIP
+    except OSError:
+        return False

@@ -116,10 +116,34 @@ def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
         raise UsageError(f"{record.source}: was imported as {twin}, and would count twice; remove that file first")
     if path in present and present[path].digest != record.digest:
         raise UsageError(f"{path}: is of another file called {record.source}; rename one, or remove that record first")
+    copied = next(
+        (place for place, meter in present.items() if place != path and _has_the_readings_of(meter, record)), None
+    )
+    if copied is not None:
+        raise UsageError(
+            f"{record.source}: has the readings of {copied}, and would count twice; remove that file first"
+        )
     is_new = path not in present or present[path].to_json() != record.to_json()
     if is_new:
         write_file(path, json.dumps(record.to_json()) + "\n")
     return ImportedMeter(path=path, record=record, is_new=is_new)
+
+
+def _has_the_readings_of(one: MeterRecord, other: MeterRecord) -> bool:
+    """Return whether an outlet is in both records, however each was exported: the same values, one after the other."""
+    series = [
+        [[value for _, value in readings] for outlet in record.outlets for readings in (outlet.power, outlet.energy)]
+        for record in (one, other)
+    ]
+    return any(
+        len(set(values)) > 2 and len(values) == len(others) and all(map(_is_close, values, others))
+        for values in series[0]
+        for others in series[1]
+    )
+
+
+def _is_close(value: float, other: float) -> bool:
+    return math.isclose(value, other, rel_tol=1e-9)
 
 
 def meters_of(run: Run) -> tuple[MeterRecord, ...]:

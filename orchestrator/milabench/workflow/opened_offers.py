@@ -8,29 +8,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milabench.analysis.comparison_model import System
 from milabench.bundle import archive
-from milabench.bundle.create import RECORDS
 from milabench.bundle.verify import Verification, verify_bundle
 from milabench.errors import RecordError
-from milabench.events.rundir import open_run
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid
+from milabench.workflow.bundle_runs import LOCK_FILES
 from milabench.workflow.expenses import metered_benches, with_expenses
+from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
+
+if TYPE_CHECKING:
+    from milabench.workflow.options import Session
 
 DECLARATION: Final = "offer.yaml"
 CONTENTS: Final = "offer.json"
 OFFER_KIND: Final = "milabench-offer"
 OFFER_SCHEMA: Final = 1
-_LOCK: Final = "requirements.txt"
+_LOCK: Final = LOCK_FILES[".requirements.txt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,12 @@ def offer_bid(opened: OpenedOffer) -> Bid:
     )
 
 
+def warn_of_other_text(opened: OpenedOffer, tender: Tender, session: Session) -> None:
+    """Warn of an archive that was made for another text of the tender."""
+    if opened.tender != tender.digest:
+        session.warn(f"{opened.path}: was made for another text of the tender than {tender.file}")
+
+
 @contextmanager
 def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
     """Yield what an archive holds. Raises RecordError for what is no offer, ConfigError for a bad declaration."""
@@ -89,9 +98,7 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
         systems = {}
         levels: list[PowerLevel] = []
         for name in sorted(held):
-            records = [each for each in names if each.startswith(f"{RECORDS}/{name}/")]
-            archive.unpack_archive(file, records, f"{RECORDS}/{name}", Path(scratch, name))
-            run = open_run(Path(scratch, name))
+            run = unpacked_run(file, name, Path(scratch, name))
             source = ReportSource(name=offer.name, summary=summary_of(run), manifest=run.manifest, run=run)
             systems[name] = system_by(source, tender, offer)
             levels += [bench.level for bench in metered_benches(run).values() if bench.level is not None]
@@ -134,5 +141,5 @@ def one_system(name: str, sessions: Sequence[System]) -> System:
 def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
     """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
     costs = as_mapping(source.manifest.get("costs"))
-    summary = with_expenses(source.summary, source.run, tender, costs, offer)
+    summary = with_expenses(source.summary, source.run, tender, costs, offer, source.metered or None)
     return replace(source, summary=summary).system

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
-from milabench.devices.regular_file import open_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.shapes import MANIFEST, require_shape
 from milabench.events.values import as_mapping, finite_number, positive
 from milabench.events.wire import parse_object
-from milabench.workflow.files import ROOT, read_file
-from milabench.workflow.measured_runs import require_measured, with_ends
+from milabench.workflow.files import ROOT, is_archive, read_file
+from milabench.workflow.measured_runs import METERS, require_measured, with_ends
 from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Tracing
+    from milabench.procurement.expenses import MeteredBench
     from milabench.workflow.options import Session
 
 NO_REFERENCE = "none"  # instead of the name of a reference
@@ -92,12 +92,16 @@ def _way_out(name: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSource:
-    """A run, or the JSON report or bundle of one (`run` is None), with its summary."""
+    """A run, or the JSON report or bundle of one (`run` is None), with its summary.
+
+    `metered` is what meters measured of a run that lies in a bundle.
+    """
 
     name: str
     summary: Summary
     manifest: Mapping[str, Any]
     run: Run | None = None
+    metered: Mapping[str, MeteredBench] = field(default_factory=dict)
 
     @property
     def system(self) -> System:
@@ -222,10 +226,12 @@ def _json_report(path: Path) -> ReportSource:
     name = ""
     value: Mapping[str, Any] | None = None
     manifest: Mapping[str, Any] = {}
-    if _is_zip(path):
+    metered: Mapping[str, MeteredBench] = {}
+    if is_archive(path):
         from milabench.bundle.verify import bundled_run
 
         name, value, manifest = bundled_run(path)
+        metered = _bundled_meters(path, name)
     try:
         if value is None:
             value = parse_object(read_file(path, RecordError))
@@ -237,16 +243,21 @@ def _json_report(path: Path) -> ReportSource:
         raise RecordError(
             f"{path}: {error}; give a run, what `milabench report --json` wrote of one, or a bundle of one"
         ) from None
-    return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest)
+    return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest, metered=metered)
 
 
-def _is_zip(path: Path) -> bool:
-    """Return whether a file begins as a bundle does; what cannot be read is no bundle."""
-    try:
-        with open_regular(path) as file:
-            return file.read(4) == b"PK\x03\x04"
-    except OSError:
-        return False
+def _bundled_meters(path: Path, name: str) -> Mapping[str, MeteredBench]:
+    """Return what meters measured of the run of a bundle; its records are unpacked only where there are any."""
+    from milabench.bundle import archive
+    from milabench.workflow.opened_bundles import opened_bundle, records_of
+
+    with archive.open_checked(path) as file:
+        if not any(f"/{METERS}/" in each for each in records_of(file, name)):
+            return {}
+    from milabench.workflow.expenses import metered_benches
+
+    with opened_bundle(path) as run:
+        return metered_benches(run)
 
 
 def _mapping(path: Path) -> dict[str, Any]:

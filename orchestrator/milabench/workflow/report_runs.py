@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
-from milabench.workflow.files import base_folder, read_file
+from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.reading_progress import shown_reading
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Trace, Tracing
+    from milabench.procurement.tender import Tender
 
 _MOST_NAMED = 3  # runs of a system that its name lists
 
@@ -68,6 +70,14 @@ def report_summaries(
     request: ReportRequest, form: Format, session: Session
 ) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
     """Return what a report shows, and the time series where its format draws them."""
+    with ExitStack() as opened:
+        return _summaries(request, form, session, opened)
+
+
+def _summaries(
+    request: ReportRequest, form: Format, session: Session, opened: ExitStack
+) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
+    """Return what a report shows; the runs of bundles are unpacked until `opened` is closed."""
     if request.reference is not None and request.score == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
     profile = read_profile(request.weights)
@@ -81,13 +91,13 @@ def report_summaries(
 
         summaries = stored_summaries(store_location(request.base, request.location), request.runs)
     else:
-        runs = [find_run(folder, name) for name in request.runs] or [latest_run(folder)]
+        runs = [_report_run(folder, name, opened) for name in request.runs] or [latest_run(folder)]
         with shown_reading(session) as watched:
             runs = [watched(with_ends(run, session.warn)) for run in runs]
             courses = [None if tracing is None else tracing.course(run) for run in runs]
             summaries = [summary_of(run, request.validations, own) for run, own in zip(runs, courses, strict=True)]
             traces = None if tracing is None else [tracing.of(run) for run in runs]
-    summaries = _with_expenses(request, runs, summaries)
+    summaries = _with_expenses(request, runs, summaries, session)
     profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
     summaries = [
@@ -100,7 +110,17 @@ def report_summaries(
     return summaries, traces
 
 
-def _with_expenses(request: ReportRequest, runs: Sequence[Run], summaries: Sequence[Summary]) -> list[Summary]:
+def _report_run(base: Path, name: str, opened: ExitStack) -> Run:
+    if not is_archive(Path(name)):
+        return find_run(base, name)
+    from milabench.workflow.opened_bundles import opened_bundle
+
+    return opened.enter_context(opened_bundle(Path(name)))
+
+
+def _with_expenses(
+    request: ReportRequest, runs: Sequence[Run], summaries: Sequence[Summary], session: Session
+) -> list[Summary]:
     """Return the summaries with energy, cost and carbon by a tender, or in energy alone where a meter measured a run."""
     if request.tender is None and not any(map(is_metered, runs)):
         return list(summaries)
@@ -109,8 +129,23 @@ def _with_expenses(request: ReportRequest, runs: Sequence[Run], summaries: Seque
     from milabench.workflow.tender_files import read_tender
 
     tender = None if request.tender is None else read_tender(request.tender)
+    if tender is not None:
+        _warn_of_other_suite(tender, runs, summaries, session)
     paired = zip(runs, summaries, strict=True) if runs else ((None, summary) for summary in summaries)
     return [with_expenses(summary, run, tender) for run, summary in paired]
+
+
+def _warn_of_other_suite(tender: Tender, runs: Sequence[Run], summaries: Sequence[Summary], session: Session) -> None:
+    """Say of each run what of its suite is not the tender's own."""
+    from milabench.procurement.tender_scores import Bid
+    from milabench.report.tender import suite_lines
+    from milabench.workflow.tender_suites import TenderSuites, lock_texts
+
+    own = TenderSuites(tender, session)
+    for run, summary in zip(runs, summaries, strict=False):  # results of a store have no runs
+        bid = Bid(name=run.name, system=System(name=run.name, summary=summary, manifest=run.manifest))
+        for line in suite_lines(run.name, own.check(bid, lock_texts(run))):
+            session.warn(line)
 
 
 def tracing_for(form: Format, compared: int = 0) -> Tracing | None:
@@ -293,11 +328,11 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
 
 def _metered_source(source: ReportSource) -> ReportSource:
     """Return a run that a meter measured with the energy of its work."""
-    if source.run is None or not is_metered(source.run):
+    if not source.metered and (source.run is None or not is_metered(source.run)):
         return source
     from milabench.workflow.expenses import with_expenses
 
-    return replace(source, summary=with_expenses(source.summary, source.run, None))
+    return replace(source, summary=with_expenses(source.summary, source.run, None, metered=source.metered or None))
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:

@@ -28,6 +28,7 @@ from milabench.workflow.summaries import summary_of
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
 _UNITS = {"memory_peak": "MiB", "first_step": "s"}
+_ROWS = {"rows": [STORED]}
 
 
 def store_location(base: Path | None, location: str | None) -> str:
@@ -110,7 +111,7 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
     for row in found:
         row["size"] = _size_of(str(row.pop("summary")), bench)
     try:
-        require_shape({"rows": found}, {"rows": [STORED]})
+        require_shape({"rows": found}, _ROWS)
     except ValueError as error:
         raise RecordError(f"the results store was altered: {error}; add the runs again to a new one") from None
     return found

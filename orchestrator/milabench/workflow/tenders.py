@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.two_samples import MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
-from milabench.errors import ConfigError, Problem, RecordError, UsageError
+from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.procurement.offer import Offer, offer_problems
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
 from milabench.workflow.files import base_folder
-from milabench.workflow.opened_offers import is_offer_archive, offer_bid, one_system, opened_offer, system_by
+from milabench.workflow.opened_offers import (
+    is_offer_archive,
+    offer_bid,
+    one_system,
+    opened_offer,
+    system_by,
+    warn_of_other_text,
+)
 from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
 from milabench.workflow.tender_files import read_offer, read_tender
+from milabench.workflow.tender_suites import Locks, TenderSuites, lock_texts
+
+if TYPE_CHECKING:
+    from milabench.workflow.options import Session
 
 _OFFERS = (".yaml", ".yml")
 
 
 def compare_by_tender(
-    tender_file: Path, names: Sequence[str], base: Path | None, *, metric: str = "", margin: float, across: bool = False
+    tender_file: Path,
+    names: Sequence[str],
+    base: Path | None,
+    session: Session,
+    *,
+    metric: str = "",
+    margin: float = MARGIN,
+    across: bool = False,
 ) -> TenderScores:
     """Score runs, or JSON reports or bundles of runs, and offers (`offer.yaml`) by a tender; `A1,A2` are runs of one system.
+
+    What ran is compared with the tender's own suite, where it names one.
 
     Raises ConfigError for bad files and for what cannot be scored, NothingSelected and RecordError for runs.
     """
     tender = read_tender(tender_file)
     folder = base_folder(base)
     with ExitStack() as opened:
-        bids = _bids(folder, names, tender, opened)
+        bids = _BidReader(folder, tender, session, opened).bids(names)
         return score_bids(tender, bids, folder, metric=metric, margin=margin, across=across)
 
 
@@ -61,52 +84,63 @@ def reference_system(folder: Path, tender: Tender) -> System | None:
     return None if run is None else _named_source(folder, str(run), tender.origin, "reference.run").system
 
 
-def _bids(folder: Path, names: Sequence[str], tender: Tender, opened: ExitStack) -> list[Bid]:
-    """Return runs, under the names by which a comparison calls them, and offers with the runs that they name.
+@dataclass(frozen=True, slots=True)
+class _BidReader:
+    """Reads what is scored by a tender; archives of offers stay unpacked until `opened` is closed."""
 
-    Archives of offers stay unpacked until `opened` is closed.
-    """
-    offers = {name: bid for name in names if (bid := _offer(folder, Path(name), tender, opened)) is not None}
-    runs = [
-        tuple(find_report_source(folder, part) for part in session_names(folder, name))
-        for name in names
-        if name not in offers
-    ]
-    systems = (
-        Bid(name=name, system=one_system(name, [system_by(source, tender) for source in side]))
-        for name, side in zip(unique_names(runs), runs, strict=True)
-    )
-    return [offers[name] if name in offers else next(systems) for name in names]
+    folder: Path
+    tender: Tender
+    session: Session
+    opened: ExitStack
 
-
-def _offer(folder: Path, path: Path, tender: Tender, opened: ExitStack) -> Bid | None:
-    """Return the offer in a declaration or an archive; None for what is neither. Raises RecordError for an altered one."""
-    if path.suffix in _OFFERS and path.is_file():
-        return _offered(folder, read_offer(path, tender), tender)
-    if not is_offer_archive(path):
-        return None
-    found = opened.enter_context(opened_offer(path, tender))
-    if found.verification.wrong:
-        what = f"was modified: {found.verification.wrong[0]}; `milabench offer verify {path}` shows everything"
-        raise RecordError(f"{path}: {what}")
-    if problems := offer_problems(found.offer, tender):
-        raise ConfigError(problems)
-    return offer_bid(found)
-
-
-def _offered(folder: Path, offer: Offer, tender: Tender) -> Bid:
-    runs = {
-        bench: one_system(
-            offer.name,
-            [
-                system_by(_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run"), tender, offer)
-                for path in declared.runs
-            ],
+    def bids(self, names: Sequence[str]) -> list[Bid]:
+        """Return runs, under the names by which a comparison calls them, and offers with the runs that they name."""
+        own = TenderSuites(self.tender, self.session)
+        offers = {name: offer for name in names if (offer := self._offer(Path(name))) is not None}
+        sides = [
+            tuple(find_report_source(self.folder, part) for part in session_names(self.folder, name))
+            for name in names
+            if name not in offers
+        ]
+        systems = (
+            (Bid(name=name, system=one_system(name, [system_by(source, self.tender) for source in side])), _locks(side))
+            for name, side in zip(unique_names(sides), sides, strict=True)
         )
+        read = [offers[name] if name in offers else next(systems) for name in names]
+        return [replace(bid, suite=own.check(bid, locks)) for bid, locks in read]
+
+    def _offer(self, path: Path) -> tuple[Bid, Locks] | None:
+        """Return the offer in a declaration or an archive; None for what is neither. Raises RecordError for an altered one."""
+        if path.suffix in _OFFERS and path.is_file():
+            return _offered(self.folder, read_offer(path, self.tender), self.tender)
+        if not is_offer_archive(path):
+            return None
+        found = self.opened.enter_context(opened_offer(path, self.tender))
+        if found.verification.wrong:
+            what = f"was modified: {found.verification.wrong[0]}; `milabench offer verify {path}` shows everything"
+            raise RecordError(f"{path}: {what}")
+        if problems := offer_problems(found.offer, self.tender):
+            raise ConfigError(problems)
+        warn_of_other_text(found, self.tender, self.session)
+        return offer_bid(found), found.locks
+
+
+def _offered(folder: Path, offer: Offer, tender: Tender) -> tuple[Bid, Locks]:
+    """Return an offer with the runs of what it measured, and their lock files."""
+    sources = {
+        bench: [_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run") for path in declared.runs]
         for bench, declared in offer.benchmarks.items()
         if declared.standing == "measured"
     }
-    return Bid(name=offer.name, offer=offer, runs=runs)
+    runs = {
+        bench: one_system(offer.name, [system_by(source, tender, offer) for source in side])
+        for bench, side in sources.items()
+    }
+    return Bid(name=offer.name, offer=offer, runs=runs), _locks(itertools.chain(*sources.values()))
+
+
+def _locks(sources: Iterable[ReportSource]) -> Locks:
+    return {key: text for source in sources if source.run is not None for key, text in lock_texts(source.run).items()}
 
 
 def _named_source(folder: Path, name: str, origin: Origins, key: str) -> ReportSource:
@@ -126,33 +160,39 @@ def _absent(name: str, origin: Origins, key: str) -> Problem:
     return Problem(origin.where(key), key, f"{name} is not there", "paths are relative to the file")
 
 
-def explain_numbers(tender_file: Path, names: Sequence[str], base: Path | None, metric: str = "") -> list[Provenance]:
+def explain_numbers(
+    tender_file: Path, names: Sequence[str], base: Path | None, session: Session, metric: str = ""
+) -> list[Provenance]:
     """Return where every number of a tender comes from, and of the scores of these runs and offers; errors as of those."""
     numbers = list(tender_provenance(read_tender(tender_file)))
     if names:
-        numbers += scores_provenance(compare_by_tender(tender_file, names, base, metric=metric, margin=MARGIN))
+        numbers += scores_provenance(compare_by_tender(tender_file, names, base, session, metric=metric))
     return numbers
 
 
 def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
     """Return that a tender and its offers are valid. Raises ConfigError with everything that is wrong with any of them.
 
-    Files that they name have to be there, figures of merit to have values in the runs, and nodes to be those of the runs.
+    Files that they name have to be there and to be read, figures of merit to have values in the runs, and nodes to be those of
+    the runs.
     """
-    tender, problems, folder = read_tender(tender_file), Problems(), base_folder(None)
-    if tender.suite is not None:
-        _note_absent([tender.suite], tender.origin, "suite", problems)
-    reference, is_read = None, False
-    with problems.taking():
+    problems, folder = Problems(), base_folder(None)
+    tender, reference, is_read = None, None, False
+    with _noting(problems, tender_file):
+        tender = read_tender(tender_file)
+        if tender.suite is not None:
+            _note_absent([tender.suite], tender.origin, "suite", problems)
         reference, is_read = reference_system(folder, tender), True
     bids = []
     for file in offers:
-        with problems.taking():
+        with _noting(problems, file):
+            # Of a tender that cannot be read the offers have mistakes of their own.
             offer = read_offer(file, tender)
             for bench, declared in offer.benchmarks.items():
                 _note_absent(declared.runs, offer.origin, f"benchmarks.{bench}.run", problems)
-            bids.append(_offered(folder, offer, tender))
-    if is_read:
+            if tender is not None:
+                bids.append(_offered(folder, offer, tender)[0])
+    if tender is not None and is_read:
         unscored_benchmarks(tender, tender.metric, bids, reference, problems)
     problems.raise_any()
     return (
@@ -160,3 +200,13 @@ def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
         if not offers
         else f"the tender and {len(offers)} offer{'s' if len(offers) > 1 else ''} are valid"
     )
+
+
+@contextmanager
+def _noting(problems: Problems, file: Path) -> Iterator[None]:
+    """Note what ends the block: mistakes, and a run of this file that cannot be read."""
+    try:
+        with problems.taking():
+            yield
+    except (NothingSelected, RecordError) as error:
+        problems.note(file, "", str(error))

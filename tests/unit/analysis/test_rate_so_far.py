@@ -152,7 +152,7 @@ def test_the_sums_of_the_agent_are_those_of_its_records(tmp_path: Path) -> None:
     assert count == 6
     sums = reader.last
     assert sums["spans"] == [[0, 2 * NS + NS // 2, 24, 1], [3 * NS, 6 * NS, 9.5, 0]]
-    assert (sums["rank"], sums["progress"]) == (2, [len(slots), 60])
+    assert (sums["rank"], sums["progress"]) == (2, [1 + 1 + 4, 60])
     rate = RateSoFar()
     rate.add(sums)
     # From the end of the warm-up at 2.5 s to 6 s.

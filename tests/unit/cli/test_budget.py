@@ -82,6 +82,21 @@ def test_how_many_of_b_match_a(milabench: Milabench, files: dict[str, str]) -> N
     assert named["weight of milc"] == "assumed"
 
 
+def test_years_that_may_be_off_are_an_input_of_what_money_buys(
+    milabench: Milabench, files: dict[str, str], tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(TENDER.replace("years: 5,", "years: 5 +- 1,"))
+    (answer,) = answers(milabench, str(asked), files["a"], "--spend", "400M")
+    (exact,) = answers(milabench, files["procurement"], files["a"], "--spend", "400M")
+    inputs = {entry["name"]: entry for entry in answer["sensitivity"]["inputs"]}
+    assert (inputs["years"]["basis"], inputs["years"]["range"]) == ("stated", pytest.approx([5 / 1.2, 6]))
+    assert not any(entry["name"] == "years" for entry in exact["sensitivity"]["inputs"])
+    assert answer["nodes"] == exact["nodes"] and answer["bounds"][0] < exact["bounds"][0]
+    of_node = 300e3 * (1 + 5 / 1.2 * 0.06) + 5 / 1.2 * 10.2 * 1.3 * 0.8 * 8760 * 0.12
+    assert inputs["years"]["swing"][0] == pytest.approx(399e6 / of_node * 3.0612740016171007 / 1024)
+
+
 def test_what_money_buys_and_what_fits_in_a_power(milabench: Milabench, files: dict[str, str]) -> None:
     (money,) = answers(milabench, files["procurement"], files["a"], "--spend", "400M")
     # K-COST-4 counts 445755.648 a node.
@@ -94,6 +109,25 @@ def test_what_money_buys_and_what_fits_in_a_power(milabench: Milabench, files: d
     assert power["carbon_kg"]["value"] == pytest.approx(784 * (10.2 * 1.3 * 0.8 * 8760 * 0.35 + 1200 / 5))
 
 
+@pytest.mark.parametrize("without", ["", ", electricity: 0.12 +- 0.02 EUR/kWh", "years: 5, "])
+def test_what_money_buys_costs_as_much_as_an_offer_of_so_many_nodes(
+    milabench: Milabench, files: dict[str, str], tmp_path: Path, without: str
+) -> None:
+    """The two are computed apart: for one node and times their number, and for the whole of an offer."""
+    assert without in TENDER
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(TENDER.replace(without, ""))
+    (bought,) = answers(milabench, str(asked), files["a"], "--spend", "400M")
+    offered = tmp_path / "offered.yaml"
+    offered.write_text(A.replace("nodes: 1024", f"nodes: {bought['nodes']}"))
+    said = json.loads(milabench("compare", str(offered), "--tender", str(asked), "--json").out)
+    (limit,) = [each for each in said["tender"]["systems"][0]["limits"] if each["limit"] == "budget"]
+    assert bought["cost"]["value"] == pytest.approx(limit["offered"]["value"])
+    # The whole's cost takes the share of the nodes in its price as a constant.
+    assert bought["cost"]["ci95"] == pytest.approx(limit["offered"]["ci95"], rel=1e-4)
+    assert limit["offered"]["value"] <= 400e6
+
+
 def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabench, files: dict[str, str]) -> None:
     said = milabench("budget", files["procurement"], files["a"], files["b"])
     assert (said.code, said.err) == (0, "")
@@ -102,6 +136,24 @@ def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabe
     assert "1600 nodes of B fit in 8000 kW" in said.out.replace("\n", " ")
     assert "B: the price of a node is not known" in said.out
     assert "what it hangs on: score that it buys, A (spend)" in said.out
+
+
+def test_a_system_that_cannot_answer_does_not_hide_the_others(
+    milabench: Milabench, files: dict[str, str], tmp_path: Path
+) -> None:
+    unscored = tmp_path / "c.yaml"
+    projected = "{run: [x, y], nodes: 9, measured: false}"
+    unscored.write_text(B.replace("vendor: B", "vendor: C").replace("{value: 41 s, nodes: 60}", projected))
+    for name in "xy":
+        (tmp_path / name).write_text("{}")
+    said = milabench("budget", files["procurement"], files["a"], files["b"], str(unscored), "--spend", "400M")
+    shown = " ".join(said.out.split())
+    assert (said.code, said.err) == (0, "")
+    assert "400,000,000 EUR, over 5 years pays for 895 nodes of A" in shown
+    assert "not answered C: has no score: meraculous is projected" in shown
+    assert "B: the price of a node is not known" in shown
+    said = milabench("budget", files["procurement"], "--match", str(unscored), files["a"])
+    assert (said.code, said.out) == (2, "") and "C: has no score" in said.err
 
 
 def test_the_page_draws_swings_and_shares(milabench: Milabench, files: dict[str, str], tmp_path: Path) -> None:
@@ -121,10 +173,10 @@ def test_the_page_draws_swings_and_shares(milabench: Milabench, files: dict[str,
     ("argv", "code", "message"),
     [
         ([], 2, "names no system: give runs or offers, or --match A B"),
-        (["{a}", "--spend", "2 M USD"], 2, "units differ: 'EUR' and 'USD'"),
+        (["{a}", "--spend", "2 M USD"], 2, "--spend: is in USD, and the tender in EUR; convert one of them"),
         (["{a}", "--spend", "much"], 2, "--spend"),
         (["{a}", "--power", "3 EUR"], 2, "its units are W, kW, MW"),
-        (["{a}", "--spend", "1M"], 2, "are spent by the 1e+06 that A costs whatever its nodes"),
+        (["{a}", "--spend", "1M"], 2, "A: its fixed price of 1,000,000 EUR leaves nothing of 1,000,000 EUR for nodes"),
         (["{b}", "--spend", "4M"], 2, "B: the price of a node is not known; give its offer price: {node: 300 k EUR}"),
         (
             ["{a}", "--metric", "index"],

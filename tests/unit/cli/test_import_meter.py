@@ -80,7 +80,14 @@ def test_another_file_of_the_same_name_and_the_same_file_twice_are_refused(
     assert (other.code, "is of another file called pdu.csv" in other.err) == (2, True)
     twin = milabench("import-meter", str(run.path), str(tmp_path / "copy.csv"))
     assert (twin.code, "would count twice" in twin.err) == (2, True)
-    assert len(list((run.path / "meters").iterdir())) == 1
+    lines = [line.split(",") for line in wall_csv(seed=1).splitlines()]
+    (tmp_path / "exported.csv").write_text("\n".join(";".join(cells).replace(".", ",") for cells in lines) + "\n")
+    again = milabench("import-meter", str(run.path), str(tmp_path / "exported.csv"))
+    assert again.code == 2
+    assert "exported.csv: has the readings of" in again.err and "would count twice" in again.err
+    (tmp_path / "elsewhere.csv").write_text(wall_csv(seed=3))
+    assert milabench("import-meter", str(run.path), str(tmp_path / "elsewhere.csv")).code == 0
+    assert sorted(path.name for path in (run.path / "meters").iterdir()) == ["elsewhere.json", "pdu.json"]
 
 
 TENDER = """
@@ -174,3 +181,25 @@ def test_an_offer_shows_its_level_by_the_meter_beside_its_run(milabench: Milaben
     assert said.code == 0, said.err
     power = json.loads(milabench("offer", "verify", archive, *files, "--json").out)["power"]
     assert (power["level"], power["shown"], power["verdict"]) == ("L1", "L1", "PASS")
+
+
+@pytest.mark.parametrize("terms", [(), ("--tender", "procurement.yaml")])
+def test_a_bundle_has_the_energy_that_its_meter_measured(
+    milabench: Milabench, tmp_path: Path, terms: tuple[str, ...]
+) -> None:
+    run = metered_run(tmp_path)
+    (tmp_path / "pdu.csv").write_text(wall_csv(7.0))
+    (tmp_path / "procurement.yaml").write_text(
+        "metric: index\nbenchmarks: {llama: {reference: {value: 10 tokens/s}}}\nterms: {pue: 1.3}\n"
+    )
+    assert milabench("import-meter", str(run.path), "pdu.csv").code == 0
+    assert milabench("bundle", str(run.path), "-o", "run.zip").code == 0
+    both = [json.loads(milabench("report", name, *terms, "--json").out) for name in (str(run.path), "run.zip")]
+    assert both[0]["expenses"] and both[1]["expenses"] == both[0]["expenses"]
+    assert {each["power"] for each in both[1]["expenses"]} == {"meter"}
+    if terms:
+        shown = json.loads(milabench("compare", "run.zip", *terms, "--json").out)["tender"]["systems"][0]
+        assert {each["power"] for each in shown["expenses"]} == {"meter"}
+    else:
+        systems = json.loads(milabench("compare", str(run.path), "run.zip", "--json").out)["comparison"]["systems"]
+        assert systems[0]["expenses"] and systems[1]["expenses"] == systems[0]["expenses"]

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from milabench.cli import offer, verify
-from milabench.errors import ConfigError, MilabenchError, RecordError
+from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
 
 SPEEDS = {"bert": 120.0, "llama": 60.0}
@@ -132,17 +132,30 @@ def test_a_changed_lock_names_its_packages_and_a_new_package_too(offered: Offere
     assert (change["tender"], change["offer"]) == ("fast-attn none, numpy 2.4.0", "fast-attn 1.0, numpy 2.4.1")
 
 
-def test_measured_projected_and_declared_are_told_apart(offered: Offered, tmp_path: Path) -> None:
-    tender = tender_file(tmp_path / "tender")
-    suite = tmp_path / "tender" / "suite" / "suite.yaml"
-    paths = [vendor_run(tmp_path / "vendor", suite, SPEEDS, name=name).path for name in ("one", "two")]
-    benchmarks = {
-        "bert": {"run": list(map(str, paths)), "nodes": 8, "measured": False},
-        "llama": {"value": "70 items/s", "nodes": 4},
-    }
-    declared = offer_file(tmp_path / "vendor", "A", benchmarks)
-    ran("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
-    found = verified(tmp_path / "a.zip", tender, code=8)
+@pytest.fixture
+def counted(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """What verifying an offer finds of which bert is projected to 8 nodes from runs on others, and llama declared."""
+
+    def make(*counts: int, **bert: Any) -> dict[str, Any]:
+        tender = tender_file(tmp_path / "tender")
+        suite = tmp_path / "tender" / "suite" / "suite.yaml"
+        paths = [
+            vendor_run(tmp_path / "vendor", suite, SPEEDS, name=f"run{at}", nodes=nodes).path
+            for at, nodes in enumerate(counts)
+        ]
+        benchmarks = {
+            "bert": {"run": list(map(str, paths)), "nodes": 8, "measured": False, **bert},
+            "llama": {"value": "70 items/s", "nodes": 4},
+        }
+        declared = offer_file(tmp_path / "vendor", "A", benchmarks)
+        ran("create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
+        return json.loads(ran("verify", tmp_path / "a.zip", "--tender", tender, "--json").stdout)  # type: ignore[no-any-return]
+
+    return make
+
+
+def test_measured_projected_and_declared_are_told_apart(counted: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    found = counted(1, 2, 3, 4)
     assert [(row["bench"], row["standing"], row["value"]) for row in found["evidence"]] == [
         ("bert", "projected", None),
         ("llama", "declared", 70.0),
@@ -150,6 +163,33 @@ def test_measured_projected_and_declared_are_told_apart(offered: Offered, tmp_pa
     assert [finding["what"] for finding in found["findings"] if finding["verdict"] == "INCONCLUSIVE"] == [
         "benchmarks.llama"
     ]
+    # Eight times the node that the runs are multiples of, as `milabench project` has it.
+    projected = found["evidence"][0]["projected"]
+    assert (projected["count"], projected["law"], projected["largest_measured"]) == (8, "ideal", 4)
+    assert projected["projected_value"] == pytest.approx(8 * 2 * 120 * 1.001, rel=1e-5)
+    low, high = projected["prediction_interval"]
+    assert low < 8 * 2 * 120 < high
+    (said,) = (each["why"] for each in found["findings"] if each["what"] == "benchmarks.bert")
+    assert said.startswith("projected to 8 nodes: 1921.9 items/s by ideal (") and said.endswith("1, 2, 3, 4 nodes")
+    shown = ran("verify", tmp_path / "a.zip", "--tender", tmp_path / "tender" / "procurement.yaml").stdout
+    assert "projected, in no score" in shown
+
+
+def test_a_projection_that_its_own_runs_do_not_show_fails(counted: Callable[..., dict[str, Any]]) -> None:
+    found = counted(1, 1)
+    assert found["verdict"] == "FAIL"
+    assert "one measured count (1 node) says nothing about scaling" in found["evidence"][0]["why_not"]
+
+
+@pytest.mark.parametrize(("bound", "verdict"), [("", "FAIL"), ("a simulation of the network", "INCONCLUSIVE")])
+def test_beyond_eight_times_the_largest_count_somebody_has_to_answer(
+    counted: Callable[..., dict[str, Any]], bound: str, verdict: str
+) -> None:
+    found = counted(1, 2, nodes=64, bound=bound)
+    assert found["verdict"] == verdict  # of what is declared of llama, nothing is shown
+    why = next(each["why"] for each in found["findings"] if each["what"] == "benchmarks.bert")
+    assert ("beyond 8 times the largest measured count (2)" in why) == (not bound)
+    assert ("without an interval: two measured counts settle no law but ideal" in why) == bool(bound)
 
 
 def test_only_numbers_with_records_are_said_to_be_computed_again(offered: Offered, tmp_path: Path) -> None:
@@ -215,6 +255,11 @@ def test_a_signature_says_who_offers(offered: Offered, tmp_path: Path) -> None:
     found = verified(signed, tender, "--allowed-signers", str(tmp_path / "allowed"))
     assert (found["bundle"]["signer"], found["bundle"]["trusted"]) == ("a@example.com", True)
     verified(tmp_path / "a.zip", tender, "--allowed-signers", str(tmp_path / "allowed"), code=6)
+    (tmp_path / "others").write_text("")
+    shown = ran("verify", signed, "--tender", tender, "--allowed-signers", tmp_path / "others").stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "signed without a valid signature" in lines
+    assert any(line.startswith("invalid signature: it was made with a key that is not among") for line in lines)
 
 
 def test_without_a_suite_changes_cannot_be_found_and_that_is_said(offered: Offered, tmp_path: Path) -> None:
@@ -274,3 +319,87 @@ def test_a_bundle_stands_for_a_run(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip") as file:
         assert f"locks/{run.name}/bert/requirements.txt" in file.namelist()
     assert verified(tmp_path / "a.zip", tender)["verdict"] == "PASS"
+
+
+def test_verify_takes_an_offer_with_its_tender_too(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered(edits={"bert/main.py": "# fused\n"})
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(verify.command, list(map(str, words)), standalone_mode=False, catch_exceptions=False)
+
+    result = run("--offer", archive, tender, "--json")
+    assert (result.return_value, json.loads(result.stdout)) == (7, verified(archive, tender, code=7))
+    assert run("--offer", archive, tender).stdout == ran("verify", archive, "--tender", tender).stdout
+    with pytest.raises(UsageError, match="--offer: name the tender that it answers too"):
+        run("--offer", archive)
+    with pytest.raises(UsageError, match="add --offer"):
+        run(archive, tender)
+
+
+# What compares by a tender without verifying
+
+
+def told(*words: object) -> Result:
+    from milabench.cli import compare
+
+    return CliRunner().invoke(compare.command, list(map(str, words)), standalone_mode=False, catch_exceptions=False)
+
+
+@pytest.mark.parametrize("named", ["run", "declaration", "archive"])
+def test_a_comparison_by_the_tender_says_what_is_not_its_suite(offered: Offered, tmp_path: Path, named: str) -> None:
+    archive, tender = offered(edits={"bert/main.py": "# fused\n"}, overrides=["bert.argv.--batch-size=64"])
+    vendor = tmp_path / "vendor"
+    given = {"run": vendor / "runs" / "offered", "declaration": vendor / "offer.yaml", "archive": archive}[named]
+    result = told(given, "--tender", tender, "--json")
+    (warning,) = (line for line in json.loads(result.stdout)["tender"]["warnings"] if "differs" in line)
+    name = "offered" if named == "run" else "A A-1000"
+    assert warning.startswith(f"{name}: differs from the tender's suite ")
+    assert warning.endswith("suite.yaml: bert: argv.--batch-size 64 for 8 (as-is), program (ported, beyond the tier)")
+    (system,) = json.loads(result.stdout)["tender"]["systems"]
+    found = verified(archive, tender, code=7)
+    assert system["changes"] == found["changes"]
+
+
+def test_a_comparison_of_the_tenders_own_suite_says_nothing_of_it(offered: Offered, tmp_path: Path) -> None:
+    _, tender = offered()
+    run = tmp_path / "vendor" / "runs" / "offered"
+    value = json.loads(told(run, "--tender", tender, "--json").stdout)["tender"]
+    assert value["systems"][0]["changes"] == []
+    assert not [line for line in value["warnings"] if "suite" in line]
+
+
+def test_a_report_of_which_no_suite_is_recorded_says_so(offered: Offered, tmp_path: Path) -> None:
+    from milabench.cli import report
+
+    _, tender = offered()
+    run = tmp_path / "vendor" / "runs" / "offered"
+    done = CliRunner().invoke(report.command, [str(run), "-o", str(tmp_path / "r.json")], standalone_mode=False)
+    assert done.exception is None
+    value = json.loads(told(tmp_path / "r.json", "--tender", tender, "--json").stdout)["tender"]
+    assert [line for line in value["warnings"] if "records no suite of bert, llama" in line]
+
+
+def test_a_report_by_the_tender_says_what_is_not_its_suite(offered: Offered, tmp_path: Path) -> None:
+    from milabench.cli import report
+
+    _, tender = offered(overrides=["bert.argv.--batch-size=64"])
+    words = [str(tmp_path / "vendor" / "runs" / "offered"), "--tender", str(tender), "--reference", "none"]
+    result = CliRunner().invoke(report.command, words, standalone_mode=False, catch_exceptions=False)
+    assert "differs from the tender's suite" in result.stderr and "argv.--batch-size 64 for 8 (as-is)" in result.stderr
+
+
+def test_an_archive_for_another_text_of_the_tender_is_said_wherever_it_is_read(
+    offered: Offered, tmp_path: Path
+) -> None:
+    from milabench.cli import offers
+
+    archive, tender = offered()
+    tender.write_text(f"# later\n{tender.read_text()}")
+    (tmp_path / "offers").mkdir()
+    shutil.copy(archive, tmp_path / "offers")
+    said = "was made for another text of the tender"
+    assert said in told(archive, "--tender", tender).stderr
+    table = CliRunner().invoke(
+        offers.command, ["compare", str(tmp_path / "offers"), "--tender", str(tender)], standalone_mode=False
+    )
+    assert said in table.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from milabench.cli import compare, offer, offers
-from milabench.errors import MilabenchError, NothingSelected, UsageError
+from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement.scores import METRICS
 from tests.formulas import Book
 from tests.offered import VENDORS, make_offers, offer_file, tender_file
@@ -43,7 +44,9 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
         "C C-1000": "FAIL",
         "D D-1000": "PASS",
     }
-    first, second, *_ = value["tender"]["systems"]
+    first, second, third, _ = value["tender"]["systems"]
+    assert (first["admissible"], first["breaches"]) == (True, [])
+    assert third["admissible"] is False and third["breaches"][0] == "verification: FAIL"
     # bert: n_ref 2, weight 2, reference 100; llama: n_ref 4, reference 50; N_ref 64; all runs on one node of two devices.
     bert, llama = 2 * 120 * 1.001 / 100 * 2 * 10, 2 * 60 * 1.001 / 50 * 4 * 10
     assert first["score"]["value"] == pytest.approx((bert**2 * llama) ** (1 / 3), rel=1e-5)
@@ -52,7 +55,7 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
     assert a["price"] == {"value": 640 * 40e3 + 1e6, "units": "EUR", "ci95": [26.6e6, 26.6e6]}
     energy = 640 * 1.0 * 1.3 * 0.8 * 8760 * 0.12
     assert a["energy_a_year"]["value"] == pytest.approx(energy)
-    assert a["all_years"]["value"] == pytest.approx(26.6e6 * 1.3 + 5 * energy)
+    assert a["all_years"]["value"] == pytest.approx(26.6e6 + 5 * 0.06 * 25.6e6 + 5 * energy)
     assert (a["within_budget"], a["within_power"]) == ("yes", "yes")
 
 
@@ -92,10 +95,27 @@ def test_the_workbook_recomputes_to_the_same_numbers(four: tuple[Path, Path], tm
             assert math.isclose(cell("over the first"), system["ratio"]["value"], rel_tol=1e-12)
 
 
-def declared_offers(folder: Path, values: dict[str, Any], **tender: Any) -> tuple[Path, Path]:
+def test_the_workbook_recomputes_the_costs_of_phases(tmp_path: Path) -> None:
+    values = {"bert": {"value": "120 items/s", "nodes": 2}, "llama": {"value": "60 items/s", "nodes": 4}}
+    phases = [{"nodes": 256, "months": 6}, {"nodes": 1024, "months": 54}]
+    folder = declared_offers(tmp_path, values, phases)
+    shown(folder, "-o", tmp_path / "x.xlsx")
+    book = Book(tmp_path / "x.xlsx")
+    assert book.check() >= 10
+    (told,) = json.loads(shown(folder, "--json").stdout)["offers"]
+    assert told["nodes_in_use"] == pytest.approx((256 * 6 + 1024 * 54) / (1024 * 60))
+    heads = [cell.value for cell in book.formulas["offers"][2]]
+    for head, key in (("all years", "all_years"), ("a year", "a_year"), ("energy a year", "energy_a_year")):
+        found = book.of("offers", book.formulas["offers"].cell(3, heads.index(head) + 1).coordinate)
+        assert math.isclose(found, told[key]["value"], rel_tol=1e-12)
+
+
+def declared_offers(
+    folder: Path, values: dict[str, Any], phases: Sequence[Any] = (), **tender: Any
+) -> tuple[Path, Path]:
     """One offer without records, which every metric can score."""
     asked = tender_file(folder / "tender", **tender)
-    declared = offer_file(folder / "vendor", "A", values, nodes=1024)
+    declared = offer_file(folder / "vendor", "A", values, nodes=1024, phases=list(phases))
     (folder / "offers").mkdir()
     ran(offer.command, "create", "--tender", asked, "--offer", declared, "-o", folder / "offers" / "a.zip")
     return folder / "offers", asked
@@ -150,17 +170,58 @@ def test_every_format_has_all_offers_and_what_fails(four: tuple[Path, Path], for
     assert "FAIL" in page and "is ported; declared as-is" in page
 
 
-def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:
-    (tmp_path / "offers").mkdir()
-    with zipfile.ZipFile(four[0] / "A.zip") as old, zipfile.ZipFile(tmp_path / "offers" / "A.zip", "w") as new:
+def with_lower_price(archive: Path, target: Path) -> None:
+    """A copy of an archive whose declaration names another price."""
+    target.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(target, "w") as new:
         for info in old.infolist():
             new.writestr(info, old.read(info).replace(b"40 k EUR", b"30 k EUR"))
+
+
+def test_an_altered_offer_is_not_admissible_and_decides_nothing(four: tuple[Path, Path], tmp_path: Path) -> None:
+    with_lower_price(four[0] / "D.zip", tmp_path / "offers" / "D.zip")
+    (tmp_path / "offers" / "B.zip").write_bytes((four[0] / "B.zip").read_bytes())
+    unaltered = json.loads(shown(four, "--json").stdout)["tender"]["systems"]
+    assert [each["verdict"] for each in unaltered] == [None, "SLOWER", "SLOWER", "FASTER"]
+    result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
+    assert result.return_value == 6
+    whole, altered = json.loads(result.stdout)["tender"]["systems"]
+    assert (whole["admissible"], altered["admissible"]) == (True, False)
+    assert altered["breaches"] == ["verification: ALTERED"] and altered["doubts"] == ["its archive was modified"]
+    assert (altered["verdict"], altered["meets"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
+
+
+def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:
+    with_lower_price(four[0] / "A.zip", tmp_path / "offers" / "A.zip")
     result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
     assert result.return_value == 6
     (side,) = json.loads(result.stdout)["offers"]
     assert side["verdict"] == "ALTERED" and side["altered"] == ["changed: offer.yaml"]
     with pytest.raises(MilabenchError, match=r"A\.zip: was modified: changed: offer\.yaml"):
         ran(compare.command, tmp_path / "offers" / "A.zip", "--tender", four[1])
+
+
+def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "offers"
+    folder.mkdir()
+    content = (four[0] / "B.zip").read_bytes()
+    (folder / "a whole.zip").write_bytes(content)
+    (folder / "cut.zip").write_bytes(content[: len(content) // 2])
+    (folder / "empty.zip").write_bytes(b"")
+    result = ran(offers.command, "compare", folder, "--tender", four[1], "--json")
+    value = json.loads(result.stdout)
+    assert result.return_value == 6
+    assert [each["name"] for each in value["offers"]] == ["B B-1000"]
+    assert [each["file"] for each in value["unreadable"]] == ["cut.zip", "empty.zip"]
+    assert all(each["why"].startswith("not a readable zip file") for each in value["unreadable"])
+    page = ran(offers.command, "compare", folder, "--tender", four[1]).stdout
+    assert "cannot be read, and not compared\n  cut.zip: not a readable zip file" in page
+    ran(offers.command, "compare", folder, "--tender", four[1], "-o", tmp_path / "x.xlsx")
+    book = Book(tmp_path / "x.xlsx")
+    assert [book.formulas["offers"].cell(row, 1).value for row in (3, 4, 5)] == ["B B-1000", "cut.zip", "empty.zip"]
+    (folder / "a whole.zip").unlink()
+    with pytest.raises(RecordError, match=r"empty\.zip: not a readable zip file"):
+        ran(offers.command, "compare", folder, "--tender", four[1])
 
 
 def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
@@ -170,7 +231,7 @@ def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
         (tmp_path / "twice" / name).write_bytes((four[0] / "A.zip").read_bytes())
     cases: tuple[tuple[type[MilabenchError], tuple[object, ...], str], ...] = (
         (NothingSelected, (tmp_path / "none", "--tender", four[1]), "has no offer"),
-        (UsageError, (tmp_path / "twice", "--tender", four[1]), "given twice"),
+        (UsageError, (tmp_path / "twice", "--tender", four[1]), "a.zip and b.zip: are offers of one vendor"),
         (UsageError, (four[0], "--tender", four[1], "--format", "xlsx"), "a workbook is no text"),
     )
     for error, words, said in cases:

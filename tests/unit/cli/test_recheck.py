@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from milabench.cli import accept
 from tests.recorded_run import Recorded, data, rates, record
 
 Milabench = Callable[..., Any]
@@ -77,7 +78,8 @@ def test_k_euro_4_each_benchmark_decides_and_no_mean(milabench: Milabench, base:
 
 def test_k_euro_5_the_lower_bound_says_how_sure(milabench: Milabench, base: Path) -> None:
     """K-EURO-5: 91.8 92.6 90.9 91.5 92.2 per cent of what was installed: at least 91.178 at 95 % confidence."""
-    then = written(base, "then", {"a": [100]})
+    # What was installed as a constant: its launches are the same.
+    then = written(base, "then", {"a": [100, 100, 100]})
     now = written(base, "now", {"a": [91.8, 92.6, 90.9, 91.5, 92.2]}, created=NOW)
     code, found = rechecked(milabench, now, then)
     check = of(found, "a")
@@ -112,6 +114,16 @@ def test_a_device_that_is_gone_counts(milabench: Milabench, base: Path) -> None:
     now = written(base, "now", {"a": [100, 100]}, devices=1, created=NOW)
     code, found = rechecked(milabench, now, then)
     assert (code, of(found, "a")["value"]) == (7, pytest.approx(0.5, rel=1e-12))
+
+
+def test_devices_that_were_added_do_not_hide_that_each_is_slower(milabench: Milabench, base: Path) -> None:
+    then = written(base, "then", {"a": [100, 100]}, devices=1)
+    now = written(base, "now", {"a": [60, 60]}, devices=2, created=NOW)
+    code, found = rechecked(milabench, now, then)
+    check = of(found, "a")
+    assert (code, check["verdict"], check["value"]) == (8, "INCONCLUSIVE", pytest.approx(1.2, rel=1e-12))
+    assert check["missing"] == "as many devices as then: 2, and 1 then"
+    assert not any("drift" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(
@@ -264,16 +276,20 @@ def test_a_plan_has_launches_from_the_reference(milabench: Milabench, base: Path
     plan = json.loads(said.out)
     assert (said.code, plan["schema"], plan["is_complete"]) == (0, 1, True)
     assert [check["launches"] for check in plan["checks"]] == [3, 3]
+    assert (plan["hours"], plan["node_hours"]) == (None, None)  # the records of then have no durations
     for name in ("text", "markdown", "html"):
         shown = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--format", name)
         assert (shown.code, "at least 0.9 x reference" in shown.out) == (0, True)
+        assert "how many hours that takes is not known" in " ".join(shown.out.split())
 
 
 def test_the_hours_of_a_plan_are_those_of_the_launches_that_were_recorded(milabench: Milabench, tmp_path: Path) -> None:
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {flops: {minimum: 0.9 x reference}}\n")
     said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(RUNS / "system_a"), "--json")
-    (bench,) = json.loads(said.out)["benchmarks"]
+    plan = json.loads(said.out)
+    (bench,) = plan["benchmarks"]
+    assert plan["hours"] == bench["hours"]
     entries = [json.loads(line) for line in (RUNS / "system_a" / "journal.jsonl").read_text().splitlines()]
     times = {
         (entry["step"], entry["state"]): entry["t"] for entry in entries if str(entry.get("step")).startswith("flops.")
@@ -369,8 +385,11 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {a: {minimum: 90 items/s}}\n")
     run = growing(base, "grows", (100.0, 100.1, 99.9, 100.0, 100.0), 5)
-    for name in ("text", "markdown", "html", "latex", "junit", "csv"):
-        said = milabench("accept", str(run), "--criteria", str(criteria), "--sequential", "--format", name)
+    for name, boundary in zip(
+        ("text", "markdown", "html", "latex", "junit", "csv"), 2 * accept.BOUNDARIES[:3], strict=True
+    ):
+        words = ("--sequential", "--boundary", boundary, "--format", name)
+        said = milabench("accept", str(run), "--criteria", str(criteria), *words)
         assert (said.code, "of at most 5 launches" in " ".join(said.out.split())) == (0, True)
 
 
@@ -379,6 +398,7 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     [
         (["--sequential"], "--criteria FILE"),
         (["--alpha", "0.01", "--criteria", "a.yaml"], "--alpha goes with --sequential"),
+        (["--boundary", "pocock", "--criteria", "a.yaml"], "--boundary goes with --sequential"),
         (["--sequential", "--criteria", "a.yaml", "--cap", "2"], "--cap 2: give 3 to 100 launches"),
         (["--sequential", "--criteria", "a.yaml", "--alpha", "0.6", "--beta", "0.6"], "below 1 together"),
         (["--sequential", "--criteria", "a.yaml", "--bad-failure-rate", "1 %"], "0 < good < bad < 1"),

@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from milabench.cli import compare, tender
 from milabench.errors import ConfigError, MilabenchError, NothingSelected, RecordError, UsageError
-from milabench.procurement.scores import ATS5, ATS5_NODES, METRICS
+from milabench.procurement.scores import METRICS
+from tests.ats5 import ATS5, ATS5_NODES
 from tests.recorded_run import Recorded, rates, record
 
 RUNS = Path(__file__).resolve().parents[2] / "runs"
@@ -140,8 +141,10 @@ def test_k_ssp_3_phases_of_a_delivery_add_up(invoke: Invoke) -> None:
     """K-SSP-3, computed: 100 TF for half a year, 250 for 2.5 years, 300 for 2 years."""
     asked = {"metric": "ssp", "benchmarks": {"a": {"work": "1 TFLOP"}}}
     phases = [{"nodes": 100, "months": 6}, {"nodes": 250, "months": 30}, {"nodes": 300, "months": 24}]
-    offer = {**declared("A", 300, a={"value": "1 s", "nodes": 1}), "phases": phases}
-    potency = scores(invoke, asked, offer)[0]["potency"]
+    offer = {**declared("A", 300, a={"value": "1 s", "nodes": 1}), "phases": phases, "price": {"node": "200 k EUR"}}
+    (system,) = scores(invoke, asked, offer)
+    potency, value = system["potency"], system["potency_value"]
+    assert (1e6 * value["value"], value["units"]) == (pytest.approx(21.25, rel=1e-12), "TFLOP/s years/EUR")
     assert (potency["value"], potency["units"]) == (pytest.approx(1275, rel=1e-12), "TFLOP/s years")
 
 
@@ -300,7 +303,7 @@ def test_the_reference_itself_breaks_no_rule(tmp_path: Path, invoke: Invoke) -> 
 def test_a_figure_of_merit_of_metrics_and_arguments(tmp_path: Path, invoke: Invoke) -> None:
     more: dict[str, Any] = {"manifest": {"suite": {"digits": {"argv": {"--sequence-length": 128}}}}}
     runs = [made(tmp_path, name, level, "digits", **more) for name, level in (("ref", 100.0), ("new", 250.0))]
-    bench = {"figure_of_merit": "1e6 / (rate * sequence_length)", "units": "s", "reference": {"nodes": 2}}
+    bench = {"figure_of_merit": "1e6 / (rate * sequence_length)", "units": "s", "reference": {"nodes": 1}}
     asked = {"metric": "ssi", "reference": {"run": runs[0], "nodes": 4}, "benchmarks": {"digits": bench}}
     answer = invoke(compare.command, runs[1], "--tender", write("procurement.yaml", asked), "--json")
     (row,) = json.loads(answer.stdout)["tender"]["systems"][0]["benchmarks"]
@@ -309,7 +312,7 @@ def test_a_figure_of_merit_of_metrics_and_arguments(tmp_path: Path, invoke: Invo
     assert (row["figure"]["units"], row["figure"]["direction"]) == ("s", "lower")
     assert row["speedup"]["value"] == pytest.approx(2.5)
     # U = (n_ref / n) (N / N_ref)
-    assert row["utilization"] == pytest.approx((2 / 1) * (1 / 4))
+    assert row["utilization"] == pytest.approx((1 / 1) * (1 / 4))
 
 
 def test_a_figure_without_units_is_better_as_its_metric_is(tmp_path: Path, invoke: Invoke) -> None:
@@ -334,6 +337,25 @@ def test_below_three_launches_the_score_has_no_interval_and_decides_nothing(tmp_
     assert (system["score"]["ci95"], system["meets"]) == (None, "INCONCLUSIVE")
 
 
+def test_an_offer_is_not_held_against_the_nodes_that_a_run_happened_to_use(tmp_path: Path, invoke: Invoke) -> None:
+    runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
+    asked: dict[str, Any] = {"metric": "ssi", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}}
+    offer = write("offer.yaml", declared("A", 96, digits={"run": runs[1]}))
+    with pytest.raises(ConfigError) as error:
+        invoke(compare.command, offer, "--tender", write("procurement.yaml", asked))
+    (problem,) = error.value.problems
+    assert str(problem) == (
+        "procurement.yaml:3:3: reference: the nodes of the reference system are missing, ssi needs them beside all nodes of an"
+        " offer; its run had 1 node; write 'nodes: 1024'"
+    )
+    # A run is a whole machine beside the reference's run, and the index counts no nodes.
+    assert invoke(compare.command, runs[1], "--tender", "procurement.yaml").return_value == 0
+    assert invoke(compare.command, offer, "--tender", "procurement.yaml", "--metric", "index").return_value == 0
+    asked["reference"]["nodes"] = 8
+    (system,) = scores(invoke, asked, declared("A", 96, digits={"run": runs[1]}))
+    assert system["score"]["value"] == pytest.approx(2.5 * 96 / 8)
+
+
 def test_a_projected_benchmark_is_in_no_score(tmp_path: Path, invoke: Invoke) -> None:
     runs = [made(tmp_path, name, 200.0, "a", "b") for name in ("ref", "n1", "n2")]
     asked = {
@@ -356,6 +378,7 @@ def test_an_optional_benchmark_counts_only_where_every_offer_has_it(invoke: Invo
     both = scores(invoke, asked, OFFER, without)
     assert both[0]["score"] == both[1]["score"]
     assert both[0]["benchmarks"][2]["share"] is None
+    assert [each["benchmarks"][2]["standing"] for each in both] == ["declared", None]
     (alone,) = scores(invoke, asked, OFFER)
     assert alone["benchmarks"][2]["share"] == 0.25
 
@@ -518,6 +541,62 @@ def test_check_looks_into_what_the_files_name(tmp_path: Path, invoke: Invoke) ->
     write("procurement.yaml", {**asked, "suite": "procurement.yaml", "reference": {"run": "none.zip"}})
     with pytest.raises(ConfigError, match=r"reference\.run: .*none\.zip is not there"):
         invoke(tender.command, "check", "procurement.yaml")
+
+
+@pytest.mark.parametrize(
+    ("reference", "used", "expected"),
+    [
+        ({"nodes": 1}, 2, "benchmarks.a.reference.nodes: 2, more than the 1 of the reference system"),
+        (
+            {"nodes": 8},
+            2,
+            "benchmarks.a.reference.nodes: 2, and the reference's run measured 1; give the nodes of the run",
+        ),
+        ({"nodes": 0.5}, None, "reference.nodes: 0.5, and its run had 1"),
+    ],
+)
+@pytest.mark.parametrize("metric", ["ssi", "index"])
+def test_nodes_of_the_reference_are_those_that_it_had(
+    tmp_path: Path, invoke: Invoke, reference: dict[str, Any], used: int | None, expected: str, metric: str
+) -> None:
+    run = made(tmp_path, "ref", 100.0, "a")
+    bench = None if used is None else {"reference": {"nodes": used}}
+    asked = {"metric": metric, "reference": {"run": run, **reference}, "benchmarks": {"a": bench}}
+    with pytest.raises(ConfigError) as error:
+        invoke(tender.command, "check", write("procurement.yaml", asked))
+    (problem,) = error.value.problems
+    assert problem.where.startswith("procurement.yaml:") and f"{problem}".partition(": ")[2].startswith(expected)
+    with pytest.raises(ConfigError, match=r"reference\.nodes"):
+        invoke(compare.command, run, "--tender", "procurement.yaml")
+
+
+def test_nodes_beside_a_published_figure_are_those_of_its_publication(tmp_path: Path, invoke: Invoke) -> None:
+    run = made(tmp_path, "ref", 100.0, "a")
+    bench = {"reference": {"value": "50 images/s", "nodes": 4}}
+    asked = {"metric": "ssi", "reference": {"run": run, "nodes": 8}, "benchmarks": {"a": bench}}
+    assert invoke(tender.command, "check", write("procurement.yaml", asked)).stderr == "the tender is valid\n"
+
+
+def test_what_cannot_be_read_is_one_problem_among_the_others(tmp_path: Path, invoke: Invoke) -> None:
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "manifest.json").write_text("{")
+    (tmp_path / "text.zip").write_bytes(b"PK\x03\x04 no archive")
+    write("a.yaml", OFFER.replace("value: 350 s", "run: damaged"))
+    write("b.yaml", OFFER.replace("value: 350 s", "run: text.zip"))
+    write("c.yaml", OFFER.replace("gtc", "gct"))
+    (tmp_path / "d.yaml").write_bytes(b"\xff\xfe")
+    names = ("a.yaml", "b.yaml", "c.yaml", "d.yaml", "none.yaml")
+    with pytest.raises(ConfigError) as error:
+        invoke(tender.command, "check", write("procurement.yaml", APEX), *names)
+    said = [f"{problem}" for problem in error.value.problems]
+    for name in names:
+        assert any(line.startswith(name) for line in said), (name, said)
+    broken = write("broken.yaml", APEX.replace("metric: ssi", "metric: sssi"))
+    with pytest.raises(ConfigError) as error:
+        invoke(tender.command, "check", broken, "a.yaml", write("e.yaml", OFFER.replace("1024", "-1")))
+    said = [f"{problem}" for problem in error.value.problems]
+    assert any(line.startswith("broken.yaml:2:9: metric: ") for line in said)
+    assert any(line.startswith("e.yaml:2:8: nodes: ") for line in said)
 
 
 # Bad input: one line with file, line and column

@@ -34,7 +34,7 @@ def system(name: str, score: float = 4.0, nodes: float = 100.0, **given: object)
 
 
 K_COST_4 = Terms(
-    years=5,
+    years=constant(5),
     upkeep=0.06,
     electricity=constant(0.12, "EUR/kWh"),
     pue=constant(1.3),
@@ -72,6 +72,20 @@ def test_what_fits_in_a_power_is_rounded_down_with_its_bounds() -> None:
     assert exact.nodes == 40
 
 
+def test_what_two_launches_far_apart_cost_bounds_the_nodes_by_a_number() -> None:
+    far = UncertainValue.of_launches([1e-3, 1e4], "kW")
+    assert nodes_for_power(constant(1e9, "kW"), system("A", node_kw=far), Terms()).bounds == (0, 1_000_000_000)
+    unknown = nodes_for_power(
+        constant(10.0, "kW"), system("A", node_kw=UncertainValue.of_launches([3.0], "kW")), Terms()
+    )
+    assert (unknown.nodes, unknown.bounds) == (3, None)
+
+
+def test_a_quotient_that_is_whole_but_for_rounding_is_whole() -> None:
+    assert 0.3 / 0.1 < 3
+    assert nodes_for_power(constant(0.3, "kW"), system("A", node_kw=constant(0.1, "kW")), Terms()).nodes == 3
+
+
 def test_what_matches_is_rounded_up_and_reaches_the_score() -> None:
     answer = matching_nodes(system("A", 4.0, 100), system("B", 7.0, 100), Terms())
     assert (answer.nodes, answer.bounds) == (58, (58, 58))  # 57.14
@@ -106,7 +120,7 @@ def test_fewer_nodes_than_a_benchmark_runs_on_have_no_score() -> None:
         ({"node_price": constant(1e5, "USD")}, "units differ: 'EUR' and 'USD'"),
         (
             {"node_price": constant(1e5, "EUR"), "fixed_price": constant(2e7, "EUR")},
-            r"1e\+07 EUR are spent by the 2e\+07 that A costs whatever its nodes",
+            "A: its fixed price of 20,000,000 EUR leaves nothing of 10,000,000 EUR for nodes",
         ),
     ],
 )

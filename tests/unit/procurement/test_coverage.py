@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from milabench.procurement.costs import OwnershipCosts, yearly_cost, yearly_cost_of_items
+from milabench.procurement.costs import OwnershipCosts, of_items, yearly_cost
 from milabench.procurement.scores import BenchmarkFigures, MachineSize, offer_score
 from milabench.procurement.uncertainty import UncertainValue, constant
 
@@ -67,7 +67,7 @@ def cost(draw: random.Random, is_exact: bool) -> UncertainValue:
 
     costs = OwnershipCosts(
         price=declared(300000, 0.05, "$"),
-        years=5,
+        years=constant(5),
         interest=0.05,
         upkeep=0.06,
         power_kw=declared(10.2, 0.03),
@@ -75,7 +75,7 @@ def cost(draw: random.Random, is_exact: bool) -> UncertainValue:
         electricity=declared(0.12, 0.3, "$"),
     )
     rate = constant(20000, "s") if is_exact else launches(draw, 20000, 0.02, 5)
-    return yearly_cost_of_items(yearly_cost(costs).total, rate)
+    return of_items(yearly_cost(costs).total, rate, items=1e6)
 
 
 @pytest.mark.slow

@@ -141,13 +141,65 @@ def test_the_fixed_price_is_borne_by_items_as_by_the_year(tmp_path: Path) -> Non
         by_quantity(with_expenses(summary, None, asked, {}, offer(**{**OFFER, "price": f"{{node: 100 k EUR{rest}}}"})))
         for rest in ("", ", fixed: 4 M EUR")
     )
-    # 4 M more for 40 nodes is what a node costs, and the year pays price by its annuity and its upkeep.
+    # 4 M more for 40 nodes is what a node costs; the year pays it by its annuity, and upkeep is of the nodes.
     more = dear["cost", "year"].value - cheap["cost", "year"].value
-    assert more == pytest.approx(4e6 * (0.23097479812826793 + 0.06))
+    assert more == pytest.approx(4e6 * 0.23097479812826793)
     rate = 20000 * (0.97 * 1.0 * 1.04) ** (1 / 3)
     of_item = dear["cost", "token"].value - cheap["cost", "token"].value
     assert of_item == pytest.approx(more / 40 / (rate * 0.8 * 8760 * 3600))
     assert dear["energy", "year"] == cheap["energy", "year"]
+
+
+PHASES = "[{nodes: 10, months: 12}, {nodes: 40, months: 48}]"
+
+
+def test_a_phase_that_arrives_later_costs_from_its_month_on() -> None:
+    """Ten nodes for a year and forty for four: by hand, month by month."""
+    asked, bid = tender(TERMS), offer(**{**OFFER, "phases": PHASES})
+    costs = offer_costs(bid, asked)
+    assert costs.yearly is not None and costs.lifetime is not None and costs.yearly.upkeep is not None
+    node_years = 10 * 1 + 40 * 4
+    energy = node_years * 5 * 1.3 * 0.8 * 8760 * 0.12
+    upkeep = 0.06 * node_years * 100e3
+    assert 5 * costs.yearly.energy.value == pytest.approx(energy)
+    assert 5 * costs.yearly.upkeep.value == pytest.approx(upkeep)
+    assert costs.lifetime.value == pytest.approx(40 * 100e3 + 1e6 + energy + upkeep)
+    # The thirty of the second year are paid a year later, at 5 % interest.
+    worth = 10 * 100e3 + 1e6 + 30 * 100e3 / 1.05
+    assert costs.yearly.capital.value == pytest.approx(worth * 0.23097479812826793)
+    assert costs.yearly.total.value == pytest.approx(costs.yearly.capital.value + (energy + upkeep) / 5)
+    assert (costs.nodes_in_use, costs.price) == (
+        pytest.approx(node_years / 200),
+        offer_costs(offer(**OFFER), asked).price,
+    )
+
+
+def test_upkeep_is_of_the_nodes_and_of_a_price_that_names_none() -> None:
+    asked = tender(TERMS)
+    for price, kept in (
+        ("{node: 100 k EUR, fixed: 1 M EUR}", 4e6),
+        ("{node: 100 k EUR}", 4e6),
+        ("{fixed: 3 M EUR}", 3e6),
+    ):
+        for phases in ({}, {"phases": "[{nodes: 40, months: 60}]"}):
+            costs = offer_costs(offer(**{**OFFER, "price": price, **phases}), asked)
+            assert costs.yearly is not None and costs.yearly.upkeep is not None
+            assert costs.yearly.upkeep.value == pytest.approx(0.06 * kept)
+
+
+@pytest.mark.parametrize(
+    "phases", ["[{nodes: 40, months: 60}]", "[{nodes: 40, months: 6}]", "[{nodes: 40, months: 600}]"]
+)
+def test_one_phase_of_all_nodes_is_none(phases: str) -> None:
+    asked = tender(TERMS)
+    assert offer_costs(offer(**{**OFFER, "phases": phases}), asked) == offer_costs(offer(**OFFER), asked)
+
+
+def test_what_arrives_after_the_years_is_paid_and_never_used() -> None:
+    late = "[{nodes: 10, months: 60}, {nodes: 40, months: 1}]"
+    costs = offer_costs(offer(**{**OFFER, "phases": late}), tender(TERMS))
+    assert costs.nodes_in_use == pytest.approx(0.25)
+    assert costs.nodes_paid == pytest.approx((10 + 30 / 1.05**5) / 40)
 
 
 DECLARED = "nodes: 1\ninterconnect: estimated\nerror: 5 %\n"

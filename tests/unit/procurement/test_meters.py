@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -325,6 +326,28 @@ def test_a_meter_of_some_nodes_is_scaled_to_all_as_its_owner_declares() -> None:
     assert one is not None
     assert all_nodes is not None
     assert all_nodes.power_w == pytest.approx(8 * one.power_w)
+
+
+# K-PWR-4: computed.
+SIXTEEN_NODES = [5.10, 5.22, 5.05, 5.31, 5.18, 5.12, 5.25, 5.09, 5.15, 5.20, 5.11, 5.28, 5.07, 5.19, 5.16, 5.13]
+
+
+@pytest.mark.parametrize("is_random", [True, False])
+def test_k_pwr_4_nodes_that_were_drawn_stand_for_all_with_an_error(is_random: bool) -> None:
+    declared = MeterDeclaration(nodes=128, measured_nodes=16, is_random=is_random)
+    outlets = tuple(
+        Outlet(f"n{number}", [(BEGIN + 10.0 * at, 1000 * kw) for at in range(40)])
+        for number, kw in enumerate(SIXTEEN_NODES)
+    )
+    meter = replace(record(declared), outlets=outlets)
+    launch = metered_launch([meter], [meter.curve], WINDOW)
+    assert launch is not None
+    assert launch.power_w == pytest.approx(660880, rel=1e-9)
+    if is_random:
+        assert launch.drawn is not None
+        assert (launch.drawn.sd, launch.drawn.freedom) == (pytest.approx(2.255198439162283 / 660.88), 15)
+    else:
+        assert launch.drawn is None
 
 
 def test_the_level_follows_from_the_readings_and_the_declaration() -> None:

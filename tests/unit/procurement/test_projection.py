@@ -17,7 +17,6 @@ import pytest
 
 from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
 from milabench.errors import MilabenchError, UsageError
-from milabench.procurement.least_squares import linear_least_squares
 from milabench.procurement.projection import (
     LAWS,
     CountPoint,
@@ -26,8 +25,6 @@ from milabench.procurement.projection import (
     back_test,
     choose_law,
     fit_law,
-    gustafson,
-    karp_flatt,
     project,
     universal_scalability,
 )
@@ -131,16 +128,6 @@ def test_the_peak_and_the_limit_of_given_parameters() -> None:
     )
 
 
-# K-USL-7: computed; Gunther's own way, by a quadratic through the deviation from linear.
-def test_linear_least_squares_of_the_deviation_from_linear() -> None:
-    counts = [point.count for point in RAYTRACER]
-    deviations = [point.count / (point.value / 20) - 1 for point in RAYTRACER]
-    fit = linear_least_squares([[(n - 1) ** 2 for n in counts], [n - 1 for n in counts]], deviations)
-    assert fit is not None
-    kappa, slope = fit.parameters
-    assert (kappa, slope, slope - kappa) == pytest.approx((4.7082178128e-6, 0.0500286519532, 0.0500239437354), rel=1e-6)
-
-
 def value_of(parameters: dict[str, float], count: float) -> float:
     point = universal_scalability(parameters, count)
     assert point is not None
@@ -151,19 +138,6 @@ def value_of(parameters: dict[str, float], count: float) -> float:
 @pytest.mark.parametrize(("serial", "speedup"), [(0.004, 201.09976433621364), (0.008, 111.49825783972125)])
 def test_amdahl_on_1024(serial: float, speedup: float) -> None:
     assert value_of({"a": serial, "g": 1.0}, 1024) == pytest.approx(speedup, rel=1e-12)
-
-
-# K-GUS-1: 9.1 is published (johngustafson.net, pubs/pub13/amdahl), which measured 1021, 1020 and 1016 on 1024.
-def test_gustafson() -> None:
-    assert gustafson(10, 0.1) == pytest.approx(9.1, rel=1e-12)
-    assert gustafson(1024, 0.004) == pytest.approx(1019.908, rel=1e-12)
-
-
-# K-KF-1: computed.
-def test_karp_and_flatt() -> None:
-    assert karp_flatt(1021, 1024) == pytest.approx(2.8722343973047264e-06, rel=1e-12)
-    with pytest.raises(UsageError, match="more than one"):
-        karp_flatt(1.0, 1)
 
 
 # K-LOG-1: computed.

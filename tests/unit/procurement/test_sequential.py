@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
 
 import pytest
 
 from milabench.errors import UsageError
-from milabench.procurement.sequential import AtCap, FailureTest, FailureTimeTest, MeanTest, Risks
+from milabench.procurement.sequential import AtCap, FailureTest, MeanTest, Risks
 
 
 def failed(trials: int, *failures: int) -> list[bool]:
@@ -61,17 +60,6 @@ def test_a_mean_of_100_against_95() -> None:
     assert plan.fixed_trials() == pytest.approx(8.563847350667974, rel=1e-12)
 
 
-# K-SPRT-5: computed.
-def test_times_between_failures() -> None:
-    plan = FailureTimeTest(good=200, bad=100, risks=Risks(alpha=0.1, beta=0.1))
-    times = [plan.accepts_at(failures) for failures in range(3)]
-    assert times == pytest.approx([439.4449154672438, 578.0743515792329, 716.7037876912219], rel=1e-12)
-    assert plan.decide([], 439.4).ending is None
-    assert plan.decide([], 439.5).ending == "accept"
-    assert plan.decide([100.0], 560.0).ending is None
-    assert plan.decide([100.0], 578.1).used == pytest.approx(578.0743515792329)
-
-
 def test_trials_accept_and_reject_at_the_lines() -> None:
     plan = FailureTest(good=0.01, bad=0.05)
     assert plan.decide(failed(54)).ending is None
@@ -101,13 +89,6 @@ def test_what_is_still_needed_is_enough_and_no_more() -> None:
     assert means.decide([97, 101, *[100.0] * 3]).ending is None
     assert means.decide([97, 101, *[95.0] * 7]).ending == "reject"
     assert means.decide([97, 101, *[95.0] * 6]).ending is None
-
-    times = FailureTimeTest(good=200, bad=100, risks=Risks(alpha=0.1, beta=0.1))
-    waits = times.decide([50.0], 100.0)
-    assert waits.until_accepted == pytest.approx(478.0743515792329)
-    assert waits.until_rejected == 3
-    assert times.decide([50.0, 100.0, 100.0, 100.0], 100.0).ending == "reject"
-    assert times.decide([50.0, 100.0, 100.0], 100.0).ending is None
 
 
 @pytest.mark.parametrize(("at_cap", "ending"), [("accept", "accept"), ("reject", "reject"), ("nearer", "accept")])
@@ -141,45 +122,30 @@ def share_within(share: float, exact: float, tries: int) -> bool:
     return abs(share - exact) <= 4 * math.sqrt(exact * (1 - exact) / tries)
 
 
-@pytest.mark.parametrize("mean", [100.0, 95.0, 97.0])
-@pytest.mark.parametrize("cap", [None, 6])
-def test_exact_rates_of_means_are_those_of_simulated_sequences(mean: float, cap: int | None) -> None:
-    plan, noise, tries = MeanTest(good=100, bad=95, sigma=5, risks=Risks(cap=cap)), random.Random(4), 2000
-    exact = plan.exact(mean)
-    endings = [plan.decide([noise.gauss(mean, 5) for _ in range(120)]) for _ in range(tries)]
-    assert share_within(sum(each.ending == "accept" for each in endings) / tries, exact.accept, tries)
-    assert sum(each.used for each in endings) / tries == pytest.approx(exact.expected, rel=0.08)
-    assert exact.accept + exact.reject == pytest.approx(1, abs=1e-9)
+@pytest.mark.parametrize("launches", [3, 5, 20])
+@pytest.mark.parametrize(("truth", "ending", "most"), [(0.0, "reject", 0.05), (-0.03, "accept", 0.10)])
+def test_error_rates_hold_where_the_spread_is_that_of_a_few_launches(
+    launches: int, truth: float, ending: str, most: float
+) -> None:
+    """4,000 references of a spread of 3 % that nobody knows, each with a system as good as it or 3 % slower."""
+    noise, tries, wrong = random.Random(launches), 4000, 0
+    for _ in range(tries):
+        sigma = math.sqrt(sum(noise.gauss(0, 0.03) ** 2 for _ in range(launches - 1)) / (launches - 1))
+        plan = MeanTest.of_estimate(0.0, -0.03, sigma, launches - 1, Risks(alpha=0.05, beta=0.10))
+        wrong += plan.decide([noise.gauss(truth, 0.03) for _ in range(60)]).ending == ending
+    assert wrong / tries <= most
+    # Not by never deciding: overshoot makes the real rates about half of the stated ones.
+    assert wrong / tries >= most / 4
+
+
+def test_a_spread_that_is_known_has_walds_own_lines() -> None:
+    plan = MeanTest.of_estimate(100.0, 95.0, 5.0, 1e9, Risks())
+    assert (plan.risks.upper, plan.risks.lower) == pytest.approx((Risks().upper, Risks().lower), rel=1e-6)
 
 
 def test_the_larger_mean_may_be_the_bad_one() -> None:
-    higher, lower = MeanTest(good=100, bad=95, sigma=5), MeanTest(good=95, bad=100, sigma=5)
-    assert higher.exact(100).accept == pytest.approx(lower.exact(95).accept, rel=1e-9)
-    assert lower.decide([110.0, 110.0, 110.0]).ending == "reject"
-
-
-@pytest.mark.parametrize("mean", [200.0, 100.0, 140.0])
-@pytest.mark.parametrize("cap", [None, 700.0])
-def test_exact_rates_of_failure_times_are_those_of_simulated_sequences(mean: float, cap: float | None) -> None:
-    plan = FailureTimeTest(good=200, bad=100, risks=Risks(alpha=0.1, beta=0.1, cap=cap))
-    exact, noise, tries = plan.exact(mean), random.Random(9), 1500
-    accepted, used = 0, 0.0
-    for _ in range(tries):
-        times = list(sums(noise, mean, 200))
-        decision = plan.decide(times[:-1], times[-1])
-        accepted += decision.ending == "accept"
-        used += decision.used
-    assert share_within(accepted / tries, exact.accept, tries)
-    assert used / tries == pytest.approx(exact.expected, rel=0.08)
-    assert exact.accept + exact.reject == pytest.approx(1, abs=1e-9)
-
-
-def sums(noise: random.Random, mean: float, count: int) -> Sequence[float]:
-    total, times = 0.0, []
-    for _ in range(count):
-        total += noise.expovariate(1 / mean)
-        times.append(total)
-    return times
+    assert MeanTest(good=95, bad=100, sigma=5).decide([110.0, 110.0, 110.0]).ending == "reject"
+    assert MeanTest(good=100, bad=95, sigma=5).decide([110.0, 110.0, 110.0]).ending == "accept"
 
 
 def test_no_cap_and_no_drift_still_comes_to_an_end() -> None:
@@ -195,10 +161,8 @@ def test_no_cap_and_no_drift_still_comes_to_an_end() -> None:
         (lambda: FailureTest(good=0.05, bad=0.01), r"failure rates 0.05 \(good\) and 0.01 \(bad\): 0 < good < bad < 1"),
         (lambda: MeanTest(good=1, bad=1, sigma=1), "two different means"),
         (lambda: MeanTest(good=1, bad=2, sigma=0), "a sigma above 0"),
-        (lambda: FailureTimeTest(good=1, bad=2), "0 < bad < good"),
         (lambda: Risks(alpha=0.6, beta=0.5), "error rates 0.6 and 0.5: both above 0, and below 1 together"),
         (lambda: Risks(cap=0), "a cap of 0"),
-        (lambda: FailureTimeTest(good=2, bad=1).decide([3.0, 2.0], 4.0), "in order, from 0 to the total"),
     ],
 )
 def test_a_plan_that_is_none_is_refused_in_one_line(make: object, message: str) -> None:

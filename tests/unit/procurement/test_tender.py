@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from milabench.errors import ConfigError, Problem
 from milabench.procurement.amounts import POWER, Amount
 from milabench.procurement.offer import Offer, offer_problems, parse_offer
 from milabench.procurement.tender import Tender, parse_tender, with_places
+from milabench.procurement.uncertainty import constant
 
 TENDER = """\
 title: pilot
@@ -75,7 +77,7 @@ def test_a_tender_is_read_with_units_and_uncertainties() -> None:
     )
     assert (resnet.name, resnet.weight, resnet.is_required, resnet.reference.value) == ("resnet", 1, True, None)
     terms = tender.terms
-    assert (terms.currency, terms.years, terms.interest, terms.upkeep) == ("EUR", 5, 0.05, 0.06)
+    assert (terms.currency, terms.years, terms.interest, terms.upkeep) == ("EUR", constant(5), 0.05, 0.06)
     assert terms.electricity is not None and terms.electricity.units == "EUR/kWh"
     assert terms.electricity.interval() == pytest.approx((0.12 / (7 / 6), 0.12 * 7 / 6))
     assert terms.utilization is not None and terms.utilization.value == 0.8
@@ -115,6 +117,19 @@ def test_an_amount_may_be_written_in_several_ways(written: str, value: float, un
     assert price is not None and price.units == units
     assert price.value == pytest.approx(value)
     assert price.interval()[0] == pytest.approx(low)
+
+
+@pytest.mark.parametrize("written", ["5 +- 1", "5 years +- 1", "5 +- 20 %", "5 years +- 1 years"])
+def test_years_may_be_off(written: str) -> None:
+    years = tender_of(
+        f"metric: index\nreference: {{run: r}}\nbenchmarks: {{b: }}\nterms: {{years: {written}}}\n"
+    ).terms.years
+    assert years is not None and (years.value, years.interval()) == (5, pytest.approx((5 / 1.2, 6)))
+
+
+def test_a_fixed_price_of_zero_is_none() -> None:
+    for written in ("0 EUR", "0 k EUR", "0.0 EUR +- 1"):
+        assert offer_of(f"vendor: A\nnodes: 1\nprice: {{node: 1 EUR, fixed: {written}}}\n").price.fixed is None
 
 
 def test_an_error_that_is_a_percentage_of_a_percentage_is_in_points() -> None:
@@ -174,7 +189,32 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE + "limits: {power: [4 kW, 3 kW]}\n",
+            "procurement.yaml:4:17: limits.power: the first bound, '4 kW', is not below the second, '3 kW'; write [low, high]",
+        ),
+        (
+            BASE + "limits: {power: [4 kW]}\n",
             "procurement.yaml:4:17: limits.power: expected two bounds, [low, high], got a list",
+        ),
+        (
+            BASE + "limits: {power: 4 kW +- -5 %}\n",
+            "procurement.yaml:4:17: limits.power: an error below zero: '4 kW +- -5 %'",
+        ),
+        (
+            BASE + "limits: {budget: 4.5kEUR}\n",
+            "procurement.yaml:4:18: limits.budget: '4.5kEUR': k stands alone before the unit; write '4.5 k EUR'",
+        ),
+        (
+            BASE + "limits: {budget: 4e30 EUR}\n",
+            "procurement.yaml:4:18: limits.budget: expected an amount of at most 1e+30, got '4e30 EUR'",
+        ),
+        (
+            BASE + "terms: {electricity: 0 EUR/kWh}\n",
+            "procurement.yaml:4:22: terms.electricity: expected an amount above 0 such as '0.12 +- 0.02 EUR/kWh', got"
+            " '0 EUR/kWh'; leave the key out where there is none",
+        ),
+        (
+            BASE + "terms: {years: 1e9}\n",
+            "procurement.yaml:4:16: terms.years: expected an amount above 0 such as '5 +- 1', from 0 to 100, got 1e9",
         ),
         (
             BASE + "terms: {pue: 0.9}\n",
@@ -249,6 +289,11 @@ def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: s
             " for: bert, resnet",
         ),
         (
+            OFFER.replace("months: 54", "months: 55"),
+            "offer.yaml:7:9: phases: last 61 months, and procurement.yaml:15:31 asks for 60; end the last phase with the years"
+            " of the tender",
+        ),
+        (
             OFFER.replace("tender: pilot", "tender: main"),
             "offer.yaml:3:9: tender: answers the tender 'main', and procurement.yaml is 'pilot'",
         ),
@@ -286,3 +331,40 @@ def test_a_boolean_is_no_amount() -> None:
     node = Located(True, Mark(SourceLocation("f", ""), 1, 2))
     assert Amount(POWER).parse(node, "p", ValueParser(problems, "")) is INVALID
     assert [problem.where for problem in problems.all()] == ["f:1:2"]
+
+
+# Power by its parts
+
+PARTS = """\
+vendor: A
+nodes: 4
+power: {parts: [{count: 2, power: 350 W}, {count: 8, power: 700 W}, {power: 3.5 kW, name: switch}], cooling: liquid}
+benchmarks: {a: {value: 1 s}}
+"""
+
+
+def test_k_end_4_a_node_is_provisioned_by_its_parts() -> None:
+    """K-END-4, reproduced; mlcommons/endpoints-submission-docs 0c220a5, system-power-json.md."""
+    node = parse_offer(PARTS.encode(), "offer.yaml").power.node
+    assert node is not None
+    assert (node.value, node.units) == (pytest.approx(12.74, rel=1e-12), "kW")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (", cooling: liquid", "", "offer.yaml:3:16: power.parts: needs 'cooling: liquid' or 'cooling: air'"),
+        ("cooling: liquid", "cooling: water", "power.cooling: expected"),
+        ("cooling: liquid", "cooling: air, node: 1 kW", "power.node: is given, and parts of it too"),
+        ("cooling: liquid", "cooling: air, level: L1", "power.level: parts are provisioned, not L1"),
+    ],
+)
+def test_parts_that_do_not_fit_are_one_line(old: str, new: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_offer(PARTS.replace(old, new).encode(), "offer.yaml")
+
+
+def test_phases_that_never_come_to_all_nodes_are_one_line() -> None:
+    text = "vendor: A\nnodes: 40\nphases: [{nodes: 10, months: 6}, {nodes: 30, months: 6}]\nbenchmarks: {a: {value: 1 s}}\n"
+    with pytest.raises(ConfigError, match=r"offer.yaml:3:9: phases: come to 30 nodes, and 40 are offered; say from"):
+        parse_offer(text.encode(), "offer.yaml")

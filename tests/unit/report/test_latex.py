@@ -25,10 +25,11 @@ def test_signs_of_latex_are_text(text: str, written: str) -> None:
 
 def test_a_document_is_balanced_and_its_tables_have_as_many_cells_as_columns() -> None:
     table = Table(title="all & more", headings=("name", "rate"), is_text=(True, False), rows=(("a&b", "1"), ("{", "2")))
-    entries = (Entry(name="x_1", text="lost", details=(("log", "a%b"),)),)
+    entries = (Entry(name="x_1", text="lost", details=(("log", "a%b"),)), Entry(name="", text="bare"))
     written = document_latex(
         (Title(text="run_1"), table, Notes(lines=("see %",)), Section(title="why", entries=entries))
     )
+    assert r"\item \textbf{x\_1}: lost" in written and r"\item bare" in written
     begun = re.findall(r"\\begin\{(\w+)\}", written)
     assert sorted(begun) == sorted(re.findall(r"\\end\{(\w+)\}", written)) and begun.count("tabular") == 1
     rows = [line for line in written.splitlines() if line.endswith("\\\\")]

@@ -19,8 +19,18 @@ def test_columns_are_named_as_spreadsheets_name_them() -> None:
 
 
 def test_sheets_have_names_that_excel_takes_and_no_two_alike() -> None:
-    names = sheet_names(["a/b", "A_B", "x" * 40, "x" * 31, "", "'quoted'"])
-    assert names == ["a_b", "A_B 2", "x" * 31, "x" * 29 + " 4", "5", "quoted"]
+    names = sheet_names(["a/b", "A_B", "x" * 40, "x" * 31, "", "'quoted'", "y" * 30 + "' z", "History"])
+    assert names == ["a_b", "A_B 2", "x" * 31, "x" * 29 + " 4", "5", "quoted", "y" * 30, "History 8"]
+
+
+def test_a_formula_names_a_sheet_whatever_that_is_called(tmp_path: Path) -> None:
+    (name,) = sheet_names(['O\'Brien & "Co" =1+1'])
+    first, second = Sheet(name=name), Sheet(name="second")
+    first.add(7.0)
+    second.add(Formula(text=f"2*{first.refer('A1')}", value=14.0))
+    (tmp_path / "book.xlsx").write_bytes(workbook_bytes([first, second]))
+    book = Book(tmp_path / "book.xlsx")
+    assert book.check() == 1 and "'O''Brien" in book.formulas["second"]["A1"].value
 
 
 def test_text_is_never_a_formula_and_the_same_sheets_give_the_same_bytes(tmp_path: Path) -> None:

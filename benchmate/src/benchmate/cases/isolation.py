@@ -134,6 +134,8 @@ def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) 
     connection = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
     refused = _fork_hazard(preload)
+    # What every fork would import at its end, to send its result.
+    importlib.import_module("benchmate.records")
     if refused:
         _send(connection, {"refused": refused})
         return 1

@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TextIO
 
 from voir.helpers import current_overseer
@@ -116,7 +115,7 @@ def measure_in_script(session: Session, count: int, skip: int | None = None) -> 
     if not has_sink(session):
         warm_up = min(_number("VOIR_EARLYSTOP_SKIP", 10) if skip is None else skip, count // 2)
         measure = Measure(warmup_steps=warm_up, warmup_s=0, window_steps=max(1, count - warm_up), window_s=0)
-        session.config = replace(session.config, measure=measure)
+        session.config = session.config._replace(measure=measure)
 
 
 # Losses and other values that are given later

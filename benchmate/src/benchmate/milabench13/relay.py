@@ -21,7 +21,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from benchmate.configuration import Config, read_config
@@ -58,7 +57,7 @@ class Relay:
 
     def __init__(self, words: Sequence[str], config: Config) -> None:
         # A program that knows of no barrier cannot wait at it.
-        self._config = replace(config, measure=replace(config.measure, barrier=False))
+        self._config = config._replace(measure=config.measure._replace(barrier=False))
         self._data, data = _pipe()
         self._output, output = _pipe()
         self._opened: Session | None = None
@@ -263,7 +262,7 @@ def _not_started(error: OSError, program: str) -> int:
     """Report a program that cannot be started; return the exit code that a shell gives then."""
     detail = f"{program}: {error.strerror}"
     print(f"benchmate.relay: {detail}", file=sys.stderr)
-    session = Session(Config())
+    session = Session(Config({}))
     session.fail("environment", detail)
     session.sink.close()
     return 127 if isinstance(error, FileNotFoundError) else 126

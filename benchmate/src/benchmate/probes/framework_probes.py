@@ -16,7 +16,7 @@ from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, calls,
 from benchmate.session import current
 
 if TYPE_CHECKING:
-    from benchmate.voir_types import InstrumentHost
+    from benchmate.phases import InstrumentHost
 
 
 def dataloader(

@@ -17,7 +17,7 @@ from benchmate.probe_registry import Probe, expect
 from benchmate.session import current
 
 if TYPE_CHECKING:
-    from benchmate.voir_types import InstrumentHost
+    from benchmate.phases import InstrumentHost
 
 Function = Callable[..., Any]
 Task = str | Callable[..., "str | None"]

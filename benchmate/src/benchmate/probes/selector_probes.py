@@ -14,7 +14,7 @@ from benchmate.probe_registry import Probe, expect
 from benchmate.session import current
 
 if TYPE_CHECKING:
-    from benchmate.voir_types import InstrumentHost
+    from benchmate.phases import InstrumentHost
 
 
 def replace(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:

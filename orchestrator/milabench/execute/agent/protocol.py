@@ -44,7 +44,7 @@ class Outbox:
             header["step"] = step
         header.update(fields)
         head = json.dumps(header, separators=(",", ":")).encode() + b"\n"
-        self._chunks.append(memoryview(head + payload))
+        self._chunks += memoryview(head), memoryview(payload)
         self.size += len(head) + len(payload)
 
     def flush(self) -> None:

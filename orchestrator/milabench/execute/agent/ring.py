@@ -9,24 +9,32 @@ import math
 import os
 import struct
 import time
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
 from .outcome import StepLedger
 from .protocol import StepFrames
+from .slots import SLOT, SlotDecoder, measured_span
+
+_LOSS = struct.Struct("<qqd40x")
+
+
+class Drained(NamedTuple):
+    """What became of slots: records without their line ends, how many slots that took, and of how much the records tell."""
+
+    records: List[str]
+    slots: int
+    measurements: int
 
 
 class RingReader:
     """Observations that a process leaves in a file, without a system call; they outlive it.
 
     Read with pread, not through a mapping: a program that truncates its file must not kill us by SIGBUS.
-    Layout: protocol.md, section 2. Raises OSError or ValueError when the file is not a ring.
+    Layout: protocol.md, section 10. Raises OSError or ValueError when the file is not a ring.
     """
 
-    MAGIC = b"MBRING01"
+    MAGICS = (b"MBRING01", b"MBRING02")  # entries of the first never continue one another
     HEADER = 4096
-    SLOT = 64
-    PENDING = -2
-    WARMUP, EPOCH_END, MILLI, PARTS = 1, 2, 4, 8
     STOP_OFFSET = 96
 
     def __init__(self, path: str, world_size: int = 1) -> None:
@@ -34,10 +42,10 @@ class RingReader:
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             header = os.pread(self._fd, self.HEADER, 0)
-            if header[:8] != self.MAGIC:
+            if header[:8] not in self.MAGICS:
                 raise ValueError("it is not a ring")  # noqa: TRY301 - the descriptor is closed below
             self.capacity, _, self._tail, _, _, self._offset_ns, *_, length = struct.unpack_from("<11q", header, 8)
-            if self.capacity < 1 or os.fstat(self._fd).st_size < self.HEADER + self.SLOT * self.capacity:
+            if self.capacity < 1 or os.fstat(self._fd).st_size < self.HEADER + SLOT * self.capacity:
                 raise ValueError("it is shorter than it says")  # noqa: TRY301
             meta = json.loads(header[512 : 512 + length].decode())
         except BaseException:
@@ -49,13 +57,20 @@ class RingReader:
         self.warmups = 0
         self.lost = 0
         self._skipped = 0
-        self._parts: Tuple[int, str] = (-1, "")  # of the entry that follows: its batch, and what its step consists of
-        self._about = {"task": meta.get("task"), "units": meta.get("units"), "rank": meta.get("rank", 0)}
+        self._steps = 0  # after warm-up
+        self._decoder = SlotDecoder()
+        rank = meta.get("rank", 0)
+        self._about = {"task": meta.get("task"), "units": meta.get("units"), "rank": rank}
+        self._columns_of_all = {
+            **({} if world_size == 1 else {"rank": rank}),
+            "task": meta.get("task"),
+            "units": meta.get("units"),
+            "unix_minus_mono_ns": self._offset_ns,
+        }
         self.last: Dict[str, Any] = {}  # what a display needs of the observations that were drained last
         self._is_loss = meta.get("kind") == "loss"
         self._task = json.dumps(meta.get("task"))
-        self._units = json.dumps(meta.get("units"))
-        self._rank = ',"rank":%d' % meta.get("rank", 0) if world_size > 1 else ""
+        self._rank = ',"rank":%d' % rank if world_size > 1 else ""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -71,10 +86,10 @@ class RingReader:
 
         `final`: the writer is dead, so a device time that is still missing will not come; the host clock counts then.
         """
-        header = os.pread(self._fd, 96, 0)
-        if len(header) < 96:
+        header = os.pread(self._fd, 64, 0)
+        if len(header) < 64:
             return b"", 0
-        head, _, lost, closed, _, wanted, _, _, observed = struct.unpack_from("<9q", header, 16)
+        head, _, lost, closed, _, wanted = struct.unpack_from("<6q", header, 16)
         self.head = head
         if head - self._tail > self.capacity:
             self._skipped += head - self._tail - self.capacity
@@ -83,92 +98,66 @@ class RingReader:
         # A writer that laps us while we copy makes the oldest slots unreadable.
         lapped = struct.unpack("<q", os.pread(self._fd, 8, 16))[0] - self.capacity - self._tail
         if lapped > 0:
-            self._skipped += min(lapped, len(slots))
-            self._tail += min(lapped, len(slots))
-            slots = slots[lapped:]
+            lapped = min(lapped, len(slots) // SLOT)
+            self._skipped += lapped
+            self._tail += lapped
+            slots = slots[lapped * SLOT :]
         self.lost = lost + self._skipped
         self.last = {}
-        records, taken = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
-        self._tail += taken
+        drained = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
+        self._tail += drained.slots
         os.pwrite(self._fd, struct.pack("<q", self._tail), 24)
         self.is_done = bool(closed) and self._tail >= head
         if self.last:
-            self.last["progress"] = [observed, wanted]
-        return "".join(records).encode(), len(records)
+            self.last["progress"] = [self._steps, wanted]
+        return "".join(record + "\n" for record in drained.records).encode(), drained.measurements
 
-    def _slots(self, start: int, stop: int) -> List[Tuple[int, ...]]:
+    def _slots(self, start: int, stop: int) -> bytes:
         first = start % self.capacity
         count = stop - start
         until_end = min(count, self.capacity - first)
-        data = os.pread(self._fd, until_end * self.SLOT, self.HEADER + first * self.SLOT)
+        data = os.pread(self._fd, until_end * SLOT, self.HEADER + first * SLOT)
         if count > until_end:
-            data += os.pread(self._fd, (count - until_end) * self.SLOT, self.HEADER)
-        return list(struct.iter_unpack("<8q", data[: len(data) // self.SLOT * self.SLOT]))
+            data += os.pread(self._fd, (count - until_end) * SLOT, self.HEADER)
+        return data[: len(data) // SLOT * SLOT]
 
-    def _rates(self, slots: List[Tuple[int, ...]], now: float, final: bool) -> Tuple[List[str], int]:
-        # Filled by %, at half the price of json.dumps: this runs beside a measurement, a thousand times a second.
-        common = (
-            '{"event":"data","data":{"task":' + self._task.replace("%", "%%")
-            + ',"rate":%.9g,"units":' + self._units.replace("%", "%%")
-            + ',"time":%.6f,"elapsed":%.9f,"n":%s,"batch_id":%d,"t0_ns":%d,"host_ns":%d,"clock":"%s"%s}'
-            + ',"pipe":"data","t":%.6f}\n' % now
-        )  # fmt: skip
-        out = []
-        offset, rank, taken = self._offset_ns, self._rank, 0
+    def _rates(self, slots: bytes, now: float, final: bool) -> Drained:
+        """Return a record for each run of observations of one kind, column by column: nothing is worked out here."""
+        runs, taken = self._decoder.decode(slots, final)
+        records, count = [], 0
         # Of each run of observations of the warm-up, or after it: begin of the first, end of the last, items.
-        spans: List[List[Any]] = []
-        for batch, start, host, value, device, steps, flags, wait in slots:
-            if device == self.PENDING and not final:
-                break
-            taken += 1
-            if flags & self.PARTS:
-                known = zip(("forward", "backward", "optimizer"), (start, host, value))
-                self._parts = (batch, "".join(',"%s":%.9f' % (name, part * 1e-9) for name, part in known if part >= 0))
-                continue
-            clock, nanoseconds = ("event", device) if device >= 0 else ("host", host)
-            more = rank
-            parts = self._parts[1] if self._parts[0] == batch else ""
-            if wait >= 0:
-                more += ',"parts":{"wait":%.9f%s}' % (wait * 1e-9, parts)
-            elif parts:
-                more += ',"parts":{%s}' % parts[1:]
-            if steps > 1:
-                more += ',"steps":%d' % steps
-            if flags:
-                if flags & self.WARMUP:
-                    more += ',"warmup":true'
-                    self.warmups += 1
-                if flags & self.EPOCH_END:
-                    more += ',"epoch_end":true'
-            n = value / 1000 if flags & self.MILLI else value
-            elapsed = nanoseconds * 1e-9
-            end = (start + host + offset) * 1e-9
-            if elapsed > 0:
-                is_warmup = flags & self.WARMUP
-                if not spans or spans[-1][3] != is_warmup:
-                    spans.append([start, 0, 0.0, is_warmup])
-                spans[-1][1] = start + host
-                spans[-1][2] += n
-                out.append(common % (n / elapsed, end, elapsed, n, batch, start, host, clock, more))
+        sums: List[List[Any]] = []
+        for columns in runs:
+            made = columns["observations"]
+            count += made
+            if columns.get("warmup"):
+                self.warmups += made
             else:
-                more += ',"nonfinite":["rate"]'
-                line = common.replace("%.9g", "%s", 1)
-                out.append(line % ("null", end, elapsed, n, batch, start, host, clock, more))
-        self.observations += len(out)
-        if spans:
-            self.last = dict(self._about, spans=spans)
-        return out, taken
+                steps = columns.get("steps", 1)
+                self._steps += sum(steps) if isinstance(steps, list) else steps * made
+            span = measured_span(columns)
+            if span is not None and sums and sums[-1][3] == span[3]:
+                sums[-1][1:3] = [span[1], sums[-1][2] + span[2]]
+            elif span is not None:
+                sums.append(span)
+            data = {"observations": made, **self._columns_of_all, **columns}
+            records.append(
+                json.dumps({"event": "data", "data": data, "pipe": "data", "t": round(now, 6)}, separators=(",", ":"))
+            )
+        self.observations += count
+        if sums:
+            self.last = dict(self._about, spans=sums)
+        return Drained(records, taken, count)
 
-    def _losses(self, slots: List[Tuple[int, ...]], now: float) -> Tuple[List[str], int]:
+    def _losses(self, slots: bytes, now: float) -> Drained:
         out = []
-        for batch, t_ns, bits, *_ in slots:
-            loss = struct.unpack("<d", struct.pack("<q", bits))[0]
+        for batch, t_ns, loss in _LOSS.iter_unpack(slots):
             text, more = (repr(loss), "") if math.isfinite(loss) else ("null", ',"nonfinite":["loss"]')
             out.append(
-                '{"event":"data","data":{"task":%s,"loss":%s,"time":%.6f,"batch_id":%d%s%s},"pipe":"data","t":%.6f}\n'
+                '{"event":"data","data":{"task":%s,"loss":%s,"time":%.6f,"batch_id":%d%s%s},"pipe":"data","t":%.6f}'
                 % (self._task, text, (t_ns + self._offset_ns) * 1e-9, batch, self._rank, more, now)
             )
-        return out, len(out)
+        return Drained(out, len(out), len(out))
 
 
 class StepRings:

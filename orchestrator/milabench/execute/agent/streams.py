@@ -18,8 +18,10 @@ from .protocol import REASONS, TAIL_CHARACTERS, StepFrames
 
 PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
 RECORD_BYTES = 1 << 26  # longer records are refused
-RECORD_START = b'{"event":'
-EVENT_NAME = re.compile(rb'\{"event": ?"(\w+)"')
+RECORD_START, RECORD_END = b'{"event":', b"}\n"
+RECORD_SEAM = RECORD_END + RECORD_START
+OBSERVATION = b'"data","data":{"task":'  # what follows on RECORD_START in the records that come in masses
+EVENT_NAME = re.compile(rb' ?"(\w+)"')  # after RECORD_START
 NO_RATE = re.compile(rb'"rate": ?(null|NaN|-|Infinity|0(\.0*)?[,}])')
 WARMUP = re.compile(rb'"warmup": ?true')
 # A request to a server is an observation if it was answered; a point of a sweep says at which rate they were to come.
@@ -220,7 +222,7 @@ class ObservationConnection(Source):
     def take(self, data: bytes) -> None:
         cut = data.rfind(b"\n") + 1
         if cut:
-            whole = bytes(self._partial_record) + data[:cut]
+            whole = b"".join((self._partial_record, data[:cut])) if self._partial_record else data[:cut]
             self._partial_record = bytearray(data[cut:])
             self._accept(whole)
             return
@@ -232,49 +234,61 @@ class ObservationConnection(Source):
     def _accept(self, whole: bytes) -> None:
         """Stamp and forward whole lines. The usual case, nothing but records, is a few scans by the C library."""
         whole = self.owner.frames.masker.mask_bytes(whole)
-        if FINAL_RECORD in whole and not self.is_monitor and not self._is_finished:
-            self._is_finished = True
-            self.owner.ledger.finished += 1
-        count = whole.count(b"\n")
-        stamp = b',"t":%.6f}\n' % time.time()
-        ledger = self.owner.ledger
-        if whole.startswith(RECORD_START) and whole.count(b"\n" + RECORD_START) == whole.count(b"}\n") - 1 == count - 1:
-            is_first = not ledger.measurements and not self.is_monitor
-            if (is_first and any(key in whole for key in MEASURING)) or b'"error"' in whole:
-                self._inspect(whole.splitlines())
-            ledger.records += count
-            self.owner.frames.emit("rec", whole.replace(b"}\n", stamp))
-            return
-        records = []
+        stamp = b',"t":%.6f' % time.time()
+        if whole.startswith(RECORD_START) and whole.endswith(RECORD_END):
+            records = whole[len(RECORD_START) : -len(RECORD_END)].split(RECORD_SEAM)
+            # bytes.count looks at one byte after the other; replace jumps from line end to line end.
+            if len(whole) - len(whole.replace(b"\n", b"")) == len(records):
+                self._note(records, whole)
+                stamped = (stamp + RECORD_SEAM).join(records)
+                self.owner.frames.emit("rec", b"".join((RECORD_START, stamped, stamp, RECORD_END)))
+                return
+        accepted = []
         for line in whole.splitlines():
             if line.startswith(RECORD_START) and line.endswith(b"}"):
-                records.append(line[:-1] + stamp)
-                self._inspect([line])
-                ledger.records += 1
+                accepted.append(line[:-1] + stamp + RECORD_END)
+                self._note([line[len(RECORD_START) : -1]], line)
             elif line:
                 self._accept_control(line)
-        self.owner.frames.emit("rec", b"".join(records))
+        self.owner.frames.emit("rec", b"".join(accepted))
 
-    def _inspect(self, lines: List[bytes]) -> None:
+    def _note(self, records: List[bytes], whole: bytes) -> None:
+        """Take note of records, each without RECORD_START and its last brace; `whole` holds all of them."""
+        ledger = self.owner.ledger
+        ledger.records += len(records)
+        if self.is_monitor:  # what a monitor measures is not the benchmark's
+            return
+        # Sorted, all would stand between these two: what both begin with, all do.
+        if not (min(records).startswith(OBSERVATION) and max(records).startswith(OBSERVATION)):
+            if not self._is_finished and FINAL_RECORD in whole:
+                self._is_finished = True
+                ledger.finished += 1
+            if b'"error"' in whole:
+                self._inspect(records)
+                return
+        if not ledger.measurements and any(key in whole for key in MEASURING):
+            self._inspect(records)
+
+    def _inspect(self, records: List[bytes]) -> None:
         """Note errors, and measurements until there is one. A quote inside a string is escaped: `"rate":` is a key."""
         ledger = self.owner.ledger
-        for line in lines:
-            kind = EVENT_NAME.match(line)
-            if kind is None or self.is_monitor:  # what a monitor measures is not the benchmark's
+        for record in records:
+            kind = EVENT_NAME.match(record)
+            if kind is None:
                 continue
             if kind[1] == b"data":
-                if b'"metric":' in line:
-                    ledger.measurements += PROCESS_METRIC.search(line) is None
-                elif b'"request":' in line:
-                    ledger.measurements += ANSWERED.search(line) is not None
-                elif b'"rate":' in line and POINT.search(line) is None:
-                    ledger.warmups += WARMUP.search(line) is not None
-                    is_unusable = NO_RATE.search(line) is not None
+                if b'"metric":' in record:
+                    ledger.measurements += PROCESS_METRIC.search(record) is None
+                elif b'"request":' in record:
+                    ledger.measurements += ANSWERED.search(record) is not None
+                elif b'"rate":' in record and POINT.search(record) is None:
+                    ledger.warmups += WARMUP.search(record) is not None
+                    is_unusable = NO_RATE.search(record) is not None
                     ledger.unusable += is_unusable
                     ledger.measurements += not is_unusable
             elif kind[1] == b"error":
                 with contextlib.suppress(ValueError, KeyError, AttributeError, RecursionError):
-                    error = json.loads(line.decode("utf-8", "replace"))["data"]
+                    error = json.loads((RECORD_START + record + b"}").decode("utf-8", "replace"))["data"]
                     ledger.error = str(error.get("type") or ""), str(error.get("message") or "")
 
     def _accept_control(self, line: bytes) -> None:

@@ -22,7 +22,7 @@ _KINDS = {
     stat.S_IFLNK: "a symbolic link",
 }
 # How a shell passes a pipe on purpose: `<(command)`, and what stands before `|`.
-_OWN_DESCRIPTOR = re.compile(r"/dev/stdin|(?:/dev/fd|/proc/self/fd)/\d+")
+_OWN_DESCRIPTOR = r"/dev/stdin|(?:/dev/fd|/proc/self/fd)/\d+"
 
 AnyPath = Union[str, "os.PathLike[str]"]
 
@@ -32,7 +32,7 @@ def open_regular(path: AnyPath, *, is_pipe_allowed: bool = False) -> BufferedRea
 
     `is_pipe_allowed`: `<(command)` and a pipe at /dev/stdin are read too, for what is read once and was named by a user.
     """
-    may_be_pipe = is_pipe_allowed and _OWN_DESCRIPTOR.fullmatch(os.fspath(path)) is not None
+    may_be_pipe = is_pipe_allowed and re.fullmatch(_OWN_DESCRIPTOR, os.fspath(path)) is not None
     return open(path, "rb", opener=lambda name, flags: open_descriptor(name, flags, may_be_pipe=may_be_pipe))
 
 

@@ -1,0 +1,186 @@
+"""The phases of a program, and instruments that wait for their ends: those of voir, without importing it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Generator, Iterator
+from itertools import count
+from types import GeneratorType
+from typing import Any, Protocol
+
+
+class StopProgram(BaseException):
+    """Ends the program early; not an error, and no Exception, so that the program does not catch it by accident."""
+
+
+class ProgramAborted(BaseException):
+    """Ends the program with the error that it holds, because an instrument says so."""
+
+
+class Phase:
+    """One phase of a program; an instrument yields it to wait until it has ended."""
+
+    def __init__(self, name: str, status: str = "pending") -> None:
+        self.name = name
+        self.status = status
+        """`pending` until the phase has ended, `running` while instruments continue after it, then `done`."""
+        self.value: object = None
+        self.exception: BaseException | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the phase has not ended yet."""
+        return self.status == "pending"
+
+    @property
+    def running(self) -> bool:
+        """Whether instruments continue after the phase just now."""
+        return self.status == "running"
+
+    @property
+    def done(self) -> bool:
+        """Whether all instruments that waited for the phase have continued."""
+        return self.status == "done"
+
+    def __call__(self, priority: int = 0) -> PhaseWithPriority:
+        """Return the phase with a priority; instruments with a higher one continue first."""
+        return PhaseWithPriority(self, priority)
+
+
+class PhaseWithPriority:
+    """A phase, and the priority of an instrument among those that wait for it."""
+
+    def __init__(self, phase: Phase, priority: int) -> None:
+        self.phase = phase
+        self.priority = priority
+
+
+class Phases:
+    """The phases of a program, in their order; IMMEDIATE is one that ended before all of them."""
+
+    def __init__(self) -> None:
+        self.start = Phase("start", status="done")
+        self.init = Phase("init")
+        self.parse_args = Phase("parse_args")
+        self.load_script = Phase("load_script")
+        self.run_script = Phase("run_script")
+        self.finalize = Phase("finalize")
+        self.IMMEDIATE = self.start(priority=0)
+
+    def __iter__(self) -> Iterator[Phase]:
+        yield from (self.start, self.init, self.parse_args, self.load_script, self.run_script, self.finalize)
+
+
+class InstrumentHost(Protocol):
+    """What an instrument may use of its `ov` without importing voir."""
+
+    phases: Phases
+
+    @property
+    def handlers(self) -> set[Instrument]:
+        """The instruments that have been called."""
+
+    def require(self, *instruments: Instrument) -> object:
+        """Run further instruments."""
+
+
+Instrument = Callable[[InstrumentHost], object]
+_Waiting = tuple[int, int, Generator[object, object, object]]
+"""Priority, the smaller the earlier; number of the instrument; what is to continue."""
+
+
+class Instruments:
+    """The instruments of one program: each is called once, and continues after every phase that it yields.
+
+    `host` is what they are called with. What one raises goes to `on_error`, and the others continue.
+    """
+
+    def __init__(self, host: InstrumentHost, phases: Phases, on_error: Callable[[BaseException], None]) -> None:
+        self.required: set[Instrument] = set()
+        self._host, self._phases, self._on_error = host, phases, on_error
+        self._before_start: list[Instrument] | None = []
+        """Instruments to be called at the start; None once that has been."""
+        self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in phases}
+        self._numbers = count()
+
+    def require(self, instrument: Instrument) -> object:
+        """Call an instrument, once; return its `__state__` where it has one, else itself, or None when it fails."""
+        state: object = getattr(instrument, "__state__", instrument)
+        if self._before_start is not None:
+            self._before_start.append(instrument)
+        elif instrument not in self.required:
+            self.required.add(instrument)
+            try:
+                generator = instrument(self._host)
+            except StopProgram as stop:
+                self.stop(stop)
+                raise
+            except BaseException as error:
+                self._on_error(error)
+                return None
+            if isinstance(generator, GeneratorType):
+                self._continue(next(self._numbers), generator, self._phases.start)
+        return state
+
+    def start(self) -> None:
+        """Call what has been required so far; from here on an instrument is called when it is required."""
+        instruments, self._before_start = self._before_start or [], None
+        for instrument in instruments:
+            self.require(instrument)
+
+    def end(self, phase: Phase, error: BaseException | None) -> None:
+        """End a phase, in which the program raised `error`: what waits for it continues, then the error is raised."""
+        phase.status = "running"
+        phase.exception = error
+        waiting = self._waiting[phase]
+        try:
+            # One that continues may require others, which wait for the same phase.
+            while waiting:
+                _, number, generator = heapq.heappop(waiting)
+                self._continue(number, generator, phase)
+        except ProgramAborted as aborted:
+            raise aborted.args[0] from None
+        phase.status = "done"
+        if error is not None:
+            raise error
+
+    def stop(self, stop: StopProgram) -> None:
+        """Throw the early end of the program into every instrument that waits."""
+        for _, _, generator in [entry for waiting in self._waiting.values() for entry in waiting]:
+            try:
+                generator.throw(StopProgram(*stop.args))
+            except (StopProgram, StopIteration):
+                pass
+            except BaseException as error:
+                self._on_error(error)
+
+    def _continue(self, number: int, generator: Generator[object, object, object], phase: Phase) -> None:
+        """Continue an instrument after a phase, and after all that it yields which have ended already."""
+        while True:
+            awaited = self._resume(generator, phase)
+            if awaited is None:
+                return
+            phase = awaited.phase
+            if not phase.done:
+                heapq.heappush(self._waiting[phase], (-awaited.priority, number, generator))
+                return
+
+    def _resume(self, generator: Generator[Any, object, object], phase: Phase) -> PhaseWithPriority | None:
+        """Return what an instrument waits for next; None when it has ended."""
+        try:
+            awaited = generator.send(phase.value) if phase.exception is None else generator.throw(phase.exception)
+        except StopIteration:
+            return None
+        except BaseException as error:
+            if error is phase.exception:
+                return None
+            if isinstance(error, (StopProgram, ProgramAborted)):
+                raise
+            self._on_error(error)
+            return None
+        if isinstance(awaited, Phase):
+            awaited = awaited()
+        if isinstance(awaited, PhaseWithPriority) and awaited.phase in self._waiting:
+            return awaited
+        self._on_error(TypeError(f"an instrument yielded {awaited!r}: expected one of ov.phases"))
+        return None

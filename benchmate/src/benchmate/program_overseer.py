@@ -1,0 +1,188 @@
+"""Runs a program under instruments, phase by phase, as voir's Overseer does; voir is imported only when something asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchmate.errors import BenchmateError
+from benchmate.patching import ImportWatcher, apply_waiting
+from benchmate.phases import Instrument, Instruments, Phase, Phases, ProgramAborted, StopProgram
+from benchmate.program_loader import Command, Program
+from benchmate.session import Session
+
+if TYPE_CHECKING:
+    from benchmate.voir_overseer import VoirOverseer
+
+_OF_VOIR = ("giving", "ptera", "voir")
+"""Packages that a program gives its data to, or a voirfile uses; the first is part of both others."""
+
+
+class InstrumentFailed(BaseException):
+    """An instrument failed before the program began: running it would measure nothing."""
+
+
+class ProgramOverseer:
+    """Runs a program under instruments, and is their `ov`.
+
+    It has the phases itself. Streams of what is given and logged, options and selectors are those of a `VoirOverseer`, which
+    takes part from when an instrument uses one of these, or somebody imports voir or what it is built on.
+    """
+
+    def __init__(self, session: Session, option_blocks: Mapping[str, Any]) -> None:
+        self.phases = Phases()
+        self.status = "init"
+        self.program: Program | None = None
+        self._session = session
+        self._option_blocks = option_blocks
+        self._instruments = Instruments(self, self.phases, self._on_instrument_error)
+        self._command: Command | None = None
+        self._voir: VoirOverseer | None = None
+        self._is_attaching = False
+        self._imported: set[str] = set()
+        """Packages of voir that are imported completely."""
+        for name in _OF_VOIR:
+            ImportWatcher(lambda name=name: self._on_import(name)).watch((name, ""))  # type: ignore[misc]
+        if not sys.modules.keys().isdisjoint(_OF_VOIR):
+            self._attach_voir()
+
+    # For instruments
+
+    @property
+    def handlers(self) -> set[Instrument]:
+        """The instruments that have been called."""
+        return self._instruments.required
+
+    def require(self, *instruments: Instrument) -> object:
+        """Run further instruments; return the state of the one, or of each."""
+        states = [self._instruments.require(instrument) for instrument in instruments]
+        return states[0] if len(states) == 1 else states
+
+    def stop(self, value: object = None) -> None:
+        """End the program early."""
+        raise StopProgram(value)
+
+    def abort(self, error: BaseException) -> None:
+        """End the program with an error."""
+        raise ProgramAborted(error)
+
+    def __getattr__(self, name: str) -> Any:
+        # All else is voir's; nobody asks that for what is private.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._attach_voir(), name)
+
+    # For the runner
+
+    def run_command(self, argv: Sequence[str], paths: Sequence[str]) -> None:
+        """Run what the command line names; return also when it was stopped early, pass on what the program raised."""
+        try:
+            self.status = "running"
+            self._instruments.start()
+            self._run(argv, paths)
+        except StopProgram as stop:
+            self.status = "stopped"
+            self._instruments.stop(stop)
+        finally:
+            self._finish()
+        # Here after an early stop too: what was raised holds every frame of the program, and with them its loaders' workers.
+        for phase in self.phases:
+            if phase.exception is not None:
+                phase.exception.__traceback__ = None
+        if self.program is not None:
+            self.program.traceback = None
+
+    def _run(self, argv: Sequence[str], paths: Sequence[str]) -> None:
+        with self._phase(self.phases.init):
+            pass
+        if self._voir is not None:
+            self._voir.record_unattended()
+        with self._phase(self.phases.parse_args):
+            command = self._command = self._parse(argv)
+        self._abort_on_failure()
+        with self._phase(self.phases.load_script):
+            self.program = Program(command, paths)
+            self.program.load()
+        apply_waiting()
+        self._abort_on_failure()
+        with self._phase(self.phases.run_script):
+            self.program.run()
+
+    def _parse(self, argv: Sequence[str]) -> Command:
+        first, *rest = argv
+        if self._voir is None and not first.startswith("-"):
+            return Command(script=first, module=None, arguments=rest)
+        if self._voir is None and first == "-m" and rest:
+            return Command(script=None, module=rest[0], arguments=rest[1:])
+        # Options of instruments: voir knows them, and refuses what it does not know.
+        return self._attach_voir().parse(argv)
+
+    def _finish(self) -> None:
+        if self._voir is not None:
+            self._voir.end_streams()
+        with self._phase(self.phases.finalize):
+            pass
+        if self._voir is not None:
+            self._voir.leave()
+
+    @contextlib.contextmanager
+    def _phase(self, phase: Phase) -> Iterator[None]:
+        """Run a phase, and then the instruments that wait for its end."""
+        if self._voir is not None:
+            self._voir.log({"$event": "phase", "$data": {"name": phase.name}})
+        elif not self._session.is_forked_child:
+            self._session.record("phase", {"name": phase.name})
+        error = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+        self._instruments.end(phase, error)
+
+    def _abort_on_failure(self) -> None:
+        if self._session.failures:
+            raise InstrumentFailed
+
+    def _on_instrument_error(self, error: BaseException) -> None:
+        if self._session.is_forked_child:
+            return
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self._session.error(error, trace)
+        name = "" if isinstance(error, BenchmateError) else f"instrument: {type(error).__name__}: "
+        self._session.fail("probe", f"{name}{error}")
+        if not isinstance(error, BenchmateError):
+            print(trace, end="", file=sys.stderr)
+        print(f"benchmate: an instrument failed: {name}{error}", file=sys.stderr)
+
+    # voir
+
+    def _on_import(self, name: str) -> None:
+        """Let voir take part, as soon as all of it that is being imported is complete."""
+        self._imported.add(name)
+        if self._is_attaching or not self._imported.issuperset(sys.modules.keys() & _OF_VOIR):
+            return
+        if threading.current_thread() is not threading.main_thread():
+            # Its streams belong to the thread that opens them.
+            self._session.message(
+                f"{name} was first imported in a thread: what the program gives is not recorded; import it in the main thread",
+                once=True,
+            )
+            return
+        self._attach_voir()
+
+    def _attach_voir(self) -> VoirOverseer:
+        """Return voir's part, which from here on, and once the phases are that far, is as if it had been there from the start."""
+        if self._voir is None:
+            self._is_attaching = True
+            from benchmate.voir_overseer import VoirOverseer
+
+            self._voir = VoirOverseer(self, self._session, self._option_blocks)
+            if self.phases.init.done:
+                self._voir.record_unattended()
+            if self._command is not None:
+                self._voir.take_command(self._command)
+        return self._voir

@@ -1,0 +1,56 @@
+"""Shapes are checked at once, and looked through for the place of what does not fit only where something does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milabench.events.shapes import (
+    ABOVE_ZERO,
+    FILE,
+    JOURNAL,
+    NOT_NEGATIVE,
+    Required,
+    _check_of,
+    _misfits,
+    require_shape,
+)
+
+KEYS = st.sampled_from("abc")
+LEAVES = st.sampled_from((str, bool, int, float, FILE, ABOVE_ZERO, NOT_NEGATIVE))
+SHAPES: st.SearchStrategy[Any] = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=1),
+        st.dictionaries(KEYS, st.one_of(inner, inner.map(Required)), max_size=3),
+        st.fixed_dictionaries({str: st.one_of(inner, inner.map(Required))}),
+    ),
+    max_leaves=6,
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from((None, True, 0, 1, -1, 2**63, 0.0, 0.5, -2.5, 1e60, float("nan"), "", "x", "a/b", "\n")),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(SHAPES, VALUES)
+def test_what_is_checked_at_once_fits_if_nothing_of_it_has_another_shape(shape: Any, value: Any) -> None:
+    assert _check_of(shape)(value) == (not list(_misfits(value, shape, "")))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"t": "now"}, "t is 'now', not a number"),
+        ({"attempt": True}, "attempt is True, not a whole number"),
+        ({"nodes": [{"name": "a", "host": None}]}, "nodes.0.host is None, not a text"),
+        ({"clocks": {"a": {"ahead_s": []}}}, "clocks.a.ahead_s is [], not a number"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_place(entry: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("[", r"\[")):
+        require_shape(entry, JOURNAL)

@@ -1,0 +1,87 @@
+"""The recheck of an installed system against the clause's rule and computed numbers."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.throughput import Direction
+from milabench.analysis.two_samples import welch
+from milabench.errors import ConfigError
+from milabench.procurement.recheck import recheck_ratio
+from milabench.procurement.uncertainty import UncertainValue, constant
+
+
+def close(value: Any, rel: float = 1e-12) -> Any:
+    return pytest.approx(value, rel=rel)
+
+
+def test_k_euro_4_every_benchmark_decides_for_itself() -> None:
+    """Source: EuroHPC hosting agreement, clause "Performance Testing"; computed."""
+    rows = [recheck_ratio("b", constant(then), [now]) for then, now in ((100, 93), (250, 224), (40, 37))]
+    assert [row.ratio for row in rows] == close([0.93, 0.896, 0.925])
+    assert [row.is_kept for row in rows] == [True, False, True]
+    assert geometric_mean([row.ratio for row in rows]) > 0.9
+    assert [(row.se, row.lower, row.p) for row in rows] == [(None, None, None)] * 3
+
+
+def test_k_euro_5_how_sure_a_ratio_is() -> None:
+    """Source: t test against the clause's 90 %, what was installed being a constant, computed."""
+    row = recheck_ratio("b", constant(100), [91.8, 92.6, 90.9, 91.5, 92.2])
+    assert row.is_kept
+    assert row.se is not None and row.lower is not None
+    assert (100 * row.ratio, 100 * row.se, 100 * row.lower) == close((91.8, 0.29154759474226355, 91.17846519708742))
+    assert row.t == close(6.173949065130291)
+    assert row.p == close(0.0017477859739654903, rel=1e-10)
+
+
+def test_times_are_inverted_and_equal_runs_are_certain() -> None:
+    row = recheck_ratio("b", constant(90), [100, 100], direction="lower")
+    assert (row.ratio, row.lower, row.is_kept, row.p) == (0.9, 0.9, True, 0.5)
+    assert recheck_ratio("b", constant(90), [110, 110], direction="lower").p == 1.0
+
+
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+def test_the_spread_of_the_accepted_run_is_in_the_bound(direction: Direction) -> None:
+    """Against a Welch interval of the ratio on logarithms, as comparisons have it, which is the same to the first order."""
+    then, now = [99.0, 101.0, 100.4, 99.6], [91.8, 92.6, 90.9, 91.5, 92.2]
+    row = recheck_ratio("b", UncertainValue.of_launches(then), now, direction=direction)
+    ends = ([math.log(x) for x in then], [math.log(x) for x in now])
+    low, high = welch(*(ends if direction == "higher" else ends[::-1])).ratio_interval(0.90)
+    assert row.lower is not None and row.upper is not None
+    assert (row.lower, row.upper) == (close(low, 2e-4), close(high, 2e-4))
+    alone = recheck_ratio("b", constant(UncertainValue.of_launches(then).value), now, direction=direction)
+    assert alone.lower is not None and row.lower < alone.lower < row.ratio
+    assert row.ratio == alone.ratio  # the point decides, as it did
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("launches", "spread"), [(3, 0.01), (5, 0.03)])
+def test_the_bound_covers_what_it_says_where_both_runs_vary(launches: int, spread: float) -> None:
+    draw, truth, tries, covered, narrow = random.Random(launches), 0.95, 4000, 0, 0
+    for _ in range(tries):
+        then = [draw.lognormvariate(0, spread) for _ in range(launches)]
+        now = [truth * draw.lognormvariate(0, spread) for _ in range(launches)]
+        row = recheck_ratio("b", UncertainValue.of_launches(then), now)
+        alone = recheck_ratio("b", constant(UncertainValue.of_launches(then).value), now)
+        assert row.lower is not None and alone.lower is not None
+        covered += row.lower <= truth
+        narrow += alone.lower <= truth
+    # Four standard errors of a share of 0.95.
+    assert abs(covered / tries - 0.95) <= 4 * math.sqrt(0.95 * 0.05 / tries) + 0.005
+    assert narrow / tries < 0.92
+
+
+def test_a_single_launch_then_leaves_open_how_sure_it_is() -> None:
+    row = recheck_ratio("b", UncertainValue.of_launches([100.0]), [91.8, 92.6])
+    assert (row.lower, row.upper, row.se, row.p, row.is_kept) == (None, None, None, None, True)
+
+
+@pytest.mark.parametrize("now", [[], [math.nan], [-1]])
+def test_a_recheck_of_no_numbers_is_refused(now: list[float]) -> None:
+    with pytest.raises(ConfigError, match="hpl: expected numbers above zero"):
+        recheck_ratio("hpl", constant(1), now)
