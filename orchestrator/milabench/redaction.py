@@ -263,6 +263,15 @@ class Masker:
             data = _USERINFO_BYTES.sub(b"://%s@" % MASK.encode(), data)
         return data
 
+    def may_hold(self, data: bytes) -> bool:
+        """Return whether known values or credentials of URLs may be in JSON."""
+        if any(form in data for form in self._bytes):
+            return True
+        if b"://" not in data or b"@" not in data:
+            return False
+        # What is escaped in JSON may be part of what is before a host.
+        return b"\\" in data or _USERINFO.search(data.decode("utf-8", "surrogatepass")) is not None
+
     def mask_data(self, value: Any, *, is_named: bool = False, name: str = "") -> Any:
         """Return plain data without known values in any text of it; `is_named`: nor what stands under secret names.
 
@@ -342,6 +351,11 @@ def mask_settings(value: Any) -> Any:
     However short that is; and not for other data, whose keys may be anything.
     """
     return _KNOWN.masker.mask_data(value, is_named=True)
+
+
+def may_hold_secret(data: bytes) -> bool:
+    """Return whether known secrets, or credentials of URLs, may be in JSON; what stands under secret names is not looked for."""
+    return _KNOWN.masker.may_hold(data)
 
 
 def secrets_within(*data: Any) -> List[str]:

@@ -1,23 +1,34 @@
-"""What resolving a suite costs: prints how it grows with the suite, how it compares with OmegaConf job by job, and
-its memory.
+"""What it costs to resolve a suite of 10,000 jobs, to plan it, and to hash the plan: CPU, over a bare event and append.
 
     python tests/perf/resolve.py
 
-Every figure comes from this one run, so that ratios mean something on any machine. Each size is resolved in a
-process of its own. The reference system merges and resolves the configuration of every job with OmegaConf; that is
-what is timed here as OmegaConf, for a sample of the jobs.
+Also how that grows with the suite, its memory, and how it compares with OmegaConf job by job: the reference system merges and
+resolves the configuration of every job with OmegaConf, which is what is timed here, for a sample of the jobs. Each repetition
+is a process of its own, with the garbage collector as the commands set it.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from rows import ROOT, Row, in_yardsticks, show, yardstick_ns
+
+ROUNDS = 7
+JOBS, FEW = 10_000, 1_000
+SAMPLE = 200
+EVENT = "a bare event and append"
+GOALS_S = {"resolve": 1.0, "plan": 1.0, "hash": 0.2}
+MEMORY_MB = 300
 
 SUITE = """
 _defaults:
@@ -78,19 +89,28 @@ def written(folder: Path, jobs: int) -> Path:
     return path
 
 
-def ours(path: Path) -> dict[str, Any]:
-    """CPU seconds for reading and resolving the suite, imports left out, and the peak memory of the process in MiB."""
-    from milabench.config.read import read_suite
+class Timed:
+    """CPU seconds of what was called, by name, each beside the yardstick of its moment."""
 
-    started = time.process_time()
-    suite = read_suite([path], env={}, detected_arch="cuda")
-    elapsed = time.process_time() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"jobs": len(suite.benchmarks), "seconds": elapsed, "peak_MiB": peak}
+    def __init__(self) -> None:
+        gc.set_threshold(COLLECT_AFTER)
+        self.seconds: dict[str, float] = {}
+        self.yardsticks: dict[str, float] = {}
+
+    def call(self, name: str, function: Callable[[], Any]) -> Any:
+        gc.freeze()  # else the yardstick would pay for collecting among what has been made before
+        self.yardsticks[name] = yardstick_ns()
+        gc.unfreeze()
+        started = time.process_time()
+        result = function()
+        self.seconds[name] = time.process_time() - started
+        return result
 
 
-def planned(path: Path) -> dict[str, Any]:
-    """CPU seconds for the plan of the suite, and for its hash, on one node with one accelerator."""
+def costs(path: Path) -> dict[str, Any]:
+    """What the suite costs, imports left out: to resolve it, to plan it on one node with one accelerator, to hash the plan."""
+    import msgspec.json  # noqa: F401
+
     from milabench.bench.api import Benchmark
     from milabench.config.read import read_suite
     from milabench.facts.model import Device, Node, SystemFacts
@@ -98,7 +118,9 @@ def planned(path: Path) -> dict[str, Any]:
     from milabench.plan.profile import PROFILES
     from milabench.plan.run import plan_run
 
-    suite = read_suite([path], env={}, detected_arch="cuda")
+    timed = Timed()
+    suite = timed.call("resolve", lambda: read_suite([path], env={}, detected_arch="cuda"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     node = Node(cpu_count=8, devices=(Device(index=0, uuid="0", name="accelerator", arch="cuda"),))
     where = PlanContext(
         facts=SystemFacts(arch="cuda", nodes=(node,)),
@@ -110,11 +132,14 @@ def planned(path: Path) -> dict[str, Any]:
     benches = [
         ResolvedBenchmark(config=bench, folder="/folder", declared=program) for bench in suite.benchmarks.values()
     ]
-    started = time.process_time()
-    plan = plan_run(benches, where)
-    made = time.process_time()
-    assert plan.hash
-    return {"steps": len(plan.steps), "seconds": made - started, "hash_seconds": time.process_time() - made}
+    plan = timed.call("plan", lambda: plan_run(benches, where))
+    assert timed.call("hash", lambda: plan.hash)
+    return {
+        "jobs": len(suite.benchmarks),
+        "seconds": timed.seconds,
+        "ratios": {name: seconds * 1e9 / timed.yardsticks[name] for name, seconds in timed.seconds.items()},
+        "peak_B": peak,
+    }
 
 
 def omegaconf(path: Path, sample: int) -> dict[str, Any]:
@@ -137,42 +162,68 @@ def omegaconf(path: Path, sample: int) -> dict[str, Any]:
 def measured(what: str, path: Path) -> dict[str, Any]:
     """One measurement in a process of its own."""
     command = [sys.executable, str(Path(__file__).resolve()), what, str(path)]
-    answer = subprocess.run(
-        command, check=True, capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2]
-    )
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     result: dict[str, Any] = json.loads(answer.stdout)
     return result
+
+
+def rows_of(many: list[dict[str, Any]], few: list[dict[str, Any]], omegaconf_s: float) -> list[Row]:
+    """The rows of the table, from one measurement a round of each size."""
+
+    def seconds(name: str) -> list[float]:
+        return [one["seconds"][name] for one in many]
+
+    shown = {name: f"{statistics.median(seconds(name)):.2f} s" for name in GOALS_S}
+    what = {"resolve": f"resolve a suite of {JOBS:,} jobs", "plan": "plan it", "hash": "the hash of its plan"}
+    rows = [
+        Row(
+            f"{what[name]}, CPU",
+            EVENT,
+            tuple(one["ratios"][name] for one in many),
+            in_yardsticks(goal),
+            shown[name],
+        )
+        for name, goal in GOALS_S.items()
+    ]
+    growth = [one / other["seconds"]["resolve"] for one, other in zip(seconds("resolve"), few, strict=True)]
+    faster = [omegaconf_s * JOBS / one for one in seconds("resolve")]
+    peaks = [one["peak_B"] / 1e6 for one in many]
+    return [
+        *rows,
+        Row(f"resolve {JOBS:,} jobs, CPU", f"{FEW:,} jobs", tuple(growth), 12, shown["resolve"]),
+        Row(
+            "merge and resolve job by job in OmegaConf, CPU",
+            "all of ours",
+            tuple(faster),
+            15,
+            f"{omegaconf_s * 1e6:.0f} us and {statistics.median(seconds('resolve')) / JOBS * 1e6:.0f} us a job",
+            more_is_better=True,
+        ),
+        Row(
+            f"peak memory of resolving {JOBS:,} jobs",
+            f"{MEMORY_MB} MB",
+            tuple(peak / MEMORY_MB for peak in peaks),
+            1.0,
+            f"{statistics.median(peaks):.0f} MB",
+        ),
+    ]
 
 
 def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as name:
-        small, large = written(Path(name), 1_000), written(Path(name), 10_000)
-        thousand = min((measured("ours", small) for _ in range(3)), key=lambda one: one["seconds"])
-        ten_thousand = min((measured("ours", large) for _ in range(2)), key=lambda one: one["seconds"])
-        plan = min((measured("planned", large) for _ in range(2)), key=lambda one: one["seconds"])
+        small, large = written(Path(name), FEW), written(Path(name), JOBS)
+        pairs = [(measured("costs", large), measured("costs", small)) for _ in range(ROUNDS)]
         reference = measured("omegaconf", small)["seconds_per_job"]
-    per_job = ten_thousand["seconds"] / ten_thousand["jobs"]
-    print(f"resolve 1,000 jobs            {thousand['seconds']:.3f} s")
-    print(f"resolve 10,000 jobs           {ten_thousand['seconds']:.3f} s   {per_job * 1e6:.0f} us a job")
-    print(
-        f"10,000 over 1,000             {ten_thousand['seconds'] / thousand['seconds']:.1f}x   (promised: at most 12x)"
-    )
-    times = plan["seconds"] / ten_thousand["seconds"]
-    print(
-        f"plan {plan['steps']:,} steps             {plan['seconds']:.3f} s   and {plan['hash_seconds']:.3f} s for its hash"
-    )
-    print(f"planning over resolving       {times:.1f}x   (promised: at most 2x)")
-    print(f"OmegaConf, job by job         {reference * 1e6:.0f} us a job")
-    print(f"ours against OmegaConf        {reference / per_job:.1f}x faster   (promised: at least 15x)")
-    print(f"peak memory at 10,000 jobs    {ten_thousand['peak_MiB']:.0f} MiB   (promised: under 300 MB)")
+    show(rows_of([many for many, _ in pairs], [few for _, few in pairs], reference))
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
-        sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+        from milabench.cli import COLLECT_AFTER
+
         target = Path(sys.argv[2])
-        measures = {"ours": ours, "planned": planned, "omegaconf": lambda path: omegaconf(path, 200)}
+        measures = {"costs": costs, "omegaconf": lambda path: omegaconf(path, SAMPLE)}
         print(json.dumps(measures[sys.argv[1]](target)))
     else:
         main()

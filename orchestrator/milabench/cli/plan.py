@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,11 @@ from milabench.cli.options import job_options, json_option, plan_options, suite_
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
+
+if TYPE_CHECKING:
+    from milabench.workflow.estimate import BudgetedPlan
+    from milabench.workflow.job_scripts import JobScript
+    from milabench.workflow.planning import Request
 
 
 @click.command("plan")
@@ -58,7 +63,7 @@ def command(
         from milabench.workflow.preflight import pending_preparations
 
         preparations = pending_preparations(context)
-        output = PlanOutput(value=preparations.to_json(), text=plan_text(preparations))
+        output = PlanOutput(value=preparations.to_json, text=lambda: plan_text(preparations))
     else:
         from milabench.workflow.environments import decide_install
         from milabench.workflow.install import environments_of, install_text, resources_text
@@ -68,17 +73,19 @@ def command(
             require_current_locks(context)
         install = decide_install(context)
         needs = environments_of(context, install)
-        value = {**install.to_json(), "resources": needs.to_json()}
-        output = PlanOutput(value=value, text=f"{install_text(install)}{resources_text(needs, install.venvs)}\n")
+        output = PlanOutput(
+            value=lambda: {**install.to_json(), "resources": needs.to_json()},
+            text=lambda: f"{install_text(install)}{resources_text(needs, install.venvs)}\n",
+        )
     print_plans([output], as_json=as_json, other=other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutput:
-    """A plan as a value and as text; `name` and `options` are those of its run where there are several."""
+    """What makes a plan as a value, and as text; `name` and `options` are those of its run where there are several."""
 
-    value: Mapping[str, Any]
-    text: str
+    value: Callable[[], Mapping[str, Any]]
+    text: Callable[[], str]
     name: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,9 +100,7 @@ def print_requests(
     other: Path | None = None,
 ) -> None:
     """Print what would be run, its estimated duration, and the batch scripts of its jobs; see `print_plans`."""
-    from milabench.plan.resources import sum_of_data
-    from milabench.plan.text import plan_text
-    from milabench.workflow.estimate import apply_budget, configs_of, estimate_lines, warn_of_memory
+    from milabench.workflow.estimate import apply_budget, warn_of_memory
     from milabench.workflow.job_scripts import job_scripts
     from milabench.workflow.planning import expand_requests, plan_request, require_submittable
 
@@ -110,16 +115,27 @@ def print_requests(
     for request in requests:
         budgeted = apply_budget(plan_request(request))
         warn_of_memory(budgeted.planned)
-        plan, estimate = budgeted.planned.plan, budgeted.estimate
-        jobs = job_scripts(budgeted.planned, submit)
-        data = sum_of_data(configs_of(request).values())
-        value = {**plan.to_json(), "estimate": estimate.to_json(), "data": data.to_json()}
-        if jobs:
-            value["jobs"] = [job.to_json() for job in jobs]
-        lines = [plan_text(plan), *budgeted.lines, *estimate_lines(estimate)]
-        text = "\n".join([*lines, *(f"\n{job.text}".removesuffix("\n") for job in jobs), ""])
-        outputs.append(PlanOutput(value=value, text=text, name=request.name, options=request.values))
+        outputs.append(_plan_output(request, budgeted, job_scripts(budgeted.planned, submit)))
     print_plans(outputs, as_json=as_json, other=other)
+
+
+def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScript]) -> PlanOutput:
+    from milabench.plan.resources import sum_of_data
+    from milabench.plan.text import plan_text
+    from milabench.workflow.estimate import configs_of, estimate_lines
+
+    plan, estimate = budgeted.planned.plan, budgeted.estimate
+
+    def value() -> dict[str, Any]:
+        data = sum_of_data(configs_of(request).values())
+        described = {**plan.to_json(), "estimate": estimate.to_json(), "data": data.to_json()}
+        return {**described, "jobs": [job.to_json() for job in jobs]} if jobs else described
+
+    def text() -> str:
+        lines = [plan_text(plan), *budgeted.lines, *estimate_lines(estimate)]
+        return "\n".join([*lines, *(f"\n{job.text}".removesuffix("\n") for job in jobs), ""])
+
+    return PlanOutput(value=value, text=text, name=request.name, options=request.values)
 
 
 def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | None = None) -> None:
@@ -134,17 +150,17 @@ def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | Non
         if is_multirun:
             raise UsageError(f"--diff compares one plan; the multirun of the system file makes {len(plans)}")
         # Through JSON, as the other plan came: tuples become lists.
-        diff = plan_diff(read_plan(other), json.loads(json.dumps(plans[0].value)))
+        diff = plan_diff(read_plan(other), json.loads(json.dumps(plans[0].value())))
         click.echo(json.dumps(diff.to_json(), indent=1) + "\n" if as_json else diff_text(diff), nl=False)
     elif not is_multirun:
-        click.echo(json.dumps(plans[0].value, indent=1) + "\n" if as_json else plans[0].text, nl=False)
+        click.echo(json.dumps(plans[0].value(), indent=1) + "\n" if as_json else plans[0].text(), nl=False)
     elif as_json:
-        runs = [{"name": plan.name, "options": dict(plan.options), "plan": plan.value} for plan in plans]
+        runs = [{"name": plan.name, "options": dict(plan.options), "plan": plan.value()} for plan in plans]
         click.echo(json.dumps({"schema": 1, "runs": runs}, indent=1))
     else:
         for number, plan in enumerate(plans):
             values = ", ".join(f"{key}={value}" for key, value in plan.options.items())
-            click.echo(f"{chr(10) if number else ''}run {plan.name}: {values}\n{plan.text}", nl=False)
+            click.echo(f"{chr(10) if number else ''}run {plan.name}: {values}\n{plan.text()}", nl=False)
 
 
 def read_plan(path: Path) -> Mapping[str, Any]:

@@ -2,7 +2,8 @@
 
 OmegaConf itself says what a text means, once: with marks instead of the values that it refers to. Each
 benchmark then puts its own values where the marks came out, so that ten thousand benchmarks with `${name}` cost one
-call. Values without `${` cost nothing, and OmegaConf is imported when the first one with it is met.
+call. Values without `${` cost nothing, and OmegaConf is imported when the first one is met that is more than references to
+keys, as `a ${.b}`, with text around them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milabench.config.problems import UnplacedProblem, did_you_mean
-from milabench.config.source_map import DYNAMIC, Located, located, mapping_at, plain
+from milabench.config.source_map import DYNAMIC, Located, located, plain
 from milabench.errors import Problem
 from milabench.redaction import learn, values_in
 
@@ -34,6 +35,7 @@ _RESOLVER: Final = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
 _OPENING: Final = re.compile(r"(?<!\\)(\\*)\$\{")
 # Private-use characters, refused in texts with an interpolation: OmegaConf passes them on as they are.
 _MARKS: Final = re.compile("\ue000([0-9]+)\ue001")
+_NUMBERED: Final = re.compile(r"\$\{r([0-9]+)\}")
 _ENV: Final = "milabench.env"
 
 
@@ -52,6 +54,15 @@ class _Compiled:
     constant: Any = None
 
 
+class _Kept(NamedTuple):
+    """The value of a key, what it was resolved to, and the values of all keys that this depends on; `holds` are containers."""
+
+    node: Located
+    resolved: Located
+    used: tuple[tuple[str, Located], ...]
+    holds: bool
+
+
 def escaped(text: str) -> str:
     """Return text that OmegaConf reads back as this very text: no `${` in it is an interpolation."""
     return _OPENING.sub(lambda opening: opening[1] * 2 + "\\${", text)
@@ -65,30 +76,29 @@ class Interpolator:
         self.compiled: dict[str, _Compiled | UnplacedProblem] = {}
         self.asked: dict[tuple[str, tuple[Any, ...]], Any] = {}
         self.sizes: dict[int, tuple[Located, int]] = {}
+        self.kept: dict[tuple[str, int], _Kept] = {}
+        """What the values of keys were resolved to last, by the key and the id of the value."""
         self.system, self.system_problems = self._system(system)
 
     def _system(self, system: Located) -> tuple[Located, list[Problem]]:
         if not system.flags & DYNAMIC:
             return system, []
-        root = mapping_at({"system": system}, system.mark)
-        resolution = _Resolution(self, root, "")
-        return resolution.whole().value["system"], resolution.problems
+        resolution = _Resolution(self, "", {"system": system}, {})
+        return resolution.whole()["system"], resolution.problems
 
-    def benchmark(self, name: str, node: Located, defaults: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
+    def benchmark(self, name: str, node: Located, implied: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
         """Return the benchmark without interpolations, and the problems met.
 
-        The root of absolute references is the benchmark itself, with `system` and the keys of `more` beside its own.
+        The root of absolute references is the benchmark itself, with `system` and what is `implied` beside its own keys.
         """
         if not node.flags & DYNAMIC:
             return node, []
-        own: dict[str, Located] = node.value
-        root = Located({"system": self.system, **defaults, **own}, node.mark, flags=DYNAMIC)
-        resolution = _Resolution(self, root, name)
-        whole = resolution.whole(own)
+        resolution = _Resolution(self, name, node.value, implied)
+        whole = Located(resolution.whole(), node.mark, node.replaced, node.flags & ~DYNAMIC)
         if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
             what = f"its interpolations stand for more than {MAX_NODES} values"
             return Located({}, node.mark), [Problem(str(node.mark), name, what)]
-        return Located(whole.value, node.mark, node.replaced, node.flags & ~DYNAMIC), resolution.problems
+        return whole, resolution.problems
 
     def compile(self, text: str) -> _Compiled:
         """Return the meaning of a text. Raises UnplacedProblem."""
@@ -116,13 +126,17 @@ class Interpolator:
         meaning = _Compiled(references=tuple(references), text=numbered)
         if references and self._has_resolver_over_values(numbered):
             return meaning
-        answer = self._ask(numbered, [f"\ue000{number}\ue001" for number in range(len(references))])
-        if not references:
-            return replace(meaning, constant=answer)
-        if not isinstance(answer, str):
-            return meaning
-        pieces = [int(piece) if index % 2 else piece for index, piece in enumerate(_MARKS.split(answer))]
-        return replace(meaning, pieces=tuple(piece for piece in pieces if piece != ""))
+        # OmegaConf takes a tenth of a second to import, and leaves what is around a reference to a key as it is.
+        pieces = _NUMBERED.split(numbered)
+        if not references or any("$" in literal or "\\" in literal for literal in pieces[::2]):
+            answer = self._ask(numbered, [f"\ue000{number}\ue001" for number in range(len(references))])
+            if not references:
+                return replace(meaning, constant=answer)
+            if not isinstance(answer, str):
+                return meaning
+            pieces = _MARKS.split(answer)
+        parts = (int(piece) if index % 2 else piece for index, piece in enumerate(pieces))
+        return replace(meaning, pieces=tuple(part for part in parts if part != ""))
 
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
         """Return the text with `${r0}`, `${r1}`, ... instead of what refers to a key."""
@@ -206,22 +220,44 @@ class Interpolator:
 
 
 class _Resolution:
-    """The resolution of one root."""
+    """The resolution of one benchmark, whose keys are `own`; `implied` are those that it does not have."""
 
-    def __init__(self, interpolator: Interpolator, root: Located, name: str) -> None:
+    def __init__(
+        self, interpolator: Interpolator, name: str, own: Mapping[str, Located], implied: Mapping[str, Located]
+    ) -> None:
         self.interpolator = interpolator
-        self.root = root
         self.name = name
+        self.own = own
+        self.implied = implied
         self.problems: list[Problem] = []
-        self.done: dict[Path, Located] = {}
+        self.done: dict[Path, tuple[Located, dict[str, Located]]] = {}
         self.active: list[Path] = []
         self.has_containers = False
+        self.used: dict[str, Located] = {}
+        """The keys at the root on which the value in work depends."""
 
-    def whole(self, only: Mapping[str, Located] | None = None) -> Located:
-        """Return the root without interpolations, or the named part of its keys."""
-        children = self.root.value if only is None else only
-        resolved = {key: self._node(child, (key,)) for key, child in children.items()}
-        return Located(resolved, self.root.mark, self.root.replaced, self.root.flags & ~DYNAMIC)
+    def whole(self) -> dict[str, Located]:
+        """Return the benchmark's keys without interpolations."""
+        return {key: self._of_key(key, child) if child.flags & DYNAMIC else child for key, child in self.own.items()}
+
+    def _at_root(self, key: str) -> Located | None:
+        found = self.own.get(key) or self.implied.get(key)
+        return self.interpolator.system if found is None and key == "system" else found
+
+    def _of_key(self, key: str, node: Located) -> Located:
+        """Return the value of a key; what another benchmark has, with all that it depends on, is not resolved again."""
+        kept = self.interpolator.kept
+        known = kept.get((key, id(node)))
+        if known is not None and all(self._at_root(name) is value for name, value in known.used):
+            self.has_containers = self.has_containers or known.holds
+            return known.resolved
+        others, self.used = len(self.problems), {}
+        held, self.has_containers = self.has_containers, False
+        resolved = self._node(node, (key,))
+        if len(self.problems) == others:
+            kept[key, id(node)] = _Kept(node, resolved, tuple(self.used.items()), self.has_containers)
+        self.has_containers = self.has_containers or held
+        return resolved
 
     def _node(self, node: Located, path: Path) -> Located:
         if not node.flags & DYNAMIC:
@@ -238,7 +274,9 @@ class _Resolution:
     def _leaf(self, node: Located, path: Path) -> Located:
         known = self.done.get(path)
         if known is not None:
-            return known
+            resolved, used = known
+            self.used.update(used)
+            return resolved
         try:
             resolved = self._resolved(node, path)
             learn(values_in(plain(resolved), path[-1]))
@@ -249,7 +287,7 @@ class _Resolution:
             what = f"{node.value!r}: {error}" if len(node.value) <= 80 else str(error)
             self.problems.append(Problem(str(node.mark), dotted, what, error.hint))
             resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
-        self.done[path] = resolved
+        self.done[path] = (resolved, self.used)
         return resolved
 
     def _resolved(self, node: Located, path: Path) -> Located:
@@ -311,9 +349,15 @@ class _Resolution:
         # One dot is the container that holds the value, as in OmegaConf.
         start = path[: len(path) - dots] if dots else ()
         written = "." * dots + ".".join(keys)
-        here = self.root
-        walked: Path = ()
-        for step in (*start, *keys):
+        first, *others = (*start, *keys)
+        found = self._at_root(first)
+        if found is None:
+            raise UnplacedProblem(
+                f"there is no key {written!r}", did_you_mean(first, {"system", *self.implied, *self.own})
+            )
+        here = self.used[first] = found
+        walked: Path = (first,)
+        for step in others:
             here = self._node(here, walked) if isinstance(here.value, str) else here
             value = here.value
             child: Located | None = None

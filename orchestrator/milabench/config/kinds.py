@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -192,18 +192,20 @@ class Number(Kind):
     ) -> None:
         self.expected = expected or self.expected
         self.at_least, self.above, self.at_most = at_least, above, at_most
+        bounds = (
+            (at_least, operator.lt, "that is at least"),
+            (at_most, operator.gt, "that is at most"),
+            (above, operator.le, "above"),
+        )
+        self.bounds = tuple((bound, breaks, words) for bound, breaks, words in bounds if bound is not None)
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         node = _unformatted(node)
         value = self._number(node.value)
         if value is None:
             return parser.expected(self.expected, node, path)
-        for bound, breaks, words in (
-            (self.at_least, operator.lt, "that is at least"),
-            (self.at_most, operator.gt, "that is at most"),
-            (self.above, operator.le, "above"),
-        ):
-            if bound is not None and breaks(value, bound):
+        for bound, breaks, words in self.bounds:
+            if breaks(value, bound):
                 return parser.expected(f"{self.expected} {words} {bound}", node, path)
         most, words, hint = self.limit
         return value if value <= most else parser.expected(f"{self.expected} {words}", node, path, hint)
@@ -311,7 +313,7 @@ class ListOf(Kind):
                 return parser.expected(self.expected, node, path)
             value = [node]
         items = [parser.parse(self.item, item, f"{path}.{index}") for index, item in enumerate(value)]
-        if any(item is INVALID for item in items):
+        if INVALID in items:
             return INVALID
         if (
             self.distinct
@@ -338,7 +340,7 @@ class MapOf(Kind):
         if type(node.value) is not dict:
             return parser.expected(self.expected, node, path)
         items = {key: parser.parse(self.item, child, f"{path}.{key}") for key, child in node.value.items()}
-        return INVALID if any(item is INVALID for item in items.values()) else items
+        return INVALID if INVALID in items.values() else items
 
     def json_schema(self) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": {"anyOf": [self.item.json_schema(), {"type": "null"}]}}
@@ -437,6 +439,8 @@ class Record(Kind):
     def __init__(self, keys: Mapping[str, Key], cls: type | None, *, extra: str = "", shorthand: str = "") -> None:
         self.keys, self.cls, self.extra, self.shorthand = keys, cls, extra, shorthand
         self.required = [name for name, entry in keys.items() if entry.default is MISSING]
+        self.same_as = [entry for entry in keys.values() if entry.same_as]
+        self.has_aliases = len({entry.field for entry in keys.values()}) < len(keys)
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         if self.shorthand and type(node.value) not in (dict, list):
@@ -465,15 +469,17 @@ class Record(Kind):
         missing = [name for name in self.required if name not in values]
         for name in missing:
             parser.reject(node, path, f"the key {name!r} is missing")
-        return INVALID if missing or any(value is INVALID for value in values.values()) else values
+        return INVALID if missing or INVALID in values.values() else values
 
     def build(self, values: Mapping[str, Any], **others: Any) -> Any:
         """Return an instance of the class from the values of its keys; `more` are fields that are no keys."""
         if self.cls is None:
             return values
-        fields = {entry.field: values[name] for name, entry in self.keys.items() if name in values}
-        for entry in self.keys.values():
-            if entry.same_as and entry.field not in fields and entry.same_as in values:
+        # In the order of the keys, where two are names of one field.
+        given = self.keys if self.has_aliases else values
+        fields = {self.keys[name].field: values[name] for name in given if name in values and name in self.keys}
+        for entry in self.same_as:
+            if entry.field not in fields and entry.same_as in values:
                 fields[entry.field] = values[entry.same_as]
         if self.extra:
             fields[self.extra] = {name: value for name, value in values.items() if name not in self.keys}
@@ -587,8 +593,13 @@ def capacity_mib(text: str) -> int | None:
 
 def path_at(node: Located) -> Path:
     """Return the path that a text stands for, relative to the file in which it is written."""
-    path = Path(str(node.value))
-    return path if path.is_absolute() else _normalized(Path(node.mark.source.folder) / path)
+    return _path_from(node.mark.source.folder, str(node.value))
+
+
+@lru_cache(maxsize=1_024)  # thousands of benchmarks have one definition
+def _path_from(folder: str, text: str) -> Path:
+    path = Path(text)
+    return path if path.is_absolute() else _normalized(Path(folder) / path)
 
 
 def _normalized(path: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Final
 from milabench.config.matrix import MAX_BENCHMARKS, expand, is_matrix
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import FILE_KEYS
-from milabench.config.sizes import ChosenSize, chosen_layers, settled_but_for_sizes, size_of, split_sizes
+from milabench.config.sizes import ChosenSize, Marked, chosen_layers, settled_but_for_sizes, size_of, split_sizes
 from milabench.config.source_map import (
     BUILT_IN,
     DELETED,
@@ -200,11 +200,15 @@ class _Inheritance:
     ) -> None:
         self.size = size
         self.sizes: dict[str, ChosenSize] = {}
+        self.marked: Marked = {}
         self.problems = problems
         self.overrides = overrides
         self.max_benchmarks = max_benchmarks
         self.limit = max(MAX_VALUES, max_benchmarks * MAX_VALUES // MAX_BENCHMARKS)
         self.room = self.limit
+        self.rooms: dict[int, int] = {}
+        """How many values the containers of parents stand for, by the id of each."""
+        self.united_tags: dict[tuple[int, int], tuple[Located, Located, Located]] = {}
         self.pre: dict[str, Located] = {}
         """What the overrides of each name say, merged; reaches the children of that name."""
         self.used: set[int] = set()
@@ -279,10 +283,40 @@ class _Inheritance:
 
     def _take_room(self, name: str, node: Located) -> None:
         """Count the values of a description, inherited ones too; stop where the suite stands for too many."""
+        room = self._room_of(node)
+        if room > self.room:
+            self._run_out_of_room(name, node)
+        self.room -= room
+
+    def _room_of(self, node: Located) -> int:
+        known = self.rooms.get(id(node))
+        if known is not None:
+            return known
+        room, value = 1 + len(node.replaced) // _REPLACED_IN_A_VALUE, node.value
+        if type(value) is dict or type(value) is list:
+            for child in value.values() if type(value) is dict else value:
+                below = child.value
+                # Most values are leaves: hundreds of thousands are counted, each without a call.
+                if type(below) is dict or type(below) is list:
+                    room += self._room_of(child)
+                else:
+                    room += 1 + len(child.replaced) // _REPLACED_IN_A_VALUE
+        return room
+
+    def _keep_rooms(self, node: Located) -> None:
+        """Keep the room of every container of a parent, which stays and whose parts many children share."""
+        value = node.value
+        if (type(value) is dict or type(value) is list) and id(node) not in self.rooms:
+            for child in value.values() if type(value) is dict else value:
+                self._keep_rooms(child)
+            self.rooms[id(node)] = self._room_of(node)
+
+    def _run_out_of_room(self, name: str, node: Located) -> None:
+        """Note the value for which there is no more room, and stop there."""
         value = node.value
         if type(value) is dict or type(value) is list:
             for child in value.values() if type(value) is dict else value:
-                self._take_room(name, child)
+                self._run_out_of_room(name, child)
         self.room -= 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
         if self.room < 0:
             what = f"with it, the benchmarks stand for more than {self.limit} values, inherited ones included"
@@ -338,7 +372,7 @@ class _Inheritance:
             sizes = self.problems.merge(sizes, changed)
         if sizes is None or sizes.value is None or sizes.value is DELETED:
             return rest
-        self.sizes[name], layers = chosen_layers(name, sizes, self.size, self.problems)
+        self.sizes[name], layers = chosen_layers(name, sizes, self.size, self.problems, self.marked)
         for layer in layers:
             rest = self._inherited(rest, layer)
         return rest
@@ -383,13 +417,15 @@ class _Inheritance:
             return None
         for link, own, parent_node in reversed(chain):
             if parent_node is None or parent_node.value is None:
-                self.as_parent[link] = settled_but_for_sizes(own)
-                continue
-            parent = self.as_parent[str(parent_node.value)]
-            whole = None if parent is None else settled_but_for_sizes(self._inherited(parent, own))
+                whole: Located | None = settled_but_for_sizes(own)
+            else:
+                parent = self.as_parent[str(parent_node.value)]
+                whole = None if parent is None else settled_but_for_sizes(self._inherited(parent, own))
+                if whole is not None:
+                    self._take_room(link, whole)
             self.as_parent[link] = whole
             if whole is not None:
-                self._take_room(link, whole)
+                self._keep_rooms(whole)
         return self.as_parent[name]
 
     def _cycle(self, chain: list[str], again: str, node: Located) -> None:
@@ -402,13 +438,23 @@ class _Inheritance:
         old, new = parent.value.get("tags"), own.value.get("tags")
         if old is None or new is None or merged is parent:
             return merged
-        before, after = _tags(old), _tags(new)
-        if before is None or after is None:
-            return merged
-        known = {tag.value for tag in before}
-        added = [tag for tag in after if tag.value not in known]
-        merged.value["tags"] = Located([*before, *added], new.mark, (old, *old.replaced), old.flags | new.flags)
+        # The jobs of a matrix have the same tags over the same: united once, the two are kept so that their ids stay theirs.
+        known = self.united_tags.get((id(old), id(new)))
+        if known is None and (united := _united(old, new)) is not None:
+            known = self.united_tags[id(old), id(new)] = (old, new, united)
+        if known is not None:
+            merged.value["tags"] = known[2]
         return merged
+
+
+def _united(old: Located, new: Located) -> Located | None:
+    """Return the tags of both; None where one of them is something else, to be reported later."""
+    before, after = _tags(old), _tags(new)
+    if before is None or after is None:
+        return None
+    known = {tag.value for tag in before}
+    added = [tag for tag in after if tag.value not in known]
+    return Located([*before, *added], new.mark, (old, *old.replaced), old.flags | new.flags)
 
 
 def _tags(node: Located) -> list[Located] | None:

@@ -153,21 +153,20 @@ def _has_field(text: str, known: Collection[str]) -> bool:
 
 
 def _put_in(node: Located, values: Mapping[str, Any], changing: Collection[int]) -> Located:
-    """Return a job's version of a node: the values put in for their fields, in keys too."""
-    if id(node) not in changing:
-        return node
+    """Return a job's version of a node that changes: the values put in for their fields, in keys too."""
     value = node.value
     if type(value) is str:
         text = _filled(value, values)
         return Located(text, node.mark, (), DYNAMIC if "${" in text else 0, False, None, True, node.key)
     if type(value) is list:
-        return node.holding([_put_in(item, values, changing) for item in value], node.flags)
+        items = [_put_in(item, values, changing) if id(item) in changing else item for item in value]
+        return node.holding(items, node.flags)
     children: dict[str, Located] = {}
     for key, child in value.items():
         text = _filled(key, values) if "{" in key else key
         if text in children:
             raise ValueError(f"two keys become {text!r}")
-        children[text] = _put_in(child, values, changing)
+        children[text] = _put_in(child, values, changing) if id(child) in changing else child
     return node.holding(children, node.flags)
 
 
@@ -177,6 +176,10 @@ def _filled(text: str, values: Mapping[str, Any]) -> str:
     for part in parts(text):
         if isinstance(part, str):
             pieces.append(part)
+        elif part.name not in values:
+            pieces.append(part.text)
+        elif part.steps or part.spec:
+            pieces.append(text_of(part, value_of(part, values)))
         else:
-            pieces.append(text_of(part, value_of(part, values)) if part.name in values else part.text)
+            pieces.append(str(values[part.name]))
     return "".join(pieces)

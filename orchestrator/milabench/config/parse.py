@@ -34,9 +34,9 @@ _EVERY_KEY: Final = ""
 # What milabench 1.3 reads from nobody: a benchmark of that system would be another one with it.
 _IGNORED_WITH: Final = {"docker_image": "to run it in a container, write container: {image: ...}"}
 NODE_KEYS: Final = record_of(schema.NodeConfig).keys
-_DEFAULT_DIRS: Final = {
-    name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")
-}
+_DEFAULT_DIRS: Final = mapping_at(
+    {name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")}, BUILT_IN
+)
 _ALLOWED: Final = {
     "name": ("name of a node", re.compile(r"\w[\w.@:-]*")),
     "ip": ("address", re.compile(r"[\w:\[][\w.:%\[\]-]*")),
@@ -129,6 +129,16 @@ class _BenchmarkParser:
     """The files and keys of foreign benchmarks about which something has been noted."""
     left_out: dict[str, list[tuple[str, Mark]]] = field(default_factory=dict)
     """By file, the benchmarks without a program, such as those of another file that it disables."""
+    same_for_all: dict[str, Located] = field(init=False)
+    """What interpolations find under keys that a benchmark does not have, where no benchmark changes it."""
+
+    def __post_init__(self) -> None:
+        self.same_for_all = {
+            "run_name": built_in("{run_name}"),
+            "install_variant": built_in(self.arch),
+            "num_machines": built_in(1),
+            "dirs": _DEFAULT_DIRS,
+        }
 
     def parse(self, name: str, node: Located, sized: ChosenSize | None) -> schema.BenchmarkConfig | None:
         """Return the benchmark as a value; None where it is left out, with the problem or the warning noted."""
@@ -230,46 +240,42 @@ class _BenchmarkParser:
 
     def _resolve(self, name: str, node: Located) -> Located:
         """Return the benchmark without `${...}`; problems are noted."""
-        own: dict[str, Located] = node.value
         if not node.flags & DYNAMIC:
             return node
-        name_node = built_in(name)
-        group = own.get("group")
-        group_node = group if group is not None and group.value is not None else name_node
-        defaults = {
-            "run_name": built_in("{run_name}"),
-            "name": name_node,
-            "group": group_node,
-            "install_group": group_node,
-            "install_variant": built_in(self.arch),
-            "num_machines": built_in(1),
-        }
+        own: dict[str, Located] = node.value
         dirs = own.get("dirs")
-        own_dirs = dirs.value if dirs is not None and type(dirs.value) is dict else {}
-        children = {**own, "dirs": Located({**_DEFAULT_DIRS, **own_dirs}, node.mark, flags=node.flags)}
-        root = Located(children, node.mark, flags=node.flags)
-        resolved, problems = self.interpolator.benchmark(name, root, defaults)
+        if dirs is not None:
+            own_dirs = dirs.value if type(dirs.value) is dict else {}
+            all_dirs = Located({**_DEFAULT_DIRS.value, **own_dirs}, node.mark, flags=dirs.flags)
+            node = node.holding({**own, "dirs": all_dirs}, node.flags)
+        resolved, problems = self.interpolator.benchmark(name, node, self._implied(name, own.get("group")))
         self.parser.problems.extend(problems)
         self.parser.unresolved.update(problem.where for problem in problems)
-        values = dict(resolved.value)
         if dirs is None:
-            values.pop("dirs", None)
-        elif type(dirs.value) is not dict:
+            return resolved
+        values = dict(resolved.value)
+        if type(dirs.value) is not dict:
             values["dirs"] = dirs
         elif "dirs" in values:
             kept = {key: child for key, child in values["dirs"].value.items() if key in dirs.value}
             values["dirs"] = Located(kept, dirs.mark, dirs.replaced)
         return Located(values, node.mark, node.replaced)
 
+    def _implied(self, name: str, group: Located | None) -> dict[str, Located]:
+        """Return what interpolations find under keys that a benchmark does not have."""
+        name_node = built_in(name)
+        group_node = group if group is not None and group.value is not None else name_node
+        return {**self.same_for_all, "name": name_node, "group": group_node, "install_group": group_node}
+
     def _values(self, name: str, node: Located) -> dict[str, Any] | None:
         """Return the values of the keys, with those that the benchfile declares as `options`; None after a problem."""
         values: dict[str, Any] = {}
         extra: dict[str, Located] = {}
         is_valid = True
-        ignored = [key for key in _IGNORED_WITH if key in node.value and self.is_foreign(node)]
+        left_out = {"task", *(key for key in _IGNORED_WITH if key in node.value and self.is_foreign(node))}
         for key, child in node.value.items():
-            known = schema.BENCHMARK.keys.get(key) if key not in ("task", *ignored) else None
-            if known is not None:
+            known = schema.BENCHMARK.keys.get(key)
+            if known is not None and key not in left_out:
                 if child.value is not None:
                     values[key] = self.parser.parse(known.kind, child, f"{name}.{key}")
                     is_valid = is_valid and values[key] is not INVALID

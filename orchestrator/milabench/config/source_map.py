@@ -318,8 +318,21 @@ class Origins(Mapping[str, Origin]):
             self._by_key = {".".join(path): node for path, node in leaves(self._node) if path}
         return self._by_key
 
+    def _find(self, key: str) -> Located | None:
+        children = self._node.value
+        # Planning asks every benchmark for keys of its own: no walk for a name that leads no deeper.
+        if "." not in key and type(children) is dict:
+            found: Located | None = children.get(key)
+            return found
+        return self._nodes().get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self._find(key) is not None
+
     def __getitem__(self, key: str) -> Origin:
-        node = self._nodes()[key]
+        node = self._find(key)
+        if node is None:
+            raise KeyError(key)
         replaced = tuple((old.mark.origin, _replaced_value(old)) for old in node.replaced)
         return Origin(where=node.mark.origin, replaced=replaced, interpolated=node.raw)
 
@@ -331,15 +344,16 @@ class Origins(Mapping[str, Origin]):
 
     def data(self, key: str) -> Any:
         """Return a value as plain data, as it was written; None where there is none."""
-        node = self._nodes().get(key)
+        node = self._find(key)
         return None if node is None else plain(node)
 
     def where(self, key: str) -> str:
         """Return the place of a value, or of the nearest container that has one; empty where nothing is known."""
-        nodes = self._nodes()
-        while key and key not in nodes:
+        while key:
+            if (node := self._find(key)) is not None:
+                return str(node.mark)
             key = key.rpartition(".")[0]
-        return str(nodes[key].mark) if key else ""
+        return ""
 
     def __copy__(self) -> Origins:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
@@ -15,6 +16,7 @@ from milabench.plan.profile import Profile
 from milabench.plan.sizing import Sizer
 
 _FOLDERS = ("venv", "code", "data", "runs", "extra", "cache")
+_VARIABLES = tuple((f"MILABENCH_DIR_{name.upper()}", name) for name in _FOLDERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class Dirs:
     def environment(self) -> dict[str, str]:
         """Return `MILABENCH_DIR_*` and the caches of the frameworks, all below this base."""
         return {
-            **{f"MILABENCH_DIR_{name.upper()}": getattr(self, name) for name in _FOLDERS},
+            **{variable: getattr(self, name) for variable, name in _VARIABLES},
             "XDG_CACHE_HOME": self.cache,
             "TORCH_HOME": f"{self.cache}/torch",
             "HF_HOME": f"{self.cache}/huggingface",
@@ -103,10 +105,29 @@ class PlanContext:
     sizer: Sizer = field(default_factory=Sizer)
     instruments: Instruments | None = None
     missing_programs: Mapping[str, str] = field(default_factory=dict)
+    on_nodes: dict[str, OnNode] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """What has been worked out for each node, by its name: the same for all benchmarks."""
+
+    def on(self, node: Node) -> OnNode:
+        """Return what is the same for all benchmarks on a node."""
+        known = self.on_nodes.get(node.name)
+        if known is None or known.node is not node:
+            context = self if node.local else replace(self, dirs=dirs_at(self, node))
+            known = self.on_nodes[node.name] = OnNode(node=node, context=context)
+        return known
 
     def replicates_of(self, bench: str) -> int:
         """Return how often a benchmark is run."""
         return self.replicates.get(bench, self.repeats if self.repeats is not None else self.profile.processes)
+
+
+@dataclass(slots=True, kw_only=True)
+class OnNode:
+    """What is the same for all benchmarks on a node: the context with its folders there, and values of placeholders."""
+
+    node: Node
+    context: PlanContext
+    names: Mapping[str, Any] | None = None
 
 
 def dirs_at(context: PlanContext, node: Node) -> Dirs:
@@ -130,7 +151,7 @@ def modules_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> st
 def _definition_on(node: Node, bench: ResolvedBenchmark, path: str, context: PlanContext) -> str:
     if node.local:
         return path
-    base = dirs_at(context, node).base
+    base = context.on(node).context.dirs.base
     if isinstance(bench.config.definition, Path):
         folder = PurePath(path)
         return f"{base}/definitions/{folder.parent.name}-{folder.name}"
@@ -196,8 +217,7 @@ def benchmark_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> 
     """Return a benchmark with its paths on a node. Raises ConfigError for a folder that only the system can move."""
     config, declared, folder = bench.config, bench.declared or COMMAND, folder_on(node, bench, context)
     modules = modules_on(node, bench, context)
-    if not node.local:
-        context = replace(context, dirs=dirs_at(context, node))
+    context = context.on(node).context
     source = str(PurePath(context.dirs.code, declared.source.folder)) if declared.source is not None else folder
     return NodeBenchmark(
         config=config,

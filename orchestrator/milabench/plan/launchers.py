@@ -38,8 +38,8 @@ def launcher_of(config: BenchmarkConfig) -> str:
     """Return `plan.launcher`; else torchrun where one program of Python uses many devices, and is no server with its client."""
     if config.plan.launcher is not None:
         return config.plan.launcher
-    is_plain = bool(config.command) or is_client_server(config)
-    return "torchrun" if method_of(config).is_one_job and not is_plain else "none"
+    is_plain = not method_of(config).is_one_job or bool(config.command) or is_client_server(config)
+    return "none" if is_plain else "torchrun"
 
 
 def launcher_words(

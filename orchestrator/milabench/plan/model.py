@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
+from milabench.plan.canonical import Writer, canonical_json, digest, fast_writer, shown_json
 from milabench.redaction import mask_settings
 
 PhaseName = Literal["install", "prepare", "run"]
@@ -21,6 +21,8 @@ STEP_DIRS: Final = "steps"
 # `--batch-size 8`, `--per_device_train_batch_size=8`, `data.batch=8`; not `--batches 8`.
 _BATCH = r"[\w.-]*batch(?:[_-]?size[\w-]*)?"
 _SIZING = re.compile(rf"(?<![^\s'\"])(?:-{_BATCH}[ =]|{_BATCH}=)\d+(?!\w)")
+_MANY: Final = 300
+"""Steps whose hashes take longer than it takes to import what writes them faster."""
 _NOT_HASHED = ("id", "stem", "monitor", "job", "one_job", "keep_step_dir")
 
 
@@ -76,20 +78,34 @@ class Step:
     @property
     def hash(self) -> str:
         """sha256 over everything that decides what this step does; of secrets only the names."""
-        left_out = (
-            _NOT_HASHED if self.prerun else (*_NOT_HASHED, "prerun")
-        )  # plans from before there was one keep their hash
-        return digest({key: value for key, value in self._public().items() if key not in left_out})
+        return self.hash_by(canonical_json)
 
-    def to_json(self) -> dict[str, Any]:
+    def hash_by(self, write: Writer) -> str:
+        """Return the hash, its JSON written by this writer."""
+        # Plans from before there was a prerun keep their hash.
+        hashed = self._fields(_HASHED if self.prerun else _HASHED_BEFORE_PRERUN)
+        data = shown_json(hashed, write)
+        return hashlib.sha256(canonical_json(mask_settings(hashed)) if data is None else data).hexdigest()
+
+    def to_json(self, write: Writer = canonical_json) -> dict[str, Any]:
         """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
-        return {**self._public(), "hash": self.hash}
+        return {**self.shown(write), "hash": self.hash_by(write)}
 
-    def _public(self) -> dict[str, Any]:
+    def shown(self, write: Writer = canonical_json) -> dict[str, Any]:
+        """Return its fields as they may be shown; of secrets only the names."""
+        shown = self._fields(_FIELDS)
         # Secrets are shown and kept nowhere: plans go into records, and those to other people.
+        return shown if shown_json(shown, write) is not None else dict(mask_settings(shown))
+
+    def _fields(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the values of some fields by their names, `env` without secrets."""
         env = {name: value for name, value in self.env.items() if name not in self.secret_env}
-        public = {**{key.name: getattr(self, key.name) for key in fields(self)}, "env": env}
-        return cast("dict[str, Any]", mask_settings(public))
+        return {**{name: getattr(self, name) for name in names}, "env": env}
+
+
+_FIELDS: Final = tuple(key.name for key in fields(Step))
+_HASHED: Final = tuple(name for name in _FIELDS if name not in _NOT_HASHED)
+_HASHED_BEFORE_PRERUN: Final = tuple(name for name in _HASHED if name != "prerun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +131,11 @@ class Plan:
     @property
     def hash(self) -> str:
         """sha256 over the steps' hashes and the skipped benchmarks."""
-        return digest([[step.hash for step in self.steps], [asdict(skip) for skip in self.skipped]])
+        write = self._writer()
+        return digest([[step.hash_by(write) for step in self.steps], [asdict(skip) for skip in self.skipped]])
+
+    def _writer(self) -> Writer:
+        return fast_writer() if len(self.steps) >= _MANY else canonical_json
 
     def groups(self) -> tuple[tuple[Step, ...], ...]:
         """Return the steps that run together, group by group, in order."""
@@ -126,12 +146,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as protocol.md, section 6, spells it."""
+        write = self._writer()
         return {
             "schema": SCHEMA,
             "hash": self.hash,
             "phase": self.phase,
             "system": dict(self.system),
-            "steps": [step.to_json() for step in self.steps],
+            "steps": [step.to_json(write) for step in self.steps],
             "skipped": [asdict(skip) for skip in self.skipped],
         }
 
@@ -150,10 +171,3 @@ def restricted_plan(plan: Plan, steps: Collection[str]) -> Plan:
     """Return the plan of the groups that hold one of these steps."""
     groups = (group for group in plan.groups() if any(step.id in steps for step in group))
     return replace(plan, steps=tuple(step for group in groups for step in group))
-
-
-def digest(value: Any) -> str:
-    """Return the sha256, in hexadecimal, of a value's canonical JSON."""
-    # Kept in records: any change here makes every old plan look like another one.
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

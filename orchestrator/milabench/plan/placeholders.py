@@ -19,6 +19,32 @@ _WORKERS = (("min", 2), ("max", 16))
 def names_for(bench: NodeBenchmark) -> dict[str, Any]:
     """Return the values of the placeholders that a benchmark may use (docs/reference/suite-language.md, Placeholders)."""
     config, context, node, dirs = bench.config, bench.context, bench.node, bench.dirs
+    on_node = context.on(node)
+    if on_node.names is None:
+        on_node.names = _names_on(node, context)
+    names = {
+        **on_node.names,
+        "milabench_base": dirs.base,
+        "milabench_venv": bench.venv,
+        "milabench_code": dirs.code,
+        "milabench_extra": f"{dirs.extra}/{config.name}",
+        "milabench_data": dirs.data,
+        "milabench_runs": dirs.runs,
+        "milabench_cache": dirs.cache,
+        "milabench_name": config.name,
+        "benchmark_folder": bench.folder,
+    }
+    if isinstance(bench.declared, ForeignBenchmark):
+        # Of milabench 1.3: where its files are, and a folder that its group shares.
+        names |= {"benchmark_folder": bench.source, "milabench_code": bench.source}
+        names |= {"milabench_extra": f"{dirs.extra}/{config.group}"}
+    if AUTO_BATCH in names:
+        names[AUTO_BATCH] = lambda own: context.sizer.size(config.name, own, device_memory(node))
+    return names
+
+
+def _names_on(node: Node, context: PlanContext) -> dict[str, Any]:
+    """Return the values that all benchmarks have on a node; that of the sizer is only there to say that sizing is asked for."""
     arch = context.facts.arch
     sizing = context.system.options.get("cpu", {})
     devices = max(1, len(node.devices))
@@ -29,7 +55,7 @@ def names_for(bench: NodeBenchmark) -> dict[str, Any]:
         least, most = (sizing.get(key, sizing.get(f"cpu_{key}", default)) for key, default in _WORKERS)
         workers = min(max(per_device, int(least)), int(most))
     system = system_names(context, node)
-    names = {
+    return {
         **{key: value for key, value in system.items() if not key.startswith("_")},
         "arch": arch,
         "device_name": vendor_of(arch).torch_device,
@@ -38,27 +64,12 @@ def names_for(bench: NodeBenchmark) -> dict[str, Any]:
         "gpu_count": devices,
         "cpu_per_gpu": per_device,
         "n_worker": int(workers),
-        "milabench_base": dirs.base,
-        "milabench_venv": bench.venv,
-        "milabench_code": dirs.code,
-        "milabench_extra": f"{dirs.extra}/{config.name}",
-        "milabench_data": dirs.data,
-        "milabench_runs": dirs.runs,
-        "milabench_cache": dirs.cache,
-        "milabench_name": config.name,
-        "benchmark_folder": bench.folder,
         "run_name": context.run_name,
         "step_dir": STEP_DIR,
         "system": system,
         AUTO_CPU: bool(sizing.get("auto", sizing.get("enabled", False))),
+        **({AUTO_BATCH: None} if context.sizer.options.asks else {}),
     }
-    if isinstance(bench.declared, ForeignBenchmark):
-        # Of milabench 1.3: where its files are, and a folder that its group shares.
-        names |= {"benchmark_folder": bench.source, "milabench_code": bench.source}
-        names |= {"milabench_extra": f"{dirs.extra}/{config.group}"}
-    if context.sizer.options.asks:
-        names[AUTO_BATCH] = lambda own: context.sizer.size(config.name, own, device_memory(node))
-    return names
 
 
 def device_memory(node: Node) -> int | None:

@@ -10,10 +10,11 @@ from typing import Any
 from urllib.parse import quote
 
 from milabench.bench.api import Benchmark, ForeignBenchmark
+from milabench.plan.canonical import digest
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.environ import program_environment, started_environment
-from milabench.plan.model import Plan, SkippedBench, Step, digest
+from milabench.plan.model import Plan, SkippedBench, Step
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import AUTO_BATCH, render_benchmark
 from milabench.plan.step import bench_config

@@ -200,8 +200,10 @@ class _Renderer:
             elif value is not None:
                 target = options if option.startswith("-") else positional
                 target.append(self.text(option, path))
-                if value is not True:
-                    target.append(",".join(self.text(str(item), path) for item in _items(value)))
+                if type(value) is tuple:
+                    target.append(",".join([self.text(str(item), path) for item in value]))
+                elif value is not True:
+                    target.append(self.text(str(value), path))
         return (*positional, *options, *tail)
 
     def serve(self) -> dict[str, Any]:
@@ -297,13 +299,12 @@ class _Renderer:
     def _filled(self, text: str) -> str:
         if "{" not in text and "}" not in text:
             return text
-        # Braces are unescaped over the whole text, so that those of one JSON object are seen together; values are put
-        # in afterwards.
         pieces = parts(text)
+        if "{{" not in text and "}}" not in text:
+            return "".join([piece if isinstance(piece, str) else self._value_text(piece) for piece in pieces])
         fields = [piece for piece in pieces if isinstance(piece, Field)]
-        if not fields:
-            return unescaped(text)
-        # NUL marks the fields: no value of a suite can hold one, the YAML reader refuses it.
+        # Braces are unescaped over the whole text, so that those of one JSON object are seen together; values are put in
+        # afterwards. NUL marks the fields: no value of a suite can hold one, the YAML reader refuses it.
         marked = "".join(piece if isinstance(piece, str) else "\0" for piece in pieces)
         first, *literals = unescaped(marked).split("\0")
         values = [self._value_text(piece) for piece in fields]

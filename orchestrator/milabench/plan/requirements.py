@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -63,6 +64,7 @@ class Lock:
         return bool(self.pins) and all(pin.hashes for pin in self.pins)
 
 
+@lru_cache(maxsize=128)  # all benchmarks of a suite have a few locks, with thousands of lines
 def parse_requirements(text: str) -> Lock:
     """Read a requirement file.
 
@@ -239,7 +241,7 @@ def _pin(line: str) -> Pin:
     hashes = tuple(_HASH.findall(line))
     bare = re.sub(r"\s+", " ", _HASH.sub("", line)).strip()
     try:
-        requirement = Requirement(bare)
+        requirement = _requirement(bare)
     except InvalidRequirement:
         return Pin(line=bare, name="", hashes=hashes)
     specifiers = list(requirement.specifier)
@@ -253,15 +255,21 @@ def _pin(line: str) -> Pin:
     )
 
 
+@lru_cache(maxsize=4_096)
+def _requirement(line: str) -> Requirement:
+    """Return a requirement, which nobody changes. Raises InvalidRequirement."""
+    return Requirement(line)
+
+
 def _allows(line: str, version: str) -> bool:
     try:
         # A lock may name a pre-release on purpose; specifiers alone would refuse it.
-        return Requirement(line).specifier.contains(Version(version), prereleases=True)
+        return _requirement(line).specifier.contains(Version(version), prereleases=True)
     except (InvalidRequirement, InvalidVersion):
         return True
 
 
 def applies(line: str, environment: Mapping[str, str]) -> bool:
     """Return whether the marker of a requirement holds in an environment."""
-    marker = Requirement(line).marker
+    marker = _requirement(line).marker
     return marker is None or marker.evaluate(dict(environment))

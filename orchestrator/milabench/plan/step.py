@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -228,7 +229,7 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
     program = _program(bench)
     if declared.voirfile is not None and process.role != "server":
         paths = ("--path", bench.source) if declared.module is not None and declared.source is not None else ()
-        voirfile = str(PurePath(bench.folder, declared.voirfile))
+        voirfile = _joined(bench.folder, declared.voirfile)
         program = ("-m", "benchmate.run", "--voirfile", voirfile, *paths, *program)
     if launcher_of(config) == "torchrun" and after:
         program = _apart(program)
@@ -285,7 +286,12 @@ def _program(bench: NodeBenchmark) -> tuple[str, ...]:
     if declared.module is not None:
         return ("-m", declared.module)
     assert declared.script is not None
-    return (str(PurePath(bench.source if declared.source is not None else bench.folder, declared.script)),)
+    return (_joined(bench.source if declared.source is not None else bench.folder, declared.script),)
+
+
+@lru_cache(maxsize=1_024)  # thousands of benchmarks have one definition
+def _joined(folder: str, path: str) -> str:
+    return str(PurePath(folder, path))
 
 
 def _job(process: PlannedProcess, name: str, server: Step | None) -> str:

@@ -31,7 +31,7 @@ def _step_lines(step: Step) -> list[str]:
     devices = ",".join(map(str, step.devices))
     # The run has no name yet.
     runs = step.env.get("MILABENCH_DIR_RUNS", "runs")
-    shown = with_step_dir(step, f"{runs}/RUN/{STEP_DIRS}/{step.stem or step.id}").to_json()
+    shown = with_step_dir(step, f"{runs}/RUN/{STEP_DIRS}/{step.stem or step.id}").shown()
     env = {**shown["env"], **dict.fromkeys(step.secret_env, MASK)}
     return [
         f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from milabench.bench.api import Git, Source, WorkingCopy
 from milabench.errors import ConfigError, Problem
+from milabench.plan.canonical import digest
 from milabench.plan.container import Image
-from milabench.plan.model import SCHEMA, SkippedBench, digest
+from milabench.plan.model import SCHEMA, SkippedBench
 from milabench.plan.requirements import (
     GitRequirement,
     Lock,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from milabench.plan.model import digest
+from milabench.plan.canonical import digest
 from tests.commands import Said
 from tests.processes import CEILING_S, until
 

@@ -110,12 +110,28 @@ def test_omegaconf_is_asked_once_for_each_distinct_text(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(interpolate.Interpolator, "_ask", counting)
     suite = tmp_path / "s.yaml"
-    keys = "definition: x, url: 'u/${name}', docker_image: 'i:${system.arch}', tags: ['${oc.env:T,t}']"
+    keys = "definition: x, url: 'u/${name}', docker_image: 'i:${system.arch}', tags: ['${oc.env:T,t}', '\\\\${name}']"
     template = f"_t: {{{keys}}}\n"
     suite.write_text(template + "\n".join(f"b{n}: {{inherits: _t}}" for n in range(50)))
     benchmarks = read_suite([suite]).benchmarks
     assert benchmarks["b7"].url == "u/b7"
-    assert len(asked) == 3
+    assert asked == ["${oc.env:T,t}", "\\\\${r0}"]  # of text around references nobody has to be asked
+
+
+def test_a_value_that_two_benchmarks_share_is_resolved_for_each(tmp_path: Path) -> None:
+    suite = tmp_path / "s.yaml"
+    suite.write_text(
+        "_t: {definition: x, group: 'g-${.weight}', env: {A: '${group} ${.B}', B: '${install_group}'}, argv: {--n: '${env.A}'}}\n"
+        "a: {inherits: _t, weight: 1}\nb: {inherits: _t, weight: 2}\nc: {inherits: _t, weight: 1}\n"
+        "d: {inherits: _t, weight: 1, install_group: i}\n"
+    )
+    benchmarks = read_suite([suite]).benchmarks
+    assert {name: (bench.group, bench.env["A"], bench.argv[0][1]) for name, bench in benchmarks.items()} == {
+        "a": ("g-1", "g-1 g-1", "g-1 g-1"),
+        "b": ("g-2", "g-2 g-2", "g-2 g-2"),
+        "c": ("g-1", "g-1 g-1", "g-1 g-1"),
+        "d": ("g-1", "g-1 i", "g-1 i"),
+    }
 
 
 SCALARS = st.one_of(

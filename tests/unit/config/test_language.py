@@ -403,9 +403,10 @@ def test_a_wrong_node_is_an_error(files: Files, nodes: str, message: str) -> Non
     assert message in files.error(f"a: {{definition: x}}\nsystem: {{nodes: {nodes}}}")
 
 
-def test_reading_a_suite_imports_no_omegaconf_unless_something_is_interpolated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("url", ["x", "${system.arch}", "a {a} ${.group}, ${system.arch}"])
+def test_reading_a_suite_imports_no_omegaconf_unless_more_than_a_key_is_referred_to(tmp_path: Path, url: str) -> None:
     suite = tmp_path / "s.yaml"
-    suite.write_text("a: {definition: x}")
+    suite.write_text(f"a: {{definition: x, url: '{url}'}}")
     program = (
         "import sys; from pathlib import Path; from milabench.config.read import read_suite; "
         f"read_suite([Path({str(suite)!r})]); "
@@ -512,3 +513,12 @@ def test_gated_weights_are_named_by_a_commit_and_by_the_page_of_their_terms(file
     assert gated.page == "https://huggingface.co/o/n"
     with pytest.raises(ConfigError, match=r"a\.gated\.revision: expected a full commit, 40 digits .* got 'main'"):
         files.bench("a: {definition: x, gated: {repository: o/n, revision: main}}")
+
+
+def test_the_value_for_which_there_is_no_more_room_is_named(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.config.layers.MAX_VALUES", 30)
+    text = "_t:\n  definition: x\n  env: {A: 1, B: 2, C: 3}\n" + "".join(f"b{n}: {{inherits: _t}}\n" for n in range(4))
+    assert (
+        "suite.yaml:3:18: b2: with it, the benchmarks stand for more than 30 values, inherited ones included"
+        in files.error(text)
+    )

@@ -13,6 +13,7 @@ from milabench.config.source_map import (
     Located,
     Mark,
     MergeError,
+    Origins,
     SourceLocation,
     WrittenFloat,
     located,
@@ -116,3 +117,19 @@ def test_an_empty_mapping_changes_nothing(value: Any) -> None:
         == plain(settled(node))
         == plain(settled(merge_documents(tree({}), node)))
     )
+
+
+def test_the_origin_of_a_key_is_found_whether_its_name_has_dots_or_leads_deeper() -> None:
+    mark = Mark(SourceLocation("s.yaml", "/"), 3, 5)
+    origins = Origins(located({"a": {"b": 1}, "v1.2": 3, "none": None}, mark))
+    assert {key: key in origins for key in ("a", "a.b", "v1.2", "none", "b", "a.c", "")} == {
+        "a": True,
+        "a.b": True,
+        "v1.2": True,
+        "none": True,
+        "b": False,
+        "a.c": False,
+        "": False,
+    }
+    assert [origins.where(key) for key in ("a.b.c", "none", "x.y")] == ["s.yaml:3:5", "s.yaml:3:5", ""]
+    assert (origins.data("a"), origins.data("b"), origins["v1.2"].where) == ({"b": 1}, None, "s.yaml:3:5")
