@@ -8,7 +8,6 @@ import io
 import os
 import re
 import runpy
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -201,6 +200,8 @@ def _leaves_its_folder(path: str) -> bool:
 
 
 def _location(error: BaseException, benchfile: Path) -> str:
+    import traceback  # for the rare mistake, not at every start
+
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(benchfile)]
     return f"{benchfile}:{lines[-1]}" if lines else str(benchfile)
 

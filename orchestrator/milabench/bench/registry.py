@@ -48,14 +48,18 @@ def foreign_format(benchfile: Path) -> ModuleType | None:
     return None
 
 
-def ask_together(folders: Iterable[Path]) -> None:
-    """Ask the benchfiles of several folders that are not ours at once, which takes less time than one by one."""
+def ask_together(folders: Iterable[Path]) -> bool:
+    """Ask the benchfiles of several folders that are not ours at once, which takes less time than one by one.
+
+    Return whether there is any.
+    """
     of_module: dict[ModuleType, list[Path]] = {}
     for folder in dict.fromkeys(folders):
         if (module := foreign_format(folder / BENCHFILE)) is not None:
             of_module.setdefault(module, []).append(folder)
     for module, own in of_module.items():
         module.read_together(own)
+    return bool(of_module)
 
 
 def module_of(name: str) -> ModuleType:

@@ -86,7 +86,7 @@ def query(
 
 def rows_text(columns: list[str], rows: list[Row], width: int | None = None) -> str:
     """Return the rows below their columns' names, fitted to a terminal's width, and how many they are."""
-    from milabench.report.text import text_table
+    from milabench.report.text_table import text_table
 
     table = _table(columns, rows)
     lines = text_table(table.headings, table.rows, table.is_text, spare=table.spare, width=width)

@@ -18,7 +18,7 @@ from milabench.workflow.options import SuiteOptions
 @json_option
 def command(options: SuiteOptions, wide: bool, as_json: bool) -> None:
     """List the benchmarks whose weights or data need accepted terms, where to accept them, and whether a token is there."""
-    from milabench.report.text import text_table
+    from milabench.report.text_table import text_table
     from milabench.workflow.gated import HOW, gated_benches, token_place
 
     suite = read_suite_only(options)

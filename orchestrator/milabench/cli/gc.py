@@ -78,7 +78,7 @@ def command(
 
 def survey_table(survey: Survey) -> str:
     """Return one line for each kind of thing, and the total."""
-    from milabench.report.text import text_table
+    from milabench.report.text_table import text_table
     from milabench.workflow.disk_use import KINDS
 
     kinds = ((kind, survey.of_kind(kind)) for kind in KINDS)

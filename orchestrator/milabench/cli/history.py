@@ -36,7 +36,7 @@ def command(
 def trend_text(trend: Trend, width: int | None = None) -> str:
     """Return a system's runs, a line each, with a note where the level changed; fitted to a terminal's width."""
     from milabench.analysis.changepoints import LEAST_HISTORY
-    from milabench.report.text import text_table
+    from milabench.report.text_table import text_table
 
     changes = {change.run: change for change in trend.changes}
     rows = []

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.analysis.summary_model import validity_words
 from milabench.bench.readme import first_sentence
 from milabench.cli.options import json_option, suite_options, table_width, wide_option
 from milabench.execute.shims import shims_of
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
-from milabench.workflow.report_inputs import read_reference, shipped_references
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
 def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) -> None:
     """List the benchmarks of the suite."""
     if references:
+        from milabench.workflow.report_inputs import shipped_references
+
         entries = [reference_json(name) for name in shipped_references()]
         text = (
             json.dumps({"schema": 1, "references": entries}, indent=1)
@@ -56,7 +56,7 @@ def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) 
 
 def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """Return a line for each benchmark, fitted to a terminal's width."""
-    from milabench.report.text import text_table
+    from milabench.report.text_table import text_table
 
     headings = ["name", "enabled", "plan", "weight", "environment", "tags", "stands for"]
     rows = [
@@ -79,6 +79,8 @@ def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = N
 def reference_json(name: str) -> dict[str, Any]:
     """Return a shipped reference result as `list --references --json` has it."""
     from milabench.analysis.rescoring import machine_text
+    from milabench.analysis.summary_model import validity_words
+    from milabench.workflow.report_inputs import read_reference
 
     summary = read_reference(name).summary
     return {
@@ -93,7 +95,7 @@ def reference_json(name: str) -> dict[str, Any]:
 
 def references_table(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """Return a line for each reference result: its machine, when and how it was measured, how many numbers are valid."""
-    from milabench.report.text import text_table
+    from milabench.report.text_table import text_table
 
     rows = [
         [

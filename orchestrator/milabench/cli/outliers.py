@@ -48,7 +48,7 @@ def command(
 
 def outlier_text(findings: Findings, width: int | None = None) -> str:
     """Return the table of outliers, fitted to a terminal's width, and in a sentence what was checked."""
-    from milabench.report.text import text_table
+    from milabench.report.text_table import text_table
 
     lines: list[str] = []
     if findings.outliers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,5 +78,7 @@ class Problems:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `did you mean 'x'?` with the known name nearest to this one, or nothing where none is near."""
+    import difflib  # for the rare mistake, not at every start
+
     nearest = difflib.get_close_matches(name, list(known), 1)
     return f"did you mean {nearest[0]!r}?" if nearest else ""

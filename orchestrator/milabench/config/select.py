@@ -4,7 +4,6 @@ joined by commas, and, or, not.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
@@ -112,6 +111,8 @@ def _check_words(asked: Iterable[str], known: set[str]) -> None:
     for word in dict.fromkeys(asked):
         if any(_matches(word, candidate) for candidate in known):
             continue
+        import difflib  # for the rare mistake, not at every start
+
         near = difflib.get_close_matches(word, sorted(known), 3)
         hint = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
         what = f"{word!r} matches no benchmark" if _is_glob(word) else f"unknown benchmark, group or tag {word!r}"

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -176,7 +175,7 @@ async def storages(
     For each the first node that sees the same base, empty where that is ours: every node leaves a file of its own in its
     base, and looks which of the others' files it sees.
     """
-    token = f".milabench-{secrets.token_hex(8)}"
+    token = f".milabench-{os.urandom(8).hex()}"
     ours = here / f"{token}-here"
     with contextlib.suppress(OSError):  # then no node shares it
         here.mkdir(parents=True, exist_ok=True)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import assert_never
 
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
-from milabench.shown import cut_text, visible_line
+from milabench.report.text_table import text_table
+from milabench.shown import visible_line
 
 WIDTH = 120
-LONGEST = 40  # characters of a value in a table that does not fit
-NAMED = 4  # columns that the line below such a table names
 
 
 def document_text(document: Document, width: int | None = None) -> str:
@@ -71,62 +70,6 @@ def _entry_lines(entry: Entry) -> list[str]:
     width = max((len(label) for label, _ in entry.details), default=0) + 2
     name = f"{entry.name}: " if entry.name else ""
     return [f"  {name}{entry.text}", *(f"    {label:<{width}}{text}" for label, text in entry.details)]
-
-
-def text_table(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    is_text: Sequence[bool],
-    *,
-    spare: Iterable[str] = (),
-    width: int | None = None,
-) -> list[str]:
-    """Return heading, rule and rows in columns of minimal width; text to the left, numbers to the right.
-
-    A table wider than the terminal's `width` is fitted to it: long values are shortened, then as many columns as need be
-    are left out, those named first in `spare` first, and a last line says so. None: it is written whole.
-    """
-    columns = [tuple(column) for column in zip(headings, *rows, strict=True)]
-    kept, note = _fitted(columns, tuple(spare), width)
-    widths = {at: max(map(len, column)) for at, column in kept.items()}
-
-    def line(row: int) -> str:
-        padded = (
-            column[row].ljust(widths[at]) if is_text[at] else column[row].rjust(widths[at])
-            for at, column in kept.items()
-        )
-        return " | ".join(padded).rstrip()
-
-    rule = "-+-".join("-" * wide for wide in widths.values())
-    return [*map(visible_line, (line(0), rule, *map(line, range(1, len(rows) + 1)))), *note]
-
-
-def _fitted(
-    columns: Sequence[tuple[str, ...]], spare: Sequence[str], width: int | None
-) -> tuple[dict[int, tuple[str, ...]], list[str]]:
-    """Return the columns that fit by their place, and a line on what was shortened or left out."""
-    kept = dict(enumerate(columns))
-
-    def is_too_wide() -> bool:
-        return width is not None and sum(max(map(len, column)) + 3 for column in kept.values()) - 3 > width
-
-    if width is None or not is_too_wide():
-        return kept, []
-    # The first column says what a row is about, and is copied from here: it is cut at the terminal's edge only.
-    kept = {
-        at: tuple(cut_text(cell, LONGEST if at else width, at_word=False) for cell in column)
-        for at, column in kept.items()
-    }
-    done = ["long values shortened"] if list(kept.values()) != list(columns) else []
-    places = [at for heading in dict.fromkeys(spare) for at, column in kept.items() if at and column[0] == heading]
-    left_out = []
-    for at in places:
-        if is_too_wide():
-            left_out.append(kept.pop(at)[0])
-    if left_out:
-        names = ", ".join([*left_out[:NAMED], *(["..."] if len(left_out) > NAMED else [])])
-        done.append(f"{len(left_out)} column{'s' * (len(left_out) > 1)} left out ({names})")
-    return kept, [f"{'; '.join(done)}; --wide shows everything"] if done else []
 
 
 _RENDERER = DocumentRenderer(write=document_text)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.timing_audit import BatchResult, CellResult, FactorEffect, TimingAudit
-from milabench.report.text import text_table
+from milabench.report.text_table import text_table
 
 HEADINGS = (
     *("batch", "warmup", "sync", "call ms", "[95 %]", "event ms", "[95 %]"),

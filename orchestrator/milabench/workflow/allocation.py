@@ -33,17 +33,13 @@ if TYPE_CHECKING:
 OURS_S = 6.0  # for each command that is asked whether we are in a job: a run need not wait for a busy controller
 
 
-def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session) -> Allocation | None:
-    """Return the nodes that Slurm places the steps on; None where it does not. Asks for them where the options say so.
+def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session) -> Allocation:
+    """Return the nodes that Slurm places the steps on. Asks for them where the options say so.
 
     Only stated, with no job, unless the options ask to `allocate`. Raises ConfigError, UsageError for what Slurm refuses, and
     Unreachable.
     """
-    if system.engine == "local" or (system.engine is None and system.nodes):
-        return None
     ours = allocation_of(options.environ)
-    if ours is None and system.engine is None:
-        return None
     require_arch(system)
     if options.bound_nodes:
         by_name = {} if ours is None else {node.name: node for node in ours.nodes}

@@ -129,13 +129,10 @@ def read_context(
     from milabench.facts.probe import this_machine
 
     probe = this_machine()  # answers while the modules that read the suite are imported
-    from milabench.bench.registry import ask_together
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.system import allocated_facts, system_facts
-    from milabench.workflow.allocation import allocation_for, arch_of_nodes, as_node_of
     from milabench.workflow.environments import environment_folders, unavailable_benches
-    from milabench.workflow.foreign_environments import with_own_environments
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -146,7 +143,7 @@ def read_context(
         for warning in suite.warnings:
             session.warn(str(warning))
     profile = _profile_of(suite, extent)
-    allocation = allocation_for(suite.system, options, session)
+    allocation = _allocation(suite.system, options, session)
     remote: dict[str, Node] = {}
     if options.ask_nodes and (suite.system.nodes if allocation is None else allocation.job):
         from milabench.workflow.node_query import ask_nodes
@@ -155,6 +152,8 @@ def read_context(
     if allocation is None:
         facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
     else:
+        from milabench.workflow.allocation import arch_of_nodes, as_node_of
+
         arch = suite.system.arch or arch_of_nodes(allocation, machine, remote)
         if arch != detected and suite.system.arch is None:
             session.warn(
@@ -176,8 +175,7 @@ def read_context(
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
     )
-    ask_together(bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path))
-    suite, selected, missing_locks = with_own_environments(suite, selected)
+    suite, selected, missing_locks = _with_own_environments(suite, selected)
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
     if warn:
         for note in sizing_notes(benches, plan_context):
@@ -197,6 +195,29 @@ def read_context(
     if facts.main.local:
         known = replace(known, missing_programs=missing_programs(benches, known))
     return replace(context, benches=with_processes(benches, known), plan_context=known)
+
+
+def _allocation(system: SystemConfig, options: SuiteOptions, session: Session) -> Allocation | None:
+    """Return the nodes that Slurm places the steps on; None where neither suite nor command says so, nor are we in a job."""
+    in_job = bool(options.environ.get("SLURM_JOB_ID")) and not system.nodes
+    if system.engine == "local" or (system.engine is None and not in_job):
+        return None
+    from milabench.workflow.allocation import allocation_for  # imports asyncio, for the one who uses Slurm
+
+    return allocation_for(system, options, session)
+
+
+def _with_own_environments(
+    suite: Suite, selected: tuple[BenchmarkConfig, ...]
+) -> tuple[Suite, tuple[BenchmarkConfig, ...], Mapping[str, str]]:
+    """Ask the benchfiles that are not ours, and return what `with_own_environments` does."""
+    from milabench.bench.registry import ask_together
+
+    if not ask_together(bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path)):
+        return suite, selected, {}
+    from milabench.workflow.foreign_environments import with_own_environments  # imports packaging
+
+    return with_own_environments(suite, selected)
 
 
 def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import platform
-import secrets
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -230,7 +229,7 @@ def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
 
 def new_marker(path: Path) -> str:
     """Return a new mark for the processes of one orchestrator; it begins with the run's name."""
-    return f"{path.name}-{secrets.token_hex(4)}"
+    return f"{path.name}-{os.urandom(4).hex()}"
 
 
 def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str, AgentNode]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from milabench.report.document import words_table
-from milabench.report.text import LONGEST, document_text, text_table
+from milabench.report.text import document_text
+from milabench.report.text_table import LONGEST, text_table
 
 HEADINGS = ["run", "verdict", "began", "benchmarks"]
 ROWS = [
