@@ -6,7 +6,6 @@ host. The value of a known one is masked wherever it occurs, in the forms in whi
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from functools import lru_cache
@@ -212,6 +211,8 @@ def is_searchable(value: str) -> bool:
 
 def _forms(value: str) -> Iterator[str]:
     """Yield how a value may stand in a text, and in a text within JSON."""
+    import json
+
     # A key of several lines is met line by line.
     for line in {value, *(line.strip() for line in value.splitlines())}:
         if is_searchable(line) and "\n" not in line:
@@ -225,6 +226,7 @@ def _written(line: str) -> Iterator[str]:
     """Yield a value as it is, escaped for JSON, Python, HTML, URLs and shells, and in base64."""
     import base64  # these take longer to load than all the rest of an agent that has no secret
     import html
+    import json
     from urllib.parse import quote, quote_plus
 
     yield from (line, json.dumps(line)[1:-1], repr(line)[1:-1], html.escape(line))

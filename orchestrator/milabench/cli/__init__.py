@@ -7,15 +7,15 @@ import contextlib
 import gc as cyclic_gc  # `milabench.cli.gc` is the verb
 import os
 import sys
-from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
-from milabench.errors import INTERRUPTED, NOT_WRITTEN, MilabenchError
+from milabench.errors import DONE, INTERRUPTED, NOT_WRITTEN, MilabenchError
 from milabench.execute.interrupts import InterruptRequested, Interrupts
 from milabench.redaction import learn, mask, mask_argument, mask_bytes, values_in, values_in_environment
 from milabench.shown import visible
 
 MAX_LINE = 4_000  # characters of a line of an error
+COMPLETION = "_MILABENCH_COMPLETE"  # set by the completion of a shell
 COLLECT_AFTER = 50_000  # objects; Python's own 700 is for programs that make more garbage than they keep
 
 
@@ -116,7 +116,8 @@ def _hide_arguments() -> None:
 
     if all(shown(word) == word for word in sys.argv):
         return
-    import ctypes  # takes milliseconds to import, for what is rarely there
+    import ctypes  # they take milliseconds to import, for what is rarely there
+    from pathlib import Path
 
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -170,10 +171,28 @@ def _error_text(text: str) -> str:
     return "\n".join(line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..." for line in lines)
 
 
+def _show_front_page() -> int:
+    """Print the page of `milabench --help` without click, whose import takes longer than all the rest."""
+    from milabench.cli.front_page import front_page, terminal_width
+
+    try:
+        sys.stdout.write(f"{front_page(terminal_width())}\n")  # at once: what a pipe's reader reads is all of it
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return NOT_WRITTEN
+    except OSError as error:
+        print(_error_text(_output_error(error)), file=sys.stderr)
+        return NOT_WRITTEN
+    return DONE
+
+
 def _exit_code_of_verb() -> int:
+    if sys.argv[1:] in (["--help"], ["-h"], ["help"]) and COMPLETION not in os.environ:
+        return _show_front_page()
     import click
 
-    from milabench.cli.verbs import PROGRAM, verbs
+    from milabench.cli.front_page import PROGRAM
+    from milabench.cli.verbs import verbs
 
     try:
         code = verbs.main(prog_name=PROGRAM, standalone_mode=False)

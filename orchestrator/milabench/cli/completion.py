@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from milabench.cli import COMPLETION
 from milabench.devices.regular_file import MIB, read_regular
 from milabench.errors import MilabenchError, RecordError, UsageError
 from milabench.workflow.files import base_folder, suite_file
@@ -35,12 +36,13 @@ def command(shell: str) -> None:
     """Print a shell's completion script for commands, options and benchmark names; its first line says where to save it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from milabench.cli.verbs import PROGRAM, verbs
+    from milabench.cli.front_page import PROGRAM
+    from milabench.cli.verbs import verbs
 
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     # Not the class's own `source`: that of bash starts a bash only to learn its version.
-    script = ShellComplete.source(completion_class(verbs, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE"))
+    script = ShellComplete.source(completion_class(verbs, {}, PROGRAM, COMPLETION))
     click.echo(f"# {_INSTALL[shell]}\n{script}", nl=False)
 
 

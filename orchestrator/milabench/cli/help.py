@@ -12,6 +12,8 @@ from itertools import chain
 
 import click
 
+from milabench.cli.front_page import OPTIONS
+
 MOST_SHOWN = 10  # options of a verb that `--help` shows whole
 # Options that few people need, of every verb or of one; `--help` of a verb with many options leaves them to `--help-all`.
 RARE = frozenset(
@@ -58,9 +60,9 @@ def with_help(command: click.Command) -> click.Command:
             continue  # a verb that was imported before
         _name_numbers(each)
         each.params += [
-            _flag(("--no-color",), _without_colour, "Show no colours; the same as NO_COLOR=1."),
+            _flag(("--no-color",), _without_colour, OPTIONS["--no-color"]),
             _flag(("--help-all",), _show_all, "Show all options, with their variables."),
-            _flag(("-h", "--help"), _show_common, "Show this message and exit."),
+            _flag(("-h", "--help"), _show_common, OPTIONS["-h, --help"]),
         ]
         if each.context_settings.get("ignore_unknown_options"):
             # What is not ours belongs to the program that is started.

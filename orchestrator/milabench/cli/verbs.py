@@ -1,4 +1,4 @@
-"""The verbs with their help texts, in groups; one is imported when it is used, `--help` and completion import none."""
+"""The verbs; one is imported when it is used, `--help` and completion import none."""
 
 from __future__ import annotations
 
@@ -8,77 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milabench.cli.front_page import ABOUT, COMMANDS, HIDDEN, OPTIONS, front_page
 from milabench.cli.help import with_help, with_variables
 from milabench.cli.milabench13 import as_typed_here, typed_here
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-PROGRAM = "milabench"
-GROUPS = {
-    "Set up": {
-        "quickstart": "Install, prepare, run and report a small suite",
-        "doctor": "Check whether this machine can run a suite",
-        "list": "List the benchmarks of a suite",
-        "config": "Show, explain or check the configuration of a suite",
-        "install": "Install the environments and programs of benchmarks",
-        "prepare": "Download or generate the data and models of benchmarks",
-        "gated": "List the weights and data that need accepted terms",
-        "nodes": "Check the machines of a system",
-        "init": "Copy the shipped suites and benchmarks, to edit them",
-        "new": "Create a benchmark from a template",
-        "import-suite": "Turn benchmarks of milabench 1.3 into ours",
-        "pin": "Write the lock files of benchmarks from their requirements",
-        "dev": "Open a shell or run a command in a benchmark's environment",
-        "capsule": "Pack a suite with all it needs, for machines without a network",
-        "image": "Write the recipe of a container image",
-        "completion": "Print the completion script of a shell",
-    },
-    "Measure": {
-        "plan": "Show what install, prepare or run would do",
-        "run": "Run and measure benchmarks",
-        "bench": "Measure any command, or compare several",
-        "ci": "Do the steps of a build server's job: doctor to exit code",
-        "resume": "Resume an incomplete run, or rerun what failed in it",
-        "size": "Find the largest batch size that fits",
-        "ops": "Time operators; record and replay execution traces",
-        "driver": "Run a task of a .cfg file and extract metrics from its log",
-        "timing-audit": "Compare methods of timing the calls of a model",
-    },
-    "Follow and manage runs": {
-        "runs": "List runs with their verdicts",
-        "status": "Show the progress of a run",
-        "logs": "Show the output of a step",
-        "replay": "Replay a recorded run",
-        "cancel": "End an active run",
-        "cleanup": "Kill processes left by crashed runs",
-        "gc": "Show what takes space on the disk, and remove what is unused",
-    },
-    "Report, compare and decide": {
-        "report": "Report the results of runs",
-        "compare": "Compare systems: which is faster, by how much, how surely",
-        "history": "Show the trend of a benchmark over runs",
-        "accept": "Check a run against acceptance criteria",
-        "offers": "Compare all offers to a tender",
-        "offer": "Pack an offer to a tender, or verify one",
-        "tender": "Check a tender, explain every number of a score",
-        "rehearse": "Try a tender on simulated offers: how often is it right",
-        "budget": "How many nodes match, what money buys, what fits in a power",
-        "project": "Project measured nodes or devices to larger counts",
-        "baseline": "Compute what is expected of the machines of a fleet",
-        "outliers": "Find the nodes and devices that differ from a baseline",
-        "db": "Keep and query the results of many runs",
-        "import": "Convert results of other programs into runs",
-        "import-meter": "Add what a power meter measured to a run",
-        "export": "Write results for Parquet, Prometheus or OpenTelemetry",
-        "bundle": "Create a tamper-evident archive of runs",
-        "verify": "Verify an archive of runs",
-    },
-}
-COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
-# What other programs call: neither listed nor completed.
-HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}
-WIDTH = max(map(len, COMMANDS))  # of the first column, the same in all groups
 
 
 class VerbGroup(click.Group):
@@ -126,11 +61,9 @@ class VerbGroup(click.Group):
         verb, command, rest = super().resolve_command(ctx, args)
         return verb, command, as_typed_here(verb or "", rest)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs in their groups, without importing them."""
-        for group, verbs in GROUPS.items():
-            with formatter.section(group):
-                formatter.write_dl([(name.ljust(WIDTH), text) for name, text in verbs.items()])
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the front page, as wide as click writes the help of a verb."""
+        return front_page(ctx.make_formatter().width)
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -141,20 +74,13 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
         ctx.exit()
 
 
-@click.group(
-    cls=VerbGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 all passed, 1 a step did not pass, 2 usage or configuration, 3 nothing selected, "
-    "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable or altered, "
-    "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted.\n\n"
-    "`--help-all` behind a command shows all of its options with their variables, `--help` those that most people need.",
-)
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]}, help=ABOUT)
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help=OPTIONS["--version"]
 )
-@click.option("--traceback", is_flag=True, help="Show the Python traceback of an error.")
+@click.option("--traceback", is_flag=True, help=OPTIONS["--traceback"])
 def verbs(traceback: bool) -> None:
-    """Benchmarks for machine learning systems: install, prepare, run, report."""
+    """Carry out one verb."""
 
 
 with_help(verbs)

@@ -8,8 +8,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from milabench import cli
+from milabench.cli import front_page
+from milabench.cli.front_page import COMMANDS, GROUPS
 from milabench.cli.help import MOST_SHOWN, RARE, common_options, long_name
-from milabench.cli.verbs import COMMANDS, GROUPS, verbs
+from milabench.cli.verbs import verbs
 
 OPTION = re.compile(r"^  (?:-\w, )?(--[a-z-]+)", re.M)
 
@@ -34,6 +37,27 @@ def test_the_verbs_stand_in_at_most_four_groups_with_a_line_each() -> None:
     for name, line in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(line)}$", text, re.M), name
     assert [line for line in COMMANDS.values() if line.endswith(".") or not line[0].isupper()] == []
+
+
+def test_the_front_page_says_of_the_options_what_they_are() -> None:
+    options = [option for option in verbs.params if isinstance(option, click.Option) and not option.hidden]
+    assert {", ".join(sorted(each.opts, key=len)): each.help for each in options} == front_page.OPTIONS
+    assert verbs.help == front_page.ABOUT
+
+
+@pytest.mark.parametrize("columns", ["", "0", "40", "60", "80", "200", "wide"])
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["help"]])
+def test_the_front_page_is_the_same_by_click_and_without(
+    argv: list[str], columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    printed = []
+    for words in (argv, ["--traceback", *argv]):  # with any other option it is click that reads the line
+        monkeypatch.setattr("sys.argv", ["milabench", *words])
+        assert cli.run_command_line() == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert max(map(len, printed[0].splitlines())) <= 80
 
 
 def test_help_of_run_shows_what_people_need_and_how_to_see_the_rest() -> None:

@@ -1,0 +1,129 @@
+"""The page that `milabench --help` prints: all verbs, in groups. Imports nothing, for it is what people wait for most often."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+PROGRAM = "milabench"
+GROUPS = {
+    "Set up": {
+        "quickstart": "Install, prepare, run and report a small suite",
+        "doctor": "Check whether this machine can run a suite",
+        "list": "List the benchmarks of a suite",
+        "config": "Show, explain or check the configuration of a suite",
+        "install": "Install the environments and programs of benchmarks",
+        "prepare": "Download or generate the data and models of benchmarks",
+        "gated": "List the weights and data that need accepted terms",
+        "nodes": "Check the machines of a system",
+        "init": "Copy the shipped suites and benchmarks, to edit them",
+        "new": "Create a benchmark from a template",
+        "import-suite": "Turn benchmarks of milabench 1.3 into ours",
+        "pin": "Write the lock files of benchmarks from their requirements",
+        "dev": "Open a shell or run a command in a benchmark's environment",
+        "capsule": "Pack a suite with all it needs, for machines without a network",
+        "image": "Write the recipe of a container image",
+        "completion": "Print the completion script of a shell",
+    },
+    "Measure": {
+        "plan": "Show what install, prepare or run would do",
+        "run": "Run and measure benchmarks",
+        "bench": "Measure any command, or compare several",
+        "ci": "Do the steps of a build server's job: doctor to exit code",
+        "resume": "Resume an incomplete run, or rerun what failed in it",
+        "size": "Find the largest batch size that fits",
+        "ops": "Time operators; record and replay execution traces",
+        "driver": "Run a task of a .cfg file and extract metrics from its log",
+        "timing-audit": "Compare methods of timing the calls of a model",
+    },
+    "Follow and manage runs": {
+        "runs": "List runs with their verdicts",
+        "status": "Show the progress of a run",
+        "logs": "Show the output of a step",
+        "replay": "Replay a recorded run",
+        "cancel": "End an active run",
+        "cleanup": "Kill processes left by crashed runs",
+        "gc": "Show what takes space on the disk, and remove what is unused",
+    },
+    "Report, compare and decide": {
+        "report": "Report the results of runs",
+        "compare": "Compare systems: which is faster, by how much, how surely",
+        "history": "Show the trend of a benchmark over runs",
+        "accept": "Check a run against acceptance criteria",
+        "offers": "Compare all offers to a tender",
+        "offer": "Pack an offer to a tender, or verify one",
+        "tender": "Check a tender, explain every number of a score",
+        "rehearse": "Try a tender on simulated offers: how often is it right",
+        "budget": "How many nodes match, what money buys, what fits in a power",
+        "project": "Project measured nodes or devices to larger counts",
+        "baseline": "Compute what is expected of the machines of a fleet",
+        "outliers": "Find the nodes and devices that differ from a baseline",
+        "db": "Keep and query the results of many runs",
+        "import": "Convert results of other programs into runs",
+        "import-meter": "Add what a power meter measured to a run",
+        "export": "Write results for Parquet, Prometheus or OpenTelemetry",
+        "bundle": "Create a tamper-evident archive of runs",
+        "verify": "Verify an archive of runs",
+    },
+}
+COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+# What other programs call: neither listed nor completed.
+HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}
+
+ABOUT = "Benchmarks for machine learning systems: install, prepare, run, report."
+OPTIONS = {
+    "--version": "Print the version.",
+    "--traceback": "Show the Python traceback of an error.",
+    "--no-color": "Show no colours; the same as NO_COLOR=1.",
+    "-h, --help": "Show this message and exit.",
+}
+NOTES = (
+    "Exit codes: 0 all passed, 1 a step did not pass, 2 usage or configuration, 3 nothing selected, "
+    "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable or altered, "
+    "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted.",
+    "`--help-all` behind a command shows all of its options with their variables, `--help` those that most people need.",
+)
+NARROWEST, WIDEST = 50, 78  # as click writes the help of a verb
+
+
+def front_page(width: int) -> str:
+    """Return the page, in lines of at most so many characters."""
+    blocks = [
+        [f"Usage: {PROGRAM} [OPTIONS] COMMAND [ARGS]..."],
+        _wrapped(ABOUT, width, "  "),
+        ["Options:", *_table(OPTIONS, OPTIONS, width)],
+        *([f"{group}:", *_table(verbs, COMMANDS, width)] for group, verbs in GROUPS.items()),
+        *(_wrapped(note, width, "  ") for note in NOTES),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def terminal_width() -> int:
+    """Return how wide the page is to be here."""
+    columns = os.environ.get("COLUMNS", "")
+    try:
+        wide = int(columns) if columns.isdigit() else 0
+        wide = wide or os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1).columns
+    except (OSError, ValueError):  # not a terminal
+        wide = 0
+    return max(min((wide or 80) - 2, WIDEST), NARROWEST)
+
+
+def _table(rows: Mapping[str, str], column: Iterable[str], width: int) -> Iterator[str]:
+    """Yield the rows in two columns; `column` has all names that are to stand below one another."""
+    indent = max(map(len, column)) + 4
+    for name, text in rows.items():
+        first, *rest = _wrapped(text, width, " " * indent)
+        yield f"  {name}".ljust(indent) + first.lstrip()
+        yield from rest
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"{indent}{word}")
+    return lines
