@@ -210,7 +210,8 @@ def _exit_code_of_verb() -> int:
         return error.exit_code
     except click.Abort:
         raise InterruptRequested from None
-    except SystemExit:
-        # Only click raises it, when whoever reads our output has gone (`| head -1`), and with a 1, which is a failed step's.
-        return NOT_WRITTEN
+    except SystemExit as end:
+        # Only click raises it: after a completion, and with a 1, which is a failed step's, when whoever reads our output has
+        # gone (`| head -1`).
+        return NOT_WRITTEN if end.code else DONE
     return code if isinstance(code, int) else 0

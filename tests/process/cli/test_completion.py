@@ -21,7 +21,7 @@ def candidates(milabench: Milabench, *words: str, **environ: str) -> list[str]:
     """What bash would offer for the last of the words."""
     line = {"COMP_WORDS": " ".join(("milabench", *words)), "COMP_CWORD": str(len(words))}
     said = milabench(_MILABENCH_COMPLETE="bash_complete", **line, **environ)
-    assert said.err == ""
+    assert (said.code, said.err) == (0, "")
     return [line.partition(",")[2] for line in said.out.splitlines() if line]
 
 
