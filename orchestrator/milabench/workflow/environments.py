@@ -101,14 +101,16 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
     Asked for is what a person wrote, requirements.in; the lock, with its exact versions, only where there is no such file. Of
     requirements that several benchmarks share, only the `packages` of each.
     """
+    with_packages = [bench for bench in context.benches if bench.declared is not None and bench.declared is not COMMAND]
+    if not with_packages:
+        return {}
     from milabench.plan.requirements import parse_requirements
     from milabench.workflow.requirement_files import included_files
 
     installed = installed_packages()
     lacking: dict[str, dict[str, str]] = {}
-    for bench in context.benches:
-        if bench.declared is None or bench.declared is COMMAND:
-            continue
+    for bench in with_packages:
+        assert bench.declared is not None
         folder, variant = requirements_of_benchmark(bench), bench.config.install_variant
         source = requirements_source(folder, variant)
         lock = None if source.is_file() else requirement_file(folder, variant)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 READERS = (
     *("milabench.workflow.run_checks", "milabench.workflow.summaries", "milabench.analysis.summary"),
-    *("milabench.analysis.rate_so_far", "milabench.report.model"),
+    *("milabench.analysis.rate_so_far", "milabench.report.model", "milabench.events.batch_decoder"),
 )
 SWITCH_S = 0.0005
 TURN_S = 0.05  # of reading, after which others have a turn
