@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_run import run
+from test_run import run, write
 
 IMPORTED = "print([name for name in ('voir', 'giving', 'ptera', 'reactivex', 'dataclasses') if name in sys.modules])"
 
@@ -79,6 +79,15 @@ def test_what_is_first_imported_in_a_task_is_recorded_there(agent, tmp_path):
     assert [data["loss"] for data in agent.records() if "loss" in data] == [2.0]
     (message,) = [message["message"] for message in agent.records("message")]
     assert message.startswith("voir was first imported in a task: what the program gave outside it is not recorded")
+
+
+@pytest.mark.parametrize("name", ["giving", "voir"])
+def test_a_module_of_the_program_may_have_the_name_of_one_of_voirs(agent, tmp_path, name):
+    write(tmp_path, f"{name}.py", "value = 5")
+    ran = run(agent, tmp_path, f"import {name}\nprint({name}.value)")
+    assert (ran.code, ran.stdout, ran.stderr) == (0, "5\n", "")
+    (message,) = [message["message"] for message in agent.records("message")]
+    assert message.startswith(f"{name} was imported, but voir cannot be: ")
 
 
 def test_streams_that_an_instrument_asks_for_late_are_those_of_the_program(agent, tmp_path):

@@ -1,11 +1,11 @@
-"""What analysing and reporting a run costs: prints time and memory for 10^5, 10^6 and 10^7 records, and for a comparison.
+"""What analysing and reporting a run costs, and a comparison of 100 runs of 50 benchmarks that were summarised before.
 
     python tests/perf/analyse.py [--most 1000000] [--files 4]
 
 Each size is analysed by `milabench report` in a process of its own: seconds of wall clock and of processor, the highest
 resident memory, and bytes more for each record more. The first report reads every record; the second finds the summary
-kept beside them. A page reads the records to draw them; where there is no summary yet, one pass is for both. The comparison
-is of 100 runs of 50 benchmarks, summarised before.
+kept beside them. A page reads the records to draw them; where there is no summary yet, one pass is for both. The rows are CPU
+time and memory of first reports, and of the comparison.
 """
 
 from __future__ import annotations
@@ -14,23 +14,49 @@ import argparse
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from rows import ROOT, Row, in_turn, in_yardsticks, ratios, show, yardstick_ns
+
 sys.path.insert(0, str(ROOT))
 
-from milabench.events.rundir import RunWriter, create_run  # noqa: E402
-from milabench.events.wire import dump  # noqa: E402
+from milabench.events.rundir import RunWriter, create_run
+from milabench.events.wire import dump
 
 NOON = datetime(2026, 3, 14, 12)
-BATCH = 20_000
+EACH_SECOND = 1_000
 WARMUP = 100
 RUNS, BENCHMARKS, LAUNCHES = 100, 50, 3
+ROUNDS = 3
+MILLION = 1_000_000
+MOST_MIB = 100.0
+YARDSTICK = "a bare event and append"
+SINGLE = "a record each"
+REPORT_GOAL_S, COMPARE_GOAL_S, MOST_GROWTH = 1.2, 1.5, 10.5
+WHY_REPORT = (
+    "half of it are tests of steadiness, quantiles and spreads of a million durations in plain Python, some 80 ns for each pass "
+    "over them; a quarter is reading JSON, a sixth the start of the command"
+)
+WHY_SINGLE = (
+    "each is 260 bytes of JSON: msgspec takes about 420 ns to decode and check one, 150 ns to only find its end; runs are "
+    "recorded column by column now"
+)
+WHY_COMPARE = (
+    "4,950 ratios with their intervals, tests and verdicts take about half of it, the text of nine million characters, mostly "
+    "blanks, an eighth; what is read of the summaries beside the runs takes a quarter"
+)
+WHY_MEMORY = (
+    "of 100 runs their manifests, 15,000 launches, the bytes of their summaries and the text of nine million characters"
+)
 
 Cost = tuple[float, float, float]
 """Seconds of wall clock, seconds of processor, MiB."""
@@ -42,11 +68,93 @@ def main() -> None:
         "--most", type=int, default=10_000_000, help="records of the largest run (2.6 GB for the default)"
     )
     parser.add_argument("--files", type=int, default=1, help="files that the records of a run are in")
+    parser.add_argument("--json", action="store_true", help="rows for the table, of at most 2,000,000 records")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as base:
-        smallest = report_sizes(Path(base), asked.most, asked.files)
-        print(f"an interpreter that only imports the verb: {smallest:.0f} MiB")
-        compare_many(Path(base))
+        if not asked.json:
+            smallest = report_sizes(Path(base), asked.most, asked.files)
+            print(f"an interpreter that only imports the verb: {smallest:.0f} MiB")
+        most = 2_000_000 if asked.json else asked.most
+        show([*report_rows(Path(base), most), *compare_rows(Path(base))])
+
+
+def report_rows(base: Path, most: int) -> list[Row]:
+    """The first report of a million observations, its growth to `most` from a tenth of that, and that of a run of 0.1."""
+    sizes = {f"{records:,}": records for records in sorted({MILLION, most, most // 10})}
+    paths = {name: run_of(base, f"r{records}", records=records, benchmarks=1) for name, records in sizes.items()}
+    paths[SINGLE] = run_of(base, "single", records=MILLION, benchmarks=1, is_single=True)
+    seen: dict[str, list[Cost]] = {name: [] for name in paths}
+
+    def first(name: str) -> float:
+        (paths[name] / "summary.json").unlink(missing_ok=True)
+        seen[name].append(cost("milabench", "report", str(paths[name])))
+        return seen[name][-1][1]
+
+    found = in_turn({**{name: partial(first, name) for name in paths}, YARDSTICK: yardstick}, ROUNDS, warm_up=0)
+    for path in paths.values():
+        shutil.rmtree(path)
+    what, large, small = "report of 1,000,000 observations, first time", f"{most:,}", f"{most // 10:,}"
+    old = f"{what}, a record each as in 0.1"
+    return [
+        in_events(f"{what}, CPU", seen[f"{MILLION:,}"], found[YARDSTICK], REPORT_GOAL_S, WHY_REPORT),
+        of_memory(f"{what}, memory", seen[f"{MILLION:,}"]),
+        in_events(f"{old}, CPU", seen[SINGLE], found[YARDSTICK], REPORT_GOAL_S, WHY_SINGLE),
+        of_memory(f"{old}, memory", seen[SINGLE]),
+        Row(
+            f"report of {large} observations, CPU",
+            f"report of {small}",
+            ratios(found, large, small),
+            MOST_GROWTH,
+            " and ".join(shown(seen[name]) for name in (large, small)),
+        ),
+    ]
+
+
+def compare_rows(base: Path) -> list[Row]:
+    """RUNS runs of BENCHMARKS benchmarks, LAUNCHES launches each, summarised before."""
+    names = [
+        str(
+            run_of(
+                base, f"c{run}", records=BENCHMARKS * LAUNCHES * 30, benchmarks=BENCHMARKS, launches=LAUNCHES, seed=run
+            )
+        )
+        for run in range(RUNS)
+    ]
+    cost("milabench", "report", *names)
+    seen: list[Cost] = []
+
+    def compared() -> float:
+        seen.append(cost("milabench", "compare", *names))
+        return seen[-1][1]
+
+    found = in_turn({"compare": compared, YARDSTICK: yardstick}, ROUNDS, warm_up=0)
+    what = f"compare of {RUNS} runs of {BENCHMARKS} benchmarks, summarised before"
+    return [
+        in_events(f"{what}, CPU", seen, found[YARDSTICK], COMPARE_GOAL_S, WHY_COMPARE),
+        of_memory(f"{what}, memory", seen, WHY_MEMORY),
+    ]
+
+
+def yardstick() -> float:
+    return statistics.median(yardstick_ns() for _ in range(9))
+
+
+def shown(costs: Sequence[Cost]) -> str:
+    """The medians in units."""
+    wall, processor, mib = map(statistics.median, zip(*costs, strict=True))
+    return f"{processor:.2f} s of a processor in {wall:.2f} s, {mib:.0f} MiB"
+
+
+def in_events(what: str, costs: Sequence[Cost], event_ns: Sequence[float], goal_s: float, unmet: str) -> Row:
+    """The row of a CPU time, as so many bare events."""
+    events = tuple(processor * 1e9 / ns for (_, processor, _), ns in zip(costs, event_ns, strict=True))
+    return Row(what, YARDSTICK, events, in_yardsticks(goal_s), shown(costs), unmet=unmet)
+
+
+def of_memory(what: str, costs: Sequence[Cost], unmet: str = "") -> Row:
+    """The row of the highest resident memory, over the limit."""
+    over = tuple(mib / MOST_MIB for _, _, mib in costs)
+    return Row(what, f"{MOST_MIB:.0f} MiB", over, 1.0, shown(costs), unmet=unmet)
 
 
 def report_sizes(base: Path, most: int, files: int) -> float:
@@ -71,20 +179,6 @@ def report_sizes(base: Path, most: int, files: int) -> float:
     return nothing[2]
 
 
-def compare_many(base: Path) -> None:
-    """RUNS runs of BENCHMARKS benchmarks, LAUNCHES launches each, summarised before."""
-    paths = [
-        run_of(base, f"c{run}", records=BENCHMARKS * LAUNCHES * 30, benchmarks=BENCHMARKS, launches=LAUNCHES, seed=run)
-        for run in range(RUNS)
-    ]
-    names = [str(path) for path in paths]
-    cost("milabench", "report", *names)
-    wall, processor, memory = cost("milabench", "compare", *names)
-    print(
-        f"compare of {RUNS} runs of {BENCHMARKS} benchmarks: {wall:.2f} s ({processor:.2f} s of processor), {memory:.0f} MiB"
-    )
-
-
 # The highest resident memory by the process itself: what wait4 tells includes the parent's, copied when it forked.
 CHILD = """
 import atexit, runpy, sys
@@ -107,6 +201,7 @@ def cost(module: str, *argv: str) -> Cost:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
     )
     assert child.stderr is not None
     said = child.stderr.read()
@@ -118,8 +213,17 @@ def cost(module: str, *argv: str) -> Cost:
     return wall, usage.ru_utime + usage.ru_stime, int(said.split()[-1]) / 1024
 
 
-def run_of(base: Path, name: str, *, records: int, benchmarks: int, launches: int = 1, seed: int = 1) -> Path:
-    """A run directory as `milabench run` leaves it, with so many observations in it."""
+def run_of(
+    base: Path,
+    name: str,
+    *,
+    records: int,
+    benchmarks: int,
+    launches: int = 1,
+    seed: int = 1,
+    is_single: bool = False,
+) -> Path:
+    """A run directory as `milabench run` leaves it, with so many observations in it; see `write_step`."""
     writer = create_run(base, name, NOON)
     steps = [(f"bench{bench}", launch) for bench in range(benchmarks) for launch in range(launches)]
     ids = {(bench, launch): f"{bench}.D0.R{launch}" for bench, launch in steps}
@@ -147,39 +251,25 @@ def run_of(base: Path, name: str, *, records: int, benchmarks: int, launches: in
     )
     draw = random.Random(seed)
     for step in ids.values():
-        write_step(writer, step, records // len(ids), draw)
-    writer.journal({"run": "ended", "verdict": "passed"})
+        write_step(writer, step, records // len(ids), draw, is_single=is_single)
+    ends = [{"step": step, "attempt": 1, "state": "ended", "outcome": "passed"} for step in ids.values()]
+    writer.journal_all([*ends, {"run": "ended", "verdict": "passed"}])
     writer.close()
     return writer.path
 
 
-def write_step(writer: RunWriter, step: str, records: int, draw: random.Random) -> None:
+def write_step(writer: RunWriter, step: str, records: int, draw: random.Random, *, is_single: bool) -> None:
+    """The records of a step: what the agent finds each second in a ring, or, as in runs of 0.1, a record for each observation."""
     writer.append(step, dump({"event": "start", "data": {"command": ["python"]}, "pipe": None, "t": 0.0}) + b"\n")
     begin = now = 10**12
-    warm_until = now
+    warm_until, warm = now, min(WARMUP, records // 10)
     usual = draw.gauss(1_000_000, 10_000)
-    for first in range(0, records, BATCH):
-        lines = []
-        for place in range(first, min(first + BATCH, records)):
-            is_warm = place < min(WARMUP, records // 10)
-            took = max(1000, int(draw.gauss(usual, 0.05 * usual)))
-            lines.append(
-                b'{"event":"data","data":{"task":"train","rate":%.7f,"units":"images/s","time":%.6f,"elapsed":%.9f,"n":32,'
-                b'"batch_id":%d,"t0_ns":%d,"host_ns":%d,"clock":"host","parts":{"wait":0.000175010}%s},"pipe":"data","t":%.6f}\n'
-                % (
-                    32e9 / took,
-                    now / 1e9,
-                    took / 1e9,
-                    place,
-                    now,
-                    took,
-                    b',"warmup":true' if is_warm else b"",
-                    now / 1e9,
-                )
-            )
-            now += took
-            warm_until = now if is_warm else warm_until
-        writer.append(step, b"".join(lines))
+    for first, last in pairwise([0, warm, *range(warm + EACH_SECOND, records, EACH_SECOND), records]):
+        took = [max(1000, int(draw.gauss(usual, 0.05 * usual))) for _ in range(first, last)]
+        lines = single_records if is_single else columns
+        writer.append(step, lines(first, now, took, is_warm=last <= warm))
+        now += sum(took)
+        warm_until = now if last <= warm else warm_until
     window = {"start_ns": warm_until, "stop_ns": now, "start": warm_until / 1e9, "stop": now / 1e9, "why": "complete"}
     end = {"command": ["python"], "time": now / 1e9, "return_code": 0, "outcome": "passed"}
     writer.append(
@@ -187,8 +277,37 @@ def write_step(writer: RunWriter, step: str, records: int, draw: random.Random) 
         dump({"event": "data", "data": {"task": "train", "window": window}, "pipe": "data", "t": begin / 1e9}) + b"\n",
     )
     writer.append(step, dump({"event": "end", "data": end, "pipe": None, "t": now / 1e9}) + b"\n")
-    writer.journal({"step": step, "attempt": 1, "state": "ended", "outcome": "passed"})
-    writer.finish(step)
+
+
+def columns(first: int, now: int, took: list[int], *, is_warm: bool) -> bytes:
+    """One record of observations, each beginning as the one before it ends."""
+    data = {
+        "observations": len(took),
+        "task": "train",
+        "units": "images/s",
+        "clock": "host",
+        "unix_minus_mono_ns": 0,
+        "batch_id": first,
+        "n": 32,
+        "t0_ns": now,
+        "host_ns": took,
+        "wait_ns": [175_010] * len(took),
+        **({"warmup": True} if is_warm else {}),
+    }
+    return dump({"event": "data", "data": data, "pipe": "data", "t": now / 1e9}) + b"\n"
+
+
+def single_records(first: int, now: int, took: list[int], *, is_warm: bool) -> bytes:
+    """A record for each observation."""
+    warm, lines = b',"warmup":true' if is_warm else b"", []
+    for place, ns in enumerate(took, start=first):
+        lines.append(
+            b'{"event":"data","data":{"task":"train","rate":%.7f,"units":"images/s","time":%.6f,"elapsed":%.9f,"n":32,'
+            b'"batch_id":%d,"t0_ns":%d,"host_ns":%d,"clock":"host","parts":{"wait":0.000175010}%s},"pipe":"data","t":%.6f}\n'
+            % (32e9 / ns, now / 1e9, ns / 1e9, place, now, ns, warm, now / 1e9)
+        )
+        now += ns
+    return b"".join(lines)
 
 
 if __name__ == "__main__":

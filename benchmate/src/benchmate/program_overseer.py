@@ -172,7 +172,11 @@ class ProgramOverseer:
                 once=True,
             )
             return
-        self._attach_voir()
+        try:
+            self._attach_voir()
+        except ImportError as error:
+            # A module of the program itself may have the name, and nothing is given by that.
+            self._session.message(f"{name} was imported, but voir cannot be: {error}; what is given is not recorded")
 
     def _attach_voir(self) -> VoirOverseer:
         """Return voir's part, which from here on, and once the phases are that far, is as if it had been there from the start."""

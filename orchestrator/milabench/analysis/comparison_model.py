@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Literal
 
@@ -135,8 +135,7 @@ class SystemResult:
     @property
     def by_session(self) -> list[tuple[float, ...]]:
         """The values of each run."""
-        rest = iter(self.values)
-        return [tuple(islice(rest, count)) for count in self.sessions]
+        return _by_session(self.values, self.sessions)
 
     @property
     def replicates(self) -> list[float]:
@@ -146,9 +145,20 @@ class SystemResult:
     @property
     def log_mean(self) -> LogMean | None:
         """The mean of its logarithms, above which more is better; None below three launches."""
-        if len(self.values) < LEAST:
-            return None
-        return log_mean_of([logs(values, self.direction) for values in self.by_session])
+        return _log_mean(self.values, self.sessions, self.direction)
+
+
+def _by_session(values: Iterable[float], sessions: Iterable[int]) -> list[tuple[float, ...]]:
+    rest = iter(values)
+    return [tuple(islice(rest, count)) for count in sessions]
+
+
+# Each side is asked for it some ten times, the first of a row by all others.
+@lru_cache(maxsize=1024)
+def _log_mean(values: tuple[float, ...], sessions: tuple[int, ...], direction: Direction) -> LogMean | None:
+    if len(values) < LEAST:
+        return None
+    return log_mean_of([logs(launches, direction) for launches in _by_session(values, sessions)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

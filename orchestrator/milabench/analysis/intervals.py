@@ -110,16 +110,19 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
     d = 1 / (d if abs(d) > tiny else tiny)
     value = d
     for m in range(1, 10_000):
-        for step in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 + step * d
-            d = 1 / (d if abs(d) > tiny else tiny)
-            c = 1 + step / c
-            c = c if abs(c) > tiny else tiny
-            value *= c * d
-        if abs(c * d - 1) < 3e-16:
+        # Two terms a turn, written out: a comparison of a hundred runs evaluates some millions of them.
+        term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d, c = 1 + term * d, 1 + term / c
+        d = 1 / (d if abs(d) > tiny else tiny)
+        c = c if abs(c) > tiny else tiny
+        value *= c * d
+        term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d, c = 1 + term * d, 1 + term / c
+        d = 1 / (d if abs(d) > tiny else tiny)
+        c = c if abs(c) > tiny else tiny
+        change = c * d
+        value *= change
+        if abs(change - 1) < 3e-16:
             break
     return value
 

@@ -8,18 +8,41 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from milabench.events.values import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
-__all__ = ["JsonKey", "finite_number", "from_json_value", "schema_of_type", "strict", "to_json_value"]
+__all__ = ["JsonKey", "Unread", "finite_number", "from_json_value", "schema_of_type", "strict", "to_json_value"]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()
 _SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+class Unread(Sequence[Any]):
+    """A list of JSON that is decoded whenever it is looked at: of many summaries, few such lists are, and seldom twice."""
+
+    __slots__ = ("_content", "_decode")
+
+    def __init__(self, content: Any, decode: Callable[[Any], list[Any]]) -> None:
+        self._content, self._decode = content, decode
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._decode(self._content))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._decode(self._content)[index]
+
+    def __len__(self) -> int:
+        return len(self._decode(self._content))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unread | tuple) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a tuple of what cannot be hashed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +67,7 @@ def to_json_value(value: Any) -> Any:
     """Return a value as JSON has it: dataclasses as objects, also those in mappings, and tuples as lists."""
     if type(value) in _SCALARS:  # nearly all are, and the tests below are slow
         return value
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | Unread):
         return [to_json_value(item) for item in value]
     if isinstance(value, Mapping):
         return {name: own if type(own) in _SCALARS else to_json_value(own) for name, own in value.items()}
@@ -74,7 +97,7 @@ def schema_of_type(hint: Any) -> dict[str, Any]:
         return {"enum": list(parts)}
     if origin is tuple and parts[-1] is not Ellipsis:
         return {"type": "array", "prefixItems": [schema_of_type(part) for part in parts], "minItems": len(parts)}
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         return {"type": "array", "items": schema_of_type(parts[0])}
     if origin is not None and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": schema_of_type(parts[1])}
@@ -139,10 +162,10 @@ def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
         return _optional_reader(inner)
     if origin is Literal:
         return lambda value: _one_of(parts, value, fallback)
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         item = _reader(parts[0])
-        length = None if parts[-1] is Ellipsis else len(parts)
-        return lambda value: tuple(map(item, _list(value, length)))
+        length = None if origin is Sequence or parts[-1] is Ellipsis else len(parts)
+        return lambda value: value if isinstance(value, Unread) else tuple(map(item, _list(value, length)))
     if origin is not None and issubclass(origin, Mapping):
         item = _reader(parts[1])
         return lambda value: {name: item(own) for name, own in _mapping(value).items()}

@@ -15,7 +15,7 @@ from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
-from milabench.analysis.series import Growing, Series
+from milabench.analysis.series import Compact, Growing, Series
 from milabench.analysis.serving import SERVER_METRICS, ServingFold, serving_throughput
 from milabench.analysis.serving_model import METRICS, LaunchCurve
 from milabench.analysis.steady_state import agree
@@ -183,7 +183,8 @@ def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric
 
 def _seconds(series: Series) -> float:
     """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
-    return math.fsum(filterfalse(math.isnan, series.lasted)) / series.lasted_per_s
+    lasted = series.lasted if isinstance(series, Compact) else filterfalse(math.isnan, series.lasted)
+    return math.fsum(lasted) / series.lasted_per_s
 
 
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:

@@ -69,17 +69,15 @@ def variation_and_lag1(values: Iterable[float], near: float) -> tuple[float | No
     Sums are of differences from `near`, so that nothing cancels as in the naive sum of squares.
     """
     # One pass, because the rates of millions of observations are computed on the way and never kept.
-    count, total, squares, products, first, before = 0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for value in values:
+    rest = iter(values)
+    first = total = before = next(rest, near) - near
+    count, squares, products = 1, first * first, 0.0
+    for count, value in enumerate(rest, start=2):  # noqa: B007 - the last one is how many there are
         away = value - near
-        if count:
-            products += before * away
-        else:
-            first = away
+        products += before * away
         total += away
         squares += away * away
         before = away
-        count += 1
     if count < 2:
         return None, None
     off = total / count

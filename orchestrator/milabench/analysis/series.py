@@ -258,7 +258,8 @@ class Growing:
         """Append a batch of plain observations."""
         if batch.wait is not None:
             self.waited_s += batch.wait
-            self.worked_s += sum(compress(batch.ns, map(not_, batch.warmup))) / 1e9
+            counted = compress(batch.ns, map(not_, batch.warmup)) if any(batch.warmup) else batch.ns
+            self.worked_s += sum(counted) / 1e9
         series = self._compact(batch) if self._series is None else self._series
         if isinstance(series, Compact) and series.is_continued_by(batch):
             self._series = series

@@ -8,11 +8,12 @@ none. So k of them that add e1..ek seconds leave the window's time uncertain by 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.sample_statistics import MAD_TO_SD, median, median_absolute_deviation
+from milabench.analysis.order_statistics import median_and_deviation
+from milabench.analysis.sample_statistics import MAD_TO_SD, median
 
 MOST_UNCERTAIN = 0.007
 """Of the window's time. By simulation (tests/perf/verdicts.py) one stall of 2 % is then always seen."""
@@ -21,6 +22,7 @@ _LEAST_EXCESS = 0.1  # of the median: where all steps take the same time, the cl
 _LEAST_RHYTHM = 3  # of two intervals it cannot be said that they are alike by intent
 _JITTER = 0.02  # of a period, or one step: a checkpoint every so many seconds falls now before, now after a step
 _ALIKE = 3.0  # how many times as long as the shortest the longest of a rhythm may be
+_AT_ONCE = 1_000  # durations
 _LARGEST = 4  # so many of the largest stalls may be none of a rhythm
 
 
@@ -71,12 +73,13 @@ def stalls(cycles: Sequence[float], items: Sequence[float] | None = None) -> Sta
     A step is long only when it is long for its items, too: a large batch is no stall.
     """
     excess = _excess(cycles)
-    if items is not None and any(excess):
+    if items is not None and excess:
         mean = math.fsum(items) / len(items)
-        excess = list(
-            map(min, excess, _excess([t * mean / n if n > 0 else t for t, n in zip(cycles, items, strict=True)]))
-        )
-    events = [Stall(start=start, stop=stop, excess=math.fsum(excess[start:stop])) for start, stop in _runs(excess)]
+        for_items = _excess([t * mean / n if n > 0 else t for t, n in zip(cycles, items, strict=True)])
+        excess = {index: min(above, for_items[index]) for index, above in excess.items() if index in for_items}
+    events = [
+        Stall(start=run.start, stop=run.stop, excess=math.fsum(excess[index] for index in run)) for run in _runs(excess)
+    ]
     total = math.fsum(cycles)
     regular = _regular(events)
     single = [event for event in events if event not in regular]
@@ -89,19 +92,30 @@ def stalls(cycles: Sequence[float], items: Sequence[float] | None = None) -> Sta
     )
 
 
-def _excess(durations: Sequence[float]) -> list[float]:
-    """Return by how much each duration is above the median where it is far above it, else 0."""
+def _excess(durations: Sequence[float]) -> dict[int, float]:
+    """Return by how much each duration is above the median, by its index, for those that are far above it."""
     if not durations:
-        return []
-    centre = median(durations)
-    reach = max(_FAR * MAD_TO_SD * median_absolute_deviation(durations), _LEAST_EXCESS * centre)
-    return [value - centre if value - centre > reach else 0.0 for value in durations]
+        return {}
+    centre, deviation = median_and_deviation(durations)
+    reach = max(_FAR * MAD_TO_SD * deviation, _LEAST_EXCESS * centre)
+    excess: dict[int, float] = {}
+    # Of millions nearly none is far above: where the longest of many is not, none of them is looked at.
+    for first in range(0, len(durations), _AT_ONCE):
+        some = durations[first : first + _AT_ONCE]
+        if max(some) - centre > reach:
+            excess |= {index: value - centre for index, value in enumerate(some, first) if value - centre > reach}
+    return excess
 
 
-def _runs(excess: Sequence[float]) -> list[tuple[int, int]]:
-    """Return the bounds of neighbours above zero."""
-    bounds = [index for index, (before, here) in enumerate(pairwise([0.0, *excess, 0.0])) if (before > 0) != (here > 0)]
-    return list(zip(bounds[::2], bounds[1::2], strict=True))
+def _runs(indices: Mapping[int, float]) -> list[range]:
+    """Return the runs of neighbours among indices that rise."""
+    runs: list[range] = []
+    for index in indices:
+        if runs and index == runs[-1].stop:
+            runs[-1] = range(runs[-1].start, index + 1)
+        else:
+            runs.append(range(index, index + 1))
+    return runs
 
 
 def _regular(events: Sequence[Stall]) -> Sequence[Stall]:

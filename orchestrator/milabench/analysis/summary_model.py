@@ -171,7 +171,7 @@ class BenchSummary:
     failures: tuple[Failure, ...] = ()
     skipped: tuple[Skip, ...] = ()
     flaky: tuple[Flaky, ...] = ()
-    validations: tuple[Mapping[str, Any], ...] = ()
+    validations: Sequence[Mapping[str, Any]] = ()
     messages: tuple[str, ...] = ()
     ratio: float | None = field(default=None, metadata=_WITH_RATIO)
     ratio_ci95: Interval | None = field(default=None, metadata=_WITH_RATIO)
@@ -179,7 +179,7 @@ class BenchSummary:
     no_ratio: str = field(
         default="", metadata={"json": JsonKey(is_read=False, is_omitted=lambda bench: not bench.no_ratio)}
     )
-    metrics: tuple[Mapping[str, Any], ...] = ()
+    metrics: Sequence[Mapping[str, Any]] = ()
     milabench13: BenchFigures | None = field(
         default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.milabench13 is None)}
     )

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milabench.analysis.measure import Measurement, MeasurementFold, main_task
+from milabench.analysis.order_statistics import quantiles
 from milabench.analysis.series import Compact, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
-from milabench.analysis.windows import Window, part_of, quantiles
+from milabench.analysis.windows import Window, part_of
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import Data, Line, StepEvent
 from milabench.events.readings import THROTTLED, DeviceReadings, Readings

@@ -8,20 +8,17 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise, repeat
-from operator import rshift, sub, truediv
+from itertools import chain, pairwise
+from operator import sub, truediv
 from typing import NamedTuple
 
 from milabench.analysis.intervals import most_bounds
-from milabench.analysis.sample_statistics import quantile
-from milabench.analysis.series import Columns, Runs, Series
+from milabench.analysis.order_statistics import quantiles
+from milabench.analysis.series import Columns, Compact, Runs, Series
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-_SORTED = 50_000  # up to so many values are sorted for a quantile; more are counted in buckets first
-_BUCKETS = 1 << 16
 _CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those
 
 
@@ -212,6 +209,10 @@ class Part:
         """Return those that begin in a span."""
         t0_ns, ranges = self.series.t0_ns, []
         for indices in self._ranges:
+            if isinstance(self.series, Compact):  # in order
+                first = bisect_left(t0_ns, span.start_ns, indices.start, indices.stop)
+                ranges.append(range(first, bisect_left(t0_ns, span.stop_ns, first, indices.stop)))
+                continue
             inside = [index for index in indices if span.start_ns <= t0_ns[index] < span.stop_ns]
             if inside:
                 ranges.append(range(inside[0], inside[-1] + 1))
@@ -275,43 +276,3 @@ def latency(part: Part) -> dict[str, float]:
     bounded = {name: q for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
     by_name = dict(zip(bounded, quantiles(values, list(bounded.values())), strict=True))
     return {name: scale * value for name, value in {"min": min(values), **by_name, "max": max(values)}.items()}
-
-
-def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
-    """Return the quantiles (R7) of numbers; very many integers are not copied and sorted."""
-    if len(values) <= _SORTED or not isinstance(values[0], int):
-        ordered = sorted(values)
-        return [quantile(ordered, q) for q in qs]
-    whole: Sequence[int] = values  # type: ignore[assignment]  # the first says what all are
-    # Sorting ten million integers needs seconds, and 40 bytes for each; counting by their leading bits needs two passes.
-    least = min(whole)
-    shift = max(0, (max(whole) - least).bit_length() - _BUCKETS.bit_length() + 1)
-    counts = Counter(map(rshift, whole, repeat(shift)))
-    ranks = sorted({rank for q in qs for rank in _ranks(q, len(whole))})
-    # Which bucket holds each rank, and how many values lie before that bucket.
-    wanted: dict[int, int] = {}
-    homes: dict[int, int] = {}
-    before, next_rank = 0, 0
-    for bucket in sorted(counts):
-        while next_rank < len(ranks) and ranks[next_rank] < before + counts[bucket]:
-            wanted[bucket], homes[ranks[next_rank]] = before, bucket
-            next_rank += 1
-        before += counts[bucket]
-    kept: dict[int, list[int]] = {bucket: [] for bucket in wanted}
-    for value in whole:
-        bucket = value >> shift
-        if bucket in kept:
-            kept[bucket].append(value)
-    ordered_of = {bucket: sorted(value_at) for bucket, value_at in kept.items()}
-    value_at = {rank: ordered_of[homes[rank]][rank - wanted[homes[rank]]] for rank in ranks}
-    results = []
-    for q in qs:
-        position = q * (len(whole) - 1)
-        low, high = _ranks(q, len(whole))
-        results.append(value_at[low] + (position - low) * (value_at[high] - value_at[low]))
-    return results
-
-
-def _ranks(q: float, length: int) -> tuple[int, int]:
-    low = math.floor(q * (length - 1))
-    return low, min(low + 1, length - 1)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from milabench.cli.progress_line import ProgressLine
 from milabench.errors import UsageError
 from milabench.history import STORE
 
@@ -478,6 +479,7 @@ class TerminalReporter:
     def __init__(self, display: str = "auto") -> None:
         self._display = display
         self._opened: Display | None = None
+        self._line = ProgressLine()
 
     def report(self, level: Level, text: str) -> None:
         """Write one message, above the table that a terminal may show."""
@@ -486,6 +488,7 @@ class TerminalReporter:
             with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
                 self._opened.on_message(line)
         else:
+            self._line.show("")
             print(line, file=sys.stderr)
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
@@ -496,6 +499,10 @@ class TerminalReporter:
         stream = getattr(sys.stderr, "unfiltered", sys.stderr)
         self._opened = choose_display(self._display, stream, is_verbose=is_verbose, clock=clock)
         return self._opened
+
+    def show_progress(self, text: str) -> None:
+        """Show it in a line that is written over."""
+        self._line.show(text)
 
 
 def terminal_session(display: str = "auto") -> Session:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ import click
 from milabench.cli.compare import SCORE_METRICS, margin_option
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, table_width, wide_option
+from milabench.cli.progress_line import ProgressLine
 from milabench.errors import DONE, UsageError
 
 # The keys of procurement/noise.KEYS, and the usual word for the first.
@@ -136,26 +136,12 @@ def command(
         metric=metric or "",
         margin=margin,
     )
-    rehearsal = rehearse_tender(
-        tender, base, plan, noise_of=run, shares=shares, criteria_file=criteria, progress=_Progress()
-    )
+    line = ProgressLine()
+
+    def show(done: int, total: int) -> None:
+        line.show("" if done == total else f"rehearsed: {100 * done // total} %")
+
+    rehearsal = rehearse_tender(tender, base, plan, noise_of=run, shares=shares, criteria_file=criteria, progress=show)
     width = table_width(wide) if destination.output is None else None
     destination.write(render_rehearsal(rehearsal, destination.format, width))
     return DONE
-
-
-class _Progress:
-    """Writes a line that is written over, where standard error is a terminal."""
-
-    def __init__(self) -> None:
-        self._shown = -1
-        # The line is written over by what a terminal obeys, and holds no foreign text.
-        self._stream = getattr(sys.stderr, "unfiltered", sys.stderr)
-
-    def __call__(self, done: int, total: int) -> None:
-        percent = 100 * done // total
-        if percent == self._shown or not self._stream.isatty():
-            return
-        self._shown = percent
-        end = "\r\x1b[K" if done == total else ""
-        print(f"\rrehearsed: {percent} %{end}", end="", file=self._stream, flush=True)

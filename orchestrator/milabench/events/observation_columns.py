@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, repeat
+from itertools import accumulate, islice
 from typing import Any
 
 from milabench.events.model import Data, ObservationBatch
@@ -166,8 +166,7 @@ def _columns(data: Mapping[str, Any]) -> _Columns | None:
 def _wholes(column: Any, count: int, from_first: Iterator[int] | None = None) -> list[int] | None:
     """Return a column of whole numbers, where it is one value that many times or what follows `from_first`; None for others."""
     if type(column) is int and 0 < count <= _MOST:
-        follows = repeat(column) if from_first is None else from_first
-        return [value for value, _ in zip(follows, range(count), strict=False)]
+        return [column] * count if from_first is None else list(islice(from_first, count))
     return column if _is_list_of(column, int) and len(column) == count > 0 else None
 
 

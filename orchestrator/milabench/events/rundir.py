@@ -361,6 +361,10 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
+OnRead = Callable[[int, int], object]
+"""Takes how many bytes, and how many whole lines, are about to be decoded."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run directory as it stands; its records are read when asked for.
@@ -368,7 +372,7 @@ class Run:
     `manifest` is empty for a run of milabench 1.3, and for one that a crash left without it. `files` maps
     step ids to file stems; without a manifest the stems themselves are the ids. Of a run with shares, `journal` has the
     entries of all journals, and `manifest` the steps and nodes as the shares carried them out; `as_planned` is what the
-    manifest's file says.
+    manifest's file says. `on_read` observes every piece of records that is read in batches.
     """
 
     path: Path
@@ -377,6 +381,7 @@ class Run:
     files: Mapping[str, str] = field(default_factory=dict)
     as_planned: Mapping[str, Any] = field(default_factory=dict)
     shares: Mapping[str, Share] = field(default_factory=dict)
+    on_read: OnRead | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -440,7 +445,7 @@ class Run:
 
     def batches(self, step: str, attempt: int = 1) -> Iterator[StepEvent]:
         """Return the same events, plain observations many at a time: what to read a run of millions by."""
-        return read_batches(self.path / f"{self.stem(step, attempt)}.data", step)
+        return read_batches(self.path / f"{self.stem(step, attempt)}.data", step, self.on_read)
 
     def stem(self, step: str, attempt: int = 1) -> str:
         """Return the name, less its ending, of the files of one attempt at a step."""
@@ -598,15 +603,20 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
             yield event
 
 
-def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
+def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterator[StepEvent]:
     """Yield the events of one `.data` file, plain observations in batches; see `Run.batches`."""
     from milabench.events.batch_decoder import decode_lines
 
     rest = b""
     for piece in _read(path, lambda file: iter(partial(file.read, _PIECE), b"")):
-        whole, end, after = (rest + piece).rpartition(b"\n")
-        rest = after
-        yield from decode_lines(whole + end, step)
+        if on_read is not None:
+            on_read(len(piece), piece.count(b"\n"))
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield from decode_lines(b"".join((rest, memoryview(piece)[:end])), step)
+            rest = piece[end:]
+        else:
+            rest += piece
         if len(rest) > MAX_LINE:
             rest = CUT
     if rest:

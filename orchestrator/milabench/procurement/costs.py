@@ -123,8 +123,13 @@ PROVISIONED_OVERHEAD: Final[Mapping[Cooling, float]] = MappingProxyType({"liquid
 
 def provisioned_power(parts: Sequence[tuple[int, UncertainValue]], cooling: Cooling) -> UncertainValue:
     """Return the power that (count, maximum power) of processors, accelerators and scale-up switches is provisioned with."""
-    whole = sum_of([product([(power, 1)], count, power.units) for count, power in parts])
+    whole = design_power(parts)
     return product([(whole, 1)], 1 + PROVISIONED_OVERHEAD[cooling], whole.units)
+
+
+def design_power(supplies: Sequence[tuple[int, UncertainValue]]) -> UncertainValue:
+    """Return the power of (supplies needed, rated power): spares of a redundant group are not counted."""
+    return sum_of([product([(power, 1)], needed, power.units) for needed, power in supplies])
 
 
 def embodied_carbon(

@@ -142,6 +142,14 @@ def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
     return UncertainValue(value=1.0, deviations=tuple(doubts))
 
 
+def metered_node_kw(metered: MeteredBench, nodes: int) -> UncertainValue | None:
+    """Return the power of each of so many nodes that meters showed in the launches of a benchmark; None where they saw none."""
+    if not metered.launches:
+        return None
+    watts = UncertainValue.of_launches([launch.power_w for launch in metered.launches.values()], "W")
+    return product([(watts, 1), (_own_error(metered, metered.launches), 1)], 1e-3 / nodes, "kW")
+
+
 def _level_text(metered: MeteredBench) -> str:
     return "not declared" if metered.level is None else metered.level.label
 

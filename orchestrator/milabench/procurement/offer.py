@@ -17,7 +17,7 @@ from milabench.config.source_map import Origins, SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import Problem
 from milabench.procurement.amounts import Figure, Money, MoneyOrNone, PowerInKw
-from milabench.procurement.costs import Cooling, provisioned_power
+from milabench.procurement.costs import Cooling, design_power, provisioned_power
 from milabench.procurement.tender import OptionalKeys, Positive, Tender, Tier, currency_problems, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
 
@@ -46,14 +46,27 @@ class PowerPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerSupply:
+    """Supplies of one kind in a node, some of which may be spares."""
+
+    count: _Count = key("How many there are.", default=1)
+    needed: _Count | None = key("How many of them the node needs; all without it.", default=None)
+    power: PowerInKw = key("What each is rated at.")
+    name: str = key("What they feed.", default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferPower:
-    """The power of a node at work, in kW, and how it is known; what is given by `parts` is computed of them."""
+    """The power of a node at work, in kW, and how it is known; of `parts` or `supplies` it is computed."""
 
     node: PowerInKw | None = key("Power of a node at work.", default=None)
     parts: tuple[PowerPart, ...] = key(
         "Instead of `node`: its processors, accelerators and scale-up switches, of which it is provisioned.", default=()
     )
     cooling: Cooling | None = key("With `parts`: `liquid` adds 30 % for the rest, `air` 50 %.", default=None)
+    supplies: tuple[PowerSupply, ...] = key(
+        "Instead of both: its power supplies; it is provisioned with those that it needs.", default=()
+    )
     level: PowerSource = key(
         "How it is known: `board`, `node`, `meter`, `provisioned`, or the level `L1`, `L2`, `L3`.",
         default="provisioned",
@@ -164,11 +177,17 @@ def parse_offer(content: bytes, name: str, folder: str = "") -> Offer:
     offer = Offer(file=name, benchmarks=benchmarks, origin=Origins(root), **given)
     problems.extend(_own_problems(offer))
     problems.raise_any()
-    power = offer.power
+    node = _provisioned(offer.power)
+    return offer if node is None else replace(offer, power=replace(offer.power, node=node))
+
+
+def _provisioned(power: OfferPower) -> UncertainValue | None:
+    """Return the power of a node by its parts or its supplies; None where it is given by neither."""
+    if power.supplies:
+        return design_power([(each.needed or each.count, each.power) for each in power.supplies])
     if power.parts and power.cooling is not None:
-        node = provisioned_power([(part.count, part.power) for part in power.parts], power.cooling)
-        offer = replace(offer, power=replace(power, node=node))
-    return offer
+        return provisioned_power([(part.count, part.power) for part in power.parts], power.cooling)
+    return None
 
 
 def _own_problems(offer: Offer) -> Iterator[Problem]:
@@ -203,15 +222,22 @@ def _own_problems(offer: Offer) -> Iterator[Problem]:
 
 def _power_problems(offer: Offer) -> Iterator[Problem]:
     where, power = offer.origin.where, offer.power
-    if power.parts and power.node is not None:
-        yield Problem(where("power.node"), "power.node", "is given, and parts of it too", "leave one of them out")
+    ways = [name for name in ("node", "parts", "supplies") if getattr(power, name)]
+    for other in ways[1:]:
+        what = f"is given, and {ways[0]!r} too"
+        yield Problem(where(f"power.{other}"), f"power.{other}", what, "leave one of them out")
     if bool(power.parts) != (power.cooling is not None):
         what = "goes with 'parts'" if power.cooling is not None else "needs 'cooling: liquid' or 'cooling: air'"
         path = "power.cooling" if power.cooling is not None else "power.parts"
         yield Problem(where(path), path, what)
-    if power.parts and power.level != "provisioned":
+    for index, supply in enumerate(power.supplies):
+        if supply.needed is not None and supply.needed > supply.count:
+            path = f"power.supplies.{index}.needed"
+            yield Problem(where(path), path, f"{supply.needed}, and there are {supply.count}")
+    if (power.parts or power.supplies) and power.level != "provisioned":
         hint = "give the 'node' that was measured instead"
-        yield Problem(where("power.level"), "power.level", f"parts are provisioned, not {power.level}", hint)
+        what = f"{'parts' if power.parts else 'supplies'} are provisioned, not {power.level}"
+        yield Problem(where("power.level"), "power.level", what, hint)
 
 
 def _prices(offer: Offer) -> Mapping[str, UncertainValue | None]:

@@ -93,10 +93,14 @@ def check_offer(
     changes: Sequence[TierChange],
     compared_with: str,
     levels: Sequence[PowerLevel] = (),
+    metered_kw: Sequence[UncertainValue] = (),
 ) -> OfferCheck:
-    """Return what an offer's records show; `runs` are those of each benchmark, `levels` those that meters reached in them."""
+    """Return what an offer's records show; `runs` are those of each benchmark.
+
+    `levels` are those that meters reached in them, `metered_kw` what they showed of a node's power.
+    """
     evidence = tuple(_evidence(offer, name, runs.get(name, ())) for name in offer.benchmarks)
-    power = power_finding(offer, runs, levels)
+    power = power_finding(offer, runs, levels, metered_kw)
     return OfferCheck(
         offer=offer,
         evidence=evidence,
@@ -148,9 +152,15 @@ def _side(name: str, system: System) -> SystemResult:
 
 
 def power_finding(
-    offer: Offer, runs: Mapping[str, Sequence[System]], levels: Sequence[PowerLevel] = ()
+    offer: Offer,
+    runs: Mapping[str, Sequence[System]],
+    levels: Sequence[PowerLevel] = (),
+    metered_kw: Sequence[UncertainValue] = (),
 ) -> PowerFinding:
-    """Return whether the declared power of a node is shown: it is not, where its devices alone draw more, or no meter says so."""
+    """Return whether the declared power of a node is shown.
+
+    It is not where its devices alone, or a meter beyond its error, show more, or where no meter says so.
+    """
     declared, level = offer.power.node, offer.power.level
     devices = max(
         (watts for name, systems in runs.items() for system in systems for watts in _device_power(name, system)),
@@ -162,19 +172,30 @@ def power_finding(
         shown = power_level(
             PowerMeasurement(compute="measured", location="device", sample_s=1.0, reports=frozenset({"core"}))
         )
-    missing = tuple(what for at, what in shown.missing if at <= _LEVELS.get(level, 0)) if shown is not None else ()
+    lacking = [what for at, what in shown.missing if at <= _LEVELS.get(level, 0)] if shown is not None else []
+    missing = tuple(dict.fromkeys(lacking))
     limit = None if declared is None else (declared.interval() or (declared.value, declared.value))[1]
     verdict: Verdict
     if limit is None:
         verdict, why = "PASS", "no power is declared"
     elif devices is not None and devices / 1000 > limit:
         verdict, why = "FAIL", f"the devices of a node alone drew {devices / 1000:.4g} kW, more than is declared"
+    elif above := [kw for kw in metered_kw if kw.value > limit]:
+        verdict, why = _above(max(above, key=lambda kw: kw.value), limit)
     else:
         verdict, why = _shown_by(level, shown, is_metered=any(one.location != "device" for one in levels))
     measured = None if devices is None else constant(devices / 1000, "kW")
     return PowerFinding(
         declared=declared, level=level, shown=shown, devices=measured, missing=missing, verdict=verdict, why=why
     )
+
+
+def _above(metered: UncertainValue, limit: float) -> tuple[Verdict, str]:
+    """Return what a meter says that shows more than is declared: a failure where its error does not explain that."""
+    interval = metered.interval()
+    verdict: Verdict = "FAIL" if interval is not None and interval[0] > limit else "INCONCLUSIVE"
+    how_sure = "" if interval is None else f" ({interval[0]:.4g} to {interval[1]:.4g} at 95 %)"
+    return verdict, f"a meter shows {metered.value:.4g} kW for a node{how_sure}, more than is declared"
 
 
 def _shown_by(level: PowerSource, shown: PowerLevel | None, *, is_metered: bool) -> tuple[Verdict, str]:
@@ -208,7 +229,8 @@ def _findings(
 ) -> Iterator[OfferFinding]:
     where = offer.origin.where
     for problem in offer_problems(offer, tender):
-        yield OfferFinding(what=problem.path, verdict="FAIL", why=problem.what, where=problem.where)
+        why = "; ".join(filter(None, (problem.what, problem.hint)))
+        yield OfferFinding(what=problem.path, verdict="FAIL", why=why, where=problem.where)
     for row in evidence:
         path = f"benchmarks.{row.bench}"
         yield OfferFinding(what=path, where=where(path), verdict=_stands(row), why=_stands_by(row, offer))

@@ -109,7 +109,8 @@ def kept_share(offer: Offer) -> float:
 def _within(value: UncertainValue | None, limit: UncertainValue | None) -> WithinLimit | None:
     if limit is None:
         return None
-    interval = None if value is None else product([(value, 1), (limit, -1)]).interval(0.90)
+    is_comparable = value is not None and value.units == limit.units
+    interval = product([(value, 1), (limit, -1)]).interval(0.90) if value is not None and is_comparable else None
     if interval is None:
         return "not decided"
     return "yes" if interval[1] <= 1 else "no" if interval[0] > 1 else "not decided"

@@ -10,6 +10,7 @@ from milabench.analysis.summary_model import Expense
 from milabench.config.problems import did_you_mean
 from milabench.errors import UsageError
 from milabench.procurement.measured import SourcedFigure
+from milabench.procurement.offer import Offer
 from milabench.procurement.scores import METRICS
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores
@@ -85,9 +86,8 @@ def _of_bid(scores: TenderScores, entry: ScoredBid) -> Iterator[Provenance]:
         amounts = {"price.node": offer.price.node, "price.fixed": offer.price.fixed, "power.node": offer.power.node}
         for key, amount in amounts.items():
             if amount is not None:
-                is_of_parts = key == "power.node" and offer.power.parts
-                place = offer.origin.where("power.parts" if is_of_parts else key)
-                formula = "sum of the parts, and what cooling adds" if is_of_parts else ""
+                source, formula = _power_given(offer) if key == "power.node" else (key, "")
+                place = offer.origin.where(source)
                 yield Provenance(key=f"{name}.{key}", value=amount, formula=formula, where=(place,))
     for row in entry.benchmarks:
         yield from _of_benchmark(scores, entry, row)
@@ -132,6 +132,15 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
     formula = "weight / sum of weights" if METRICS[scores.metric].is_by_share else "weight"
     yield Provenance(key=f"{path}.w", value=weight, formula=formula, where=(place,))
     yield Provenance(key=f"{path}.term", value=term.term, formula="c U S" if is_ssi else "")
+
+
+def _power_given(offer: Offer) -> tuple[str, str]:
+    """Return the key that the power of a node comes from, and how it is computed of that."""
+    if offer.power.parts:
+        return "power.parts", "sum of the parts, and what cooling adds"
+    if offer.power.supplies:
+        return "power.supplies", "sum of the supplies that are needed"
+    return "power.node", ""
 
 
 # What a year of the nodes that ran takes, by quantity and by each of its parts.

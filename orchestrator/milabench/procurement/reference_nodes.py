@@ -41,7 +41,7 @@ def reference_problems(tender: Tender, reference: System | None) -> Iterator[Pro
 
 
 def unknown_reference_nodes(tender: Tender, metric: str, reference: System | None) -> Iterator[Problem]:
-    """Yield where all nodes of an offer would be held against the nodes that the reference's run happened to use."""
+    """Yield where all nodes of an offer would be compared with the nodes that the reference's run happened to use."""
     if (
         reference is None
         or tender.reference.nodes is not None

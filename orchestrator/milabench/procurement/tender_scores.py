@@ -502,7 +502,8 @@ def _limits(tender: Tender, costs: OfferCosts | None) -> Iterator[LimitCheck]:
     )
     for name, offered, most, within in checks:
         if most is not None and within is not None:
-            yield LimitCheck(name=name, offered=offered, most=most, decision=_LIMIT_DECISIONS[within])
+            in_units = offered if offered is not None and offered.units == most.units else None
+            yield LimitCheck(name=name, offered=in_units, most=most, decision=_LIMIT_DECISIONS[within])
 
 
 def decide(value: UncertainValue, least: float) -> Decision:

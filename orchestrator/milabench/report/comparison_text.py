@@ -86,12 +86,14 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
         *(("verdict", True), ("scaling", False)),
     )
     rows = []
+    empty = ("",) * (2 + len(names))
     for row, side, contrast in ratios(by_ratio(comparison.rows)):
-        sides = (row.sides[0], side) if is_compact else row.sides
-        shared = (row.bench, row.units, *map(side_text, sides))
+        shared = empty
+        if is_whole or side is row.sides[1]:
+            shared = (row.bench, row.units, *map(side_text, (row.sides[0], side) if is_compact else row.sides))
         rows.append(
             (
-                *(shared if is_whole or side is row.sides[1] else ("",) * len(shared)),
+                *shared,
                 side.system if len(others) > 1 else "",
                 f"{len(row.sides[0].values)}/{len(side.values)}",
                 sessions_text(row.sides[0], side),

@@ -1,4 +1,6 @@
-"""Reports as LaTeX, to be included in a document that loads booktabs: tables with captions, and what stands around them."""
+"""Reports as LaTeX, to be included in a document that loads booktabs and graphicx: tables with captions, and what stands around
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from milabench.report.document import Block, Document, Entry, Notes, Properties,
 from milabench.report.document_renderer import DocumentRenderer
 from milabench.shown import visible_line
 
-HEAD = "% needs \\usepackage{booktabs} and a Unicode engine, or utf8 input"
+HEAD = "% needs \\usepackage{booktabs,graphicx} and a Unicode engine, or utf8 input"
+# A table that is wider than the line is made as wide as it.
+_FITTED = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%"
 _SIGNS = {
     "\\": "\\textbackslash{}",
     "~": "\\textasciitilde{}",
@@ -77,14 +81,23 @@ def _table(table: Table) -> list[str]:
     rows = [f"{' & '.join(map(latex_text, row))} \\\\" for row in (table.headings, *table.rows)]
     caption = [f"\\caption{{{latex_text(table.title)}}}"] if table.title else []
     return [
-        *("\\begin{table}[htbp]", "\\centering", *caption, f"\\begin{{tabular}}{{{columns}}}", "\\toprule", rows[0]),
-        *("\\midrule", *rows[1:], "\\bottomrule", "\\end{tabular}", "\\end{table}"),
+        *(
+            "\\begin{table}[htbp]",
+            "\\centering",
+            *caption,
+            _FITTED,
+            f"\\begin{{tabular}}{{{columns}}}",
+            "\\toprule",
+            rows[0],
+        ),
+        *("\\midrule", *rows[1:], "\\bottomrule", "\\end{tabular}}", "\\end{table}"),
     ]
 
 
 def latex_text(text: str) -> str:
     """Return the text on one line, with nothing in it that LaTeX would read as its own."""
-    return " ".join(visible_line(" ".join(text.split())).translate(_ESCAPES).split())
+    # Two dashes would be one that is longer, and an option begins with them.
+    return " ".join(visible_line(" ".join(text.split())).translate(_ESCAPES).split()).replace("--", "-{}-")
 
 
 _RENDERER = DocumentRenderer(write=document_latex)

@@ -12,6 +12,7 @@ from milabench.procurement.noise import RunNoise
 from milabench.procurement.rehearsal_model import AWARD, SHOWN_WRONG, WON, Observed, Rehearsal
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title
 from milabench.report.document_formats import write_document
+from milabench.shown import counted
 
 LEGEND = (
     "each share with its exact binomial interval (95 %), as wide as so many tenders leave it; offers of one tender share the"
@@ -40,7 +41,10 @@ def rehearsal_document(rehearsal: Rehearsal) -> Document:
         Properties(
             pairs=(
                 ("tenders", f"{plan.tenders}, seed {plan.seed}"),
-                ("offers", f"{len(plan.ratios)} of {plan.nodes} nodes, {plan.launches} launches of each benchmark"),
+                (
+                    "offers",
+                    f"{len(plan.ratios)} of {counted(plan.nodes, 'node')}, launches of each benchmark: {plan.launches}",
+                ),
                 ("score", rehearsal.metric),
                 ("acceptance", rehearsal.criteria),
                 ("bad nodes", f"{plan.bad_nodes}, slower by {plan.slowdown:.1%}"),

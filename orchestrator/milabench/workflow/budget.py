@@ -23,6 +23,7 @@ from milabench.procurement.budget import (
 )
 from milabench.procurement.tender import Tender, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
+from milabench.report.tender import suite_lines
 from milabench.workflow.options import BudgetRequest, Session
 from milabench.workflow.tenders import compare_by_tender
 
@@ -47,6 +48,9 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
     if not named:
         raise UsageError("names no system: give runs or offers, or --match A B")
     scores = compare_by_tender(request.tender, named, request.base, session, metric=request.metric or "")
+    for entry in scores.bids:
+        for line in suite_lines(entry.bid.name, entry.bid.suite):
+            session.warn(line)
     tender = scores.tender
     notes: list[str] = []
     systems: dict[str, BudgetSystem] = {}

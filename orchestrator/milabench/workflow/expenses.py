@@ -33,7 +33,8 @@ def with_expenses(
 
     `metered` is by default that of the run. Without a tender and a meter the summary is as it was. `costs` are those of the
     system, by default of its manifest; what an offer says of price, power and nodes comes first: the nodes that ran bear their
-    part of its fixed price. Raises ConfigError for two currencies, RecordError for what a meter left.
+    part of its fixed price. An offer in another currency than the tender's has no costs. Raises ConfigError for two currencies of
+    tender and system, RecordError for what a meter left.
     """
     if metered is None:
         metered = {} if run is None else metered_benches(run)
@@ -46,6 +47,8 @@ def with_expenses(
     nodes = max(1, len(summary.nodes))
     whole = None if offer is None else offer.nodes
     price = None if offer is None else _price_of(offer, nodes)
+    if price is not None and terms.currency and price.units != terms.currency:
+        return summary  # no offer that fits the tender: verifying it says so, with the place
     power_kw: UncertainValue | None = None
     by: dict[str, str] = {}
     if offer is not None:

@@ -15,9 +15,8 @@ from milabench.bundle.create import Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.plan.model import STEP_DIRS
-from milabench.procurement.offer_check import OfferCheck, check_offer
+from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import offer_costs
-from milabench.procurement.tender import Tender
 from milabench.version import __version__
 from milabench.workflow.bundle_runs import bundle_parts
 from milabench.workflow.files import base_folder, is_archive, read_file
@@ -29,13 +28,13 @@ from milabench.workflow.opened_offers import (
     OFFER_KIND,
     OFFER_SCHEMA,
     OpenedOffer,
+    checked_offer,
     offer_bid,
     opened_offer,
     warn_of_other_text,
 )
 from milabench.workflow.summaries import recompute_summary
 from milabench.workflow.tender_files import read_offer, read_tender
-from milabench.workflow.tender_suites import TenderSuites
 from milabench.workflow.tenders import score_bids
 
 if TYPE_CHECKING:
@@ -136,18 +135,6 @@ def verify_offer(
         return OfferVerification(path=path, verification=opened.verification, check=check)
 
 
-def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> OfferCheck:
-    """Return what checking an opened offer found."""
-    own = TenderSuites(tender, session)
-    changes = [
-        change
-        for bench, systems in opened.runs.items()
-        if (declared := opened.offer.benchmarks.get(bench)) is not None
-        for change in own.changes(systems, declared, opened.locks)
-    ]
-    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels)
-
-
 def offer_table(
     folder: Path,
     tender_file: Path,
@@ -183,7 +170,7 @@ def offer_table(
             warn_of_other_text(each, tender, session)
         checks = [checked_offer(each, tender, session) for each in opened]
         bids = [
-            replace(offer_bid(each), verified="ALTERED" if each.verification.wrong else check.verdict)
+            offer_bid(each, "ALTERED" if each.verification.wrong else check.verdict)
             for each, check in zip(opened, checks, strict=True)
         ]
         scores = score_bids(tender, bids, base_folder(base), metric=metric)

@@ -16,15 +16,19 @@ from milabench.bundle.verify import Verification, verify_bundle
 from milabench.errors import RecordError
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
+from milabench.procurement.expenses import metered_node_kw
 from milabench.procurement.offer import Offer, parse_offer
+from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_scores import Bid
+from milabench.procurement.tender_scores import Bid, Verified
+from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.bundle_runs import LOCK_FILES
 from milabench.workflow.expenses import metered_benches, with_expenses
 from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
+from milabench.workflow.tender_suites import TenderSuites
 
 if TYPE_CHECKING:
     from milabench.workflow.options import Session
@@ -41,7 +45,7 @@ class OpenedOffer:
     """An offer with the runs of each benchmark, whose records lie in a folder that is removed afterwards.
 
     `locks` are the lock files' texts by run and install group. `tender` is the SHA-256 of the tender that it was made for.
-    `levels` are those that meters reached in its runs.
+    `levels` are those that meters reached in its runs, `metered_kw` what they showed of a node's power, by run and benchmark.
     """
 
     path: Path
@@ -51,6 +55,7 @@ class OpenedOffer:
     tender: str
     verification: Verification
     levels: tuple[PowerLevel, ...] = ()
+    metered_kw: tuple[UncertainValue, ...] = ()
 
 
 def is_offer_archive(path: Path) -> bool:
@@ -61,12 +66,25 @@ def is_offer_archive(path: Path) -> bool:
         return DECLARATION in archive.files(file)
 
 
-def offer_bid(opened: OpenedOffer) -> Bid:
-    """Return what is scored of an opened offer: its declaration, and the runs of what it measured."""
+def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> OfferCheck:
+    """Return what checking an opened offer found."""
+    own = TenderSuites(tender, session)
+    changes = [
+        change
+        for bench, systems in opened.runs.items()
+        if (declared := opened.offer.benchmarks.get(bench)) is not None
+        for change in own.changes(systems, declared, opened.locks)
+    ]
+    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels, opened.metered_kw)
+
+
+def offer_bid(opened: OpenedOffer, verified: Verified) -> Bid:
+    """Return what is scored of an opened offer: its declaration, the runs of what it measured, what verifying it found."""
     benchmarks = opened.offer.benchmarks
     return Bid(
         name=opened.offer.name,
         offer=opened.offer,
+        verified=verified,
         runs={
             bench: one_system(opened.offer.name, systems)
             for bench, systems in opened.runs.items()
@@ -97,11 +115,14 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
             raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
         systems = {}
         levels: list[PowerLevel] = []
+        metered_kw: list[UncertainValue] = []
         for name in sorted(held):
             run = unpacked_run(file, name, Path(scratch, name))
             source = ReportSource(name=offer.name, summary=summary_of(run), manifest=run.manifest, run=run)
             systems[name] = system_by(source, tender, offer)
-            levels += [bench.level for bench in metered_benches(run).values() if bench.level is not None]
+            metered, nodes = metered_benches(run).values(), max(1, len(source.summary.nodes))
+            levels += [bench.level for bench in metered if bench.level is not None]
+            metered_kw += [kw for bench in metered if (kw := metered_node_kw(bench, nodes)) is not None]
         locks = {
             (name, group): archive.read_member(file, each).decode("utf-8", "replace")
             for each in names
@@ -116,6 +137,7 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
             tender=contents["tender"],
             verification=verification,
             levels=tuple(levels),
+            metered_kw=tuple(metered_kw),
         )
 
 

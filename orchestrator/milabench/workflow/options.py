@@ -192,6 +192,9 @@ class Reporter(Protocol):
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
         """Return a new view of a run's progress, which the caller closes; `clock` returns seconds."""
 
+    def show_progress(self, text: str) -> None:
+        """Show how far a use case has come, instead of what was shown before; nothing more with an empty text."""
+
 
 @dataclass(slots=True)
 class CollectingReporter:
@@ -208,6 +211,9 @@ class CollectingReporter:
         from milabench.display.base import Display
 
         return Display()
+
+    def show_progress(self, text: str) -> None:
+        """Do nothing."""
 
     def texts(self, level: Level) -> list[str]:
         """Return the messages of one level, in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,11 +165,16 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
 
 
 def find_report_source(
-    base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None
+    base: Path,
+    name: str,
+    validations: str | None = None,
+    tracing: Tracing | None = None,
+    watched: Callable[[Run], Run] = lambda run: run,
 ) -> ReportSource:
     """Return a run by path or name, the JSON report or bundle of one, or a shipped reference (`reference:NAME`).
 
-    `tracing` draws the run where its records are read. Raises NothingSelected or RecordError.
+    `tracing` draws the run where its records are read, `watched` makes it tell how far they are. Raises NothingSelected or
+    RecordError.
     """
     if name.startswith(SHIPPED):
         return read_reference(name.removeprefix(SHIPPED))
@@ -177,7 +182,7 @@ def find_report_source(
     # A run is a folder: a file can only be a report.
     if path.is_file():
         return _json_report(path)
-    run = with_ends(find_run(base, name))
+    run = watched(with_ends(find_run(base, name)))
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
     return ReportSource(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)

@@ -23,6 +23,7 @@ from milabench.report.registry import FORMATS, WORKBOOK, Format
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
+from milabench.workflow.reading_progress import shown_reading
 from milabench.workflow.report_inputs import (
     NO_REFERENCE,
     ReportSource,
@@ -83,6 +84,7 @@ def _summaries(
     folder = base_folder(request.base)
     tracing = tracing_for(form)
     runs: list[Run] = []
+    traces: list[Sequence[Trace] | None] | None = None
     if request.from_db:
         require_no_records(request, form)
         from milabench.workflow.results_store import store_location, stored_summaries  # few reports need a store
@@ -90,9 +92,11 @@ def _summaries(
         summaries = stored_summaries(store_location(request.base, request.location), request.runs)
     else:
         runs = [_report_run(folder, name, opened) for name in request.runs] or [latest_run(folder)]
-        runs = [with_ends(run, session.warn) for run in runs]
-        courses = [None if tracing is None else tracing.course(run) for run in runs]
-        summaries = [summary_of(run, request.validations, course) for run, course in zip(runs, courses, strict=True)]
+        with shown_reading(session) as watched:
+            runs = [watched(with_ends(run, session.warn)) for run in runs]
+            courses = [None if tracing is None else tracing.course(run) for run in runs]
+            summaries = [summary_of(run, request.validations, own) for run, own in zip(runs, courses, strict=True)]
+            traces = None if tracing is None else [tracing.of(run) for run in runs]
     summaries = _with_expenses(request, runs, summaries, session)
     profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
@@ -103,7 +107,7 @@ def _summaries(
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
         summaries = beside_references(runs, summaries, request, session, is_for_people=form.is_for_people)
-    return summaries, None if tracing is None else [tracing.of(run) for run in runs]
+    return summaries, traces
 
 
 def _report_run(base: Path, name: str, opened: ExitStack) -> Run:
@@ -295,9 +299,11 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
         WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     )
     tracing = tracing_for(FORMATS[format_name], compared=sum(map(len, sides)))
-    sources = tuple(
-        tuple(find_report_source(folder, name, request.validations, tracing) for name in side) for side in sides
-    )
+    with shown_reading(session) as watched:
+        sources = tuple(
+            tuple(find_report_source(folder, name, request.validations, tracing, watched) for name in side)
+            for side in sides
+        )
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)

@@ -15,6 +15,7 @@ from milabench.events.wire import dump
 from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
+    from milabench.analysis.kept_summary import KeptSummary
     from milabench.analysis.step_results import CourseOf
     from milabench.analysis.summary_model import Summary
     from milabench.events.rundir import Run
@@ -101,6 +102,7 @@ def _stored(run: Run) -> Summary | None:
     """Return the stored summary; None where there is none, or one of other records or another version."""
     import msgspec
 
+    from milabench.analysis.kept_summary import KeptSummary
     from milabench.analysis.summary_io import summary_from_json
     from milabench.events.rundir import SUMMARY
 
@@ -108,18 +110,27 @@ def _stored(run: Run) -> Summary | None:
     if not run.is_ended:
         return None
     try:
-        value = msgspec.json.decode(read_regular(run.path / SUMMARY), type=dict[str, Any])
-        sources = value.pop("made_of", None)
-        if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
+        kept = KeptSummary(read_regular(run.path / SUMMARY))
+        if not _is_made_of_these_records(run, kept):
             return None
-        if sources.get("summary") != _digest_of(value):
-            return None
-        if sources.get("stat") != stat_digest(run.path) and sources.get("content") != content_digest(run.path):
-            return None
+        sparing = kept.sparing_values()
+        value = kept.values() if sparing is None else sparing
         _relocate(run, value)
-        return summary_from_json(value, run.manifest)
+        return summary_from_json(value, run.manifest, has_shape=sparing is not None)
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError, RecordError):
         return None
+
+
+def _is_made_of_these_records(run: Run, kept: KeptSummary) -> bool:
+    """Return whether this version computed the summary, from these records, and nobody altered it since."""
+    sources = kept.made_of
+    if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
+        return False
+    # The digest is that of the bytes as they were written; a file that something else wrote anew has others.
+    digest = sources.get("summary")
+    if hashlib.sha256(kept.as_summarised).hexdigest() != digest and _digest_of(kept.values()) != digest:
+        return False
+    return sources.get("stat") == stat_digest(run.path) or sources.get("content") == content_digest(run.path)
 
 
 def _relocate(run: Run, value: dict[str, Any]) -> None:

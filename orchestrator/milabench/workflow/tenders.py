@@ -20,6 +20,7 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
 from milabench.workflow.files import base_folder
 from milabench.workflow.opened_offers import (
+    checked_offer,
     is_offer_archive,
     offer_bid,
     one_system,
@@ -122,7 +123,7 @@ class _BidReader:
         if problems := offer_problems(found.offer, self.tender):
             raise ConfigError(problems)
         warn_of_other_text(found, self.tender, self.session)
-        return offer_bid(found), found.locks
+        return offer_bid(found, checked_offer(found, self.tender, self.session).verdict), found.locks
 
 
 def _offered(folder: Path, offer: Offer, tender: Tender) -> tuple[Bid, Locks]:

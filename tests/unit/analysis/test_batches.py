@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.sample_statistics import quantile
 from milabench.analysis.series import Runs
-from milabench.analysis.windows import quantiles
 from milabench.checks.check import StepContext
 from milabench.checks.rate import RateCheck
 from milabench.events.model import ObservationBatch
@@ -160,13 +157,6 @@ def test_a_line_longer_than_what_is_read_at_a_time_is_one_event(tmp_path: Path) 
     long = {"event": "line", "data": "x" * 3_000_000, "pipe": "stdout", "t": 1.0}
     path = written(tmp_path / "s.data", [observation(0, 1000), long, observation(1, 1000)])
     assert [type(each).__name__ for each in read_batches(path, "s")] == ["ObservationBatch", "Line", "ObservationBatch"]
-
-
-def test_quantiles_of_very_many_numbers_are_those_of_the_sorted_ones() -> None:
-    draw = random.Random(3)
-    values = [int(math.exp(draw.gauss(14, 1))) for _ in range(60_000)] + [10**9 * 3]
-    qs = [0.0, 0.5, 0.9, 0.99, 1.0]
-    assert quantiles(values, qs) == pytest.approx([quantile(values, q) for q in qs], rel=1e-12)
 
 
 @pytest.mark.parametrize("step", [1, 7, 500])

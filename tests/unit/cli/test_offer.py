@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from milabench.cli import offer, verify
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+from milabench.workflow.meters import import_meter
+from tests.metered_runs import LAUNCHES, metered_run, wall_csv
 from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
 
 SPEEDS = {"bert": 120.0, "llama": 60.0}
@@ -229,6 +232,38 @@ def test_the_power_is_held_against_what_was_measured(
         assert any("before conversion" in line for line in found["power"]["missing"])
 
 
+@pytest.mark.parametrize(
+    ("declared", "verdict", "why"),
+    [
+        ("0.45 kW", "FAIL", "more than is declared"),
+        ("0.58 kW +- 2 %", "FAIL", "more than is declared"),
+        ("0.6 kW", "INCONCLUSIVE", "more than is declared"),
+        ("0.58 kW +- 5 %", "PASS", "shown by a meter"),
+        ("0.62 kW", "PASS", "shown by a meter"),
+    ],
+)
+def test_no_less_power_is_declared_than_the_offers_own_meter_shows(
+    tmp_path: Path, declared: str, verdict: str, why: str
+) -> None:
+    """The node draws 200 W and 1.1 times its device: 299 W for ten seconds of each launch, 640 W for the rest."""
+    at_work = sum((10 * 299 + (stop - start - 10) * 640) / (stop - start) for start, stop in LAUNCHES) / len(LAUNCHES)
+    run = metered_run(tmp_path / "base")
+    (tmp_path / "pdu.csv").write_text(wall_csv(37.0))
+    (tmp_path / "meter.yaml").write_text("nodes: 1\nerror: 1 %\n")
+    import_meter(str(run.path), tmp_path / "pdu.csv", tmp_path, declaration=tmp_path / "meter.yaml")
+    bench = {"llama": {"reference": {"value": "10 tokens/s"}}}
+    (tmp_path / "procurement.yaml").write_text(yaml.safe_dump({"metric": "index", "benchmarks": bench}))
+    power = {"node": declared, "level": "meter"}
+    offered = offer_file(tmp_path, "A", {"llama": {"run": str(run.path)}}, power=power)
+    archive = tmp_path / "a.zip"
+    ran("create", "--tender", tmp_path / "procurement.yaml", "--offer", offered, "-o", archive)
+    found = verified(archive, tmp_path / "procurement.yaml", code=7 if verdict == "FAIL" else 8)["power"]
+    assert (found["verdict"], why in found["why"]) == (verdict, True)
+    if verdict != "PASS":
+        shown = float(found["why"].removeprefix("a meter shows ").partition(" kW")[0])
+        assert shown == pytest.approx(at_work / 1000, rel=0.005)
+
+
 def test_a_number_that_was_altered_is_found_whatever_the_declaration_says(offered: Offered, tmp_path: Path) -> None:
     archive, tender = offered()
     forged = tmp_path / "forged.zip"
@@ -386,6 +421,16 @@ def test_a_report_by_the_tender_says_what_is_not_its_suite(offered: Offered, tmp
     words = [str(tmp_path / "vendor" / "runs" / "offered"), "--tender", str(tender), "--reference", "none"]
     result = CliRunner().invoke(report.command, words, standalone_mode=False, catch_exceptions=False)
     assert "differs from the tender's suite" in result.stderr and "argv.--batch-size 64 for 8 (as-is)" in result.stderr
+
+
+def test_a_budget_question_says_what_is_not_the_tenders_suite(offered: Offered, tmp_path: Path) -> None:
+    from milabench.cli import budget
+
+    archive, tender = offered(overrides=["bert.argv.--batch-size=64"])
+    words = [str(tender), str(archive), "--power", "300 kW"]
+    result = CliRunner().invoke(budget.command, words, standalone_mode=False, catch_exceptions=False)
+    assert "A A-1000: differs from the tender's suite" in result.stderr
+    assert "argv.--batch-size 64 for 8 (as-is)" in result.stderr
 
 
 def test_an_archive_for_another_text_of_the_tender_is_said_wherever_it_is_read(

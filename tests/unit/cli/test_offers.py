@@ -61,15 +61,15 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
 
 def test_an_archive_is_scored_as_the_offer_that_is_in_it(four: tuple[Path, Path]) -> None:
     """Not as the run of one node that its records are: nodes, tier and name are the offer's, as in the table of all offers."""
-    table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][:2]
-    archives = [four[0] / "A.zip", four[0] / "B.zip"]
+    table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][:3]
+    archives = [four[0] / "A.zip", four[0] / "B.zip", four[0] / "C.zip"]
     told = json.loads(ran(compare.command, *archives, "--tender", four[1], "--json").stdout)["tender"]["systems"]
-    for key in ("name", "nodes", "score", "limits", "admissible", "meets"):
+    for key in ("name", "nodes", "score", "limits", "admissible", "breaches", "meets"):
         assert [each[key] for each in told] == [each[key] for each in table], key
     declared = four[0].parent / "A" / "offer.yaml"
     mixed = json.loads(ran(compare.command, declared, archives[1], "--tender", four[1], "--json").stdout)
     assert [each["score"]["value"] for each in mixed["tender"]["systems"]] == pytest.approx(
-        [each["score"]["value"] for each in table]
+        [each["score"]["value"] for each in table[:2]]
     )
 
 
@@ -199,6 +199,40 @@ def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Pa
     assert side["verdict"] == "ALTERED" and side["altered"] == ["changed: offer.yaml"]
     with pytest.raises(MilabenchError, match=r"A\.zip: was modified: changed: offer\.yaml"):
         ran(compare.command, tmp_path / "offers" / "A.zip", "--tender", four[1])
+
+
+def test_an_offer_in_another_currency_fails_and_does_not_hide_the_others(
+    four: tuple[Path, Path], tmp_path: Path
+) -> None:
+    elsewhere, folder = tmp_path / "elsewhere.yaml", tmp_path / "offers"
+    folder.mkdir()
+    text = four[1].read_text()
+    elsewhere.write_text(text.replace("EUR", "GBP").replace("suite: suite/", f"suite: {four[1].parent}/suite/"))
+    declared = four[0].parent / "B" / "offer.yaml"
+    (declared.parent / "pounds.yaml").write_text(declared.read_text().replace("EUR", "GBP"))
+    ran(
+        offer.command,
+        "create",
+        "--tender",
+        elsewhere,
+        "--offer",
+        declared.parent / "pounds.yaml",
+        "-o",
+        folder / "b.zip",
+    )
+    (folder / "a.zip").write_bytes((four[0] / "A.zip").read_bytes())
+    result = ran(offers.command, "compare", folder, "--tender", four[1], "--json")
+    value = json.loads(result.stdout)
+    assert result.return_value == 7
+    a, b = value["tender"]["systems"]
+    assert (a["admissible"], b["admissible"]) == (True, False)
+    assert [each["verdict"] for each in value["offers"]] == ["PASS", "FAIL"]
+    (budget,) = [each for each in b["limits"] if each["limit"] == "budget"]
+    assert (budget["offered"], budget["verdict"]) == (None, "INCONCLUSIVE")
+    shown = ran(offer.command, "verify", folder / "b.zip", "--tender", four[1])
+    assert shown.return_value == 7
+    said = " ".join(shown.stdout.split())
+    assert "FAIL price.node: is in GBP, and the tender at" in said and "in EUR; convert one of them" in said
 
 
 def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Path, Path], tmp_path: Path) -> None:

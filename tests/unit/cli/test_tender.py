@@ -337,7 +337,7 @@ def test_below_three_launches_the_score_has_no_interval_and_decides_nothing(tmp_
     assert (system["score"]["ci95"], system["meets"]) == (None, "INCONCLUSIVE")
 
 
-def test_an_offer_is_not_held_against_the_nodes_that_a_run_happened_to_use(tmp_path: Path, invoke: Invoke) -> None:
+def test_an_offer_is_not_compared_with_the_nodes_that_a_run_happened_to_use(tmp_path: Path, invoke: Invoke) -> None:
     runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
     asked: dict[str, Any] = {"metric": "ssi", "reference": {"run": runs[0]}, "benchmarks": {"digits": None}}
     offer = write("offer.yaml", declared("A", 96, digits={"run": runs[1]}))

@@ -43,7 +43,7 @@ K_COST_4 = Terms(
 
 
 def test_money_buys_whole_nodes_k_cost_4() -> None:
-    # K-COST-4: 10 M, fixed 1 M, node 300000 + 5 y of (11151.1296 + 18000): 445755.648 a node, 20.19 so 20 nodes.
+    """K-COST-4, computed: 10 M, fixed 1 M, node 300000 + 5 y of (11151.1296 + 18000): 445755.648 a node, 20.19 so 20 nodes."""
     offered = system(
         "A",
         node_price=constant(300000, "EUR"),

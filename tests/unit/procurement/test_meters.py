@@ -328,12 +328,12 @@ def test_a_meter_of_some_nodes_is_scaled_to_all_as_its_owner_declares() -> None:
     assert all_nodes.power_w == pytest.approx(8 * one.power_w)
 
 
-# K-PWR-4: computed.
 SIXTEEN_NODES = [5.10, 5.22, 5.05, 5.31, 5.18, 5.12, 5.25, 5.09, 5.15, 5.20, 5.11, 5.28, 5.07, 5.19, 5.16, 5.13]
 
 
 @pytest.mark.parametrize("is_random", [True, False])
 def test_k_pwr_4_nodes_that_were_drawn_stand_for_all_with_an_error(is_random: bool) -> None:
+    """K-PWR-4, computed: 660.88 kW of 128 nodes by 16, with the correction for a finite machine."""
     declared = MeterDeclaration(nodes=128, measured_nodes=16, is_random=is_random)
     outlets = tuple(
         Outlet(f"n{number}", [(BEGIN + 10.0 * at, 1000 * kw) for at in range(40)])

@@ -17,6 +17,7 @@ import pytest
 
 from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
 from milabench.errors import MilabenchError, UsageError
+from milabench.procurement.least_squares import least_squares
 from milabench.procurement.projection import (
     LAWS,
     CountPoint,
@@ -113,6 +114,21 @@ def test_exact_data_give_back_their_parameters() -> None:
     pairs = [(1, 1), (2, 1.8868), (4, 3.0769), (6, 3.5294), (8, 3.5398), (10, 3.3557)]
     fit = fitted("usl", points_of(pairs))
     assert fit.parameters == pytest.approx({"a": 0.0200057613296, "b": 0.0199996652781, "g": 1.0000051217}, rel=1e-6)
+
+
+# K-USL-7: computed; the classic way to fit the law, a parabola through the origin: N / C - 1 over N - 1, C in units of one.
+def test_the_parabola_of_raytracer() -> None:
+    def parabola(parameters: tuple[float, ...], x: float) -> tuple[float, tuple[float, ...]]:
+        square, linear = parameters
+        return square * x * x + linear * x, (x * x, x)
+
+    xs = [point.count - 1 for point in RAYTRACER]
+    ys = [point.count / (point.values[0] / 20) - 1 for point in RAYTRACER]
+    fit = least_squares(parabola, (0.0, 0.0), xs, ys, [1.0] * len(xs))
+    assert fit is not None
+    kappa, linear = fit.parameters
+    assert (kappa, linear) == pytest.approx((4.7082178128e-6, 0.0500286519532), rel=1e-9)
+    assert linear - kappa == pytest.approx(0.0500239437354, rel=1e-9)
 
 
 # K-USL-6: smoeding/usl.

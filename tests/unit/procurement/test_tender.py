@@ -355,13 +355,47 @@ def test_k_end_4_a_node_is_provisioned_by_its_parts() -> None:
     [
         (", cooling: liquid", "", "offer.yaml:3:16: power.parts: needs 'cooling: liquid' or 'cooling: air'"),
         ("cooling: liquid", "cooling: water", "power.cooling: expected"),
-        ("cooling: liquid", "cooling: air, node: 1 kW", "power.node: is given, and parts of it too"),
+        ("cooling: liquid", "cooling: air, node: 1 kW", "power.parts: is given, and 'node' too"),
         ("cooling: liquid", "cooling: air, level: L1", "power.level: parts are provisioned, not L1"),
     ],
 )
 def test_parts_that_do_not_fit_are_one_line(old: str, new: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_offer(PARTS.replace(old, new).encode(), "offer.yaml")
+
+
+SUPPLIES = """\
+vendor: A
+nodes: 4
+power: {supplies: [{count: 4, needed: 3, power: 1200 W}, {count: 2, needed: 1, power: 1 kW},
+  {count: 2, needed: 1, power: 1.2 kW}]}
+benchmarks: {a: {value: 1 s}}
+"""
+
+
+def test_k_sto_1_spare_supplies_are_not_counted() -> None:
+    """K-STO-1, published: 5800 W by design of 9200 W by name; mlcommons/storage caa90c9, Submission_guidelines.md."""
+    node = parse_offer(SUPPLIES.encode(), "offer.yaml").power.node
+    assert node is not None
+    assert (node.value, node.units) == (pytest.approx(5.8, rel=1e-12), "kW")
+    whole = re.sub(r" needed: \d,", "", SUPPLIES)
+    all_of_them = parse_offer(whole.encode(), "offer.yaml").power.node
+    assert all_of_them is not None
+    assert all_of_them.value == pytest.approx(9.2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("needed: 3", "needed: 5", "offer.yaml:3:39: power.supplies.0.needed: 5, and there are 4"),
+        ("{supplies:", "{node: 5 kW, supplies:", "power.supplies: is given, and 'node' too; leave one of them out"),
+        ("{supplies:", "{level: L1, supplies:", "power.level: supplies are provisioned, not L1"),
+        ("{supplies:", "{cooling: air, supplies:", "power.cooling: goes with 'parts'"),
+    ],
+)
+def test_supplies_that_do_not_fit_are_one_line(old: str, new: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_offer(SUPPLIES.replace(old, new).encode(), "offer.yaml")
 
 
 def test_phases_that_never_come_to_all_nodes_are_one_line() -> None:
