@@ -57,11 +57,6 @@ def cpu_s(*steps: Step) -> float:
     return overhead.agent_cpu_s + overhead.control_cpu_s
 
 
-def steady_yardstick_ns() -> float:
-    """The yardstick of a round: the median of several, for one may hold a collection of all garbage of this process."""
-    return statistics.median(yardstick_ns() for _ in range(9))
-
-
 def show_others(seconds: float) -> None:
     """Print what has no goal."""
     talk = f"import time\nfor i in range({int(seconds * 100)}): print('epoch', i, flush=True); time.sleep(0.01)"
@@ -84,7 +79,7 @@ def main(seconds: float) -> None:
     if is_by_hand:
         show_others(seconds)
     measures: dict[str, Callable[[], float]] = {
-        BARE: steady_yardstick_ns,
+        BARE: yardstick_ns,
         BESIDE: partial(cpu_s, step("steps", sys.executable, "-S", PROGRAMS / "steps.py", RATE, seconds)),
         SILENT: partial(cpu_s, step("sleep", "sleep", seconds if is_by_hand else 1)),
     }

@@ -90,7 +90,7 @@ def report_rows(base: Path, most: int) -> list[Row]:
         seen[name].append(cost("milabench", "report", str(paths[name])))
         return seen[name][-1][1]
 
-    found = in_turn({**{name: partial(first, name) for name in paths}, YARDSTICK: yardstick}, ROUNDS, warm_up=0)
+    found = in_turn({**{name: partial(first, name) for name in paths}, YARDSTICK: yardstick_ns}, ROUNDS, warm_up=0)
     for path in paths.values():
         shutil.rmtree(path)
     what, large, small = "report of 1,000,000 observations, first time", f"{most:,}", f"{most // 10:,}"
@@ -127,16 +127,12 @@ def compare_rows(base: Path) -> list[Row]:
         seen.append(cost("milabench", "compare", *names))
         return seen[-1][1]
 
-    found = in_turn({"compare": compared, YARDSTICK: yardstick}, ROUNDS, warm_up=0)
+    found = in_turn({"compare": compared, YARDSTICK: yardstick_ns}, ROUNDS, warm_up=0)
     what = f"compare of {RUNS} runs of {BENCHMARKS} benchmarks, summarised before"
     return [
         in_events(f"{what}, CPU", seen, found[YARDSTICK], COMPARE_GOAL_S, WHY_COMPARE),
         of_memory(f"{what}, memory", seen, WHY_MEMORY),
     ]
-
-
-def yardstick() -> float:
-    return statistics.median(yardstick_ns() for _ in range(9))
 
 
 def shown(costs: Sequence[Cost]) -> str:
