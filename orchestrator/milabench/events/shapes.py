@@ -223,6 +223,7 @@ _FITS: Mapping[Shape, Check] = {
     FILE: _is_file,
     ABOVE_ZERO: _is_above_zero,
     NOT_NEGATIVE: _is_not_negative,
+    object: lambda _: True,
 }
 
 
