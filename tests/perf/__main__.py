@@ -30,9 +30,8 @@ HEADINGS = ("what", "over", "median [95 % interval]", "goal", "verdict", "seen")
 def measured(program: str) -> list[Row]:
     """What one program found."""
     path = Path(__file__).with_name(f"{program}.py")
-    done = subprocess.run(
-        [sys.executable, str(path), "--json"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    )
+    command = [sys.executable, "-W", "ignore", str(path), "--json"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return [Row(**{**each, "ratios": tuple(each["ratios"])}) for each in json.loads(done.stdout.splitlines()[-1])]
 
 

@@ -53,7 +53,9 @@ class Row:
 
     def shown(self, value: float) -> str:
         """A ratio as the table says it: `1.3 x`, `0.52 %`."""
-        return f"{value * 100:.2f} %" if self.percent else f"{value:.3g} x"
+        if self.percent:
+            return f"{value * 100:.2f} %"
+        return f"{value:.3g} x" if value < 1000 else f"{float(f'{value:.3g}'):,.0f} x"
 
     def cells(self) -> tuple[str, str, str, str, str]:
         """What, over what, the median with its 95 % interval, the goal, the verdict."""
