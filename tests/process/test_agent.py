@@ -725,6 +725,13 @@ def test_the_time_of_a_command_begins_after_what_runs_before_it(agent: Any) -> N
     assert inside > before
 
 
+def test_what_is_said_before_a_command_stands_before_what_it_says(agent: Any) -> None:
+    # So many short lines that they are gathered for a while before they are read.
+    says = 'for i in $(seq 30); do echo "$i"; sleep 0.01; done'
+    agent.run("echo", "command", prerun=["sh", "-c", says])
+    assert agent.text("stdout").split() == [*map(str, range(1, 31)), "command"]
+
+
 def test_the_limit_of_a_command_begins_after_what_runs_before_it(agent: Any) -> None:
     said = agent.run("sleep", "3", prerun=["sleep", "3"], timeout_s=5)
     assert verdict(said) == ended("passed", None, "", 0)

@@ -222,6 +222,8 @@ class RunningStep:
             self.ledger.cause = StepOutcome("failed", "exit", "the command before it (prerun) %s" % how)
             return False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
+        for output in self._outputs:
+            output.read_rest()  # what was said before the command stands before what that says
         try:
             self.pid = self._execute(command)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
