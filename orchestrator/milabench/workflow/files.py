@@ -89,5 +89,5 @@ def is_archive(path: Path) -> bool:
     try:
         with open_regular(path) as file:
             return file.read(len(_ZIP)) == _ZIP
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return False
