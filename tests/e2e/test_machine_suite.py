@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.commands import ROOT, Said, milabench_in
+from tests.single_records import single_records
 
 # One environment, and one run of all programs.
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
@@ -53,10 +54,9 @@ class Place:
         return [metric for metric in self.metrics(bench) if metric["metric"] == name]
 
     def records(self, bench: str) -> list[Mapping[str, Any]]:
-        """Every measurement as it is in the file."""
+        """Every measurement, one by one."""
         (path,) = (path for path in self.runs.glob("*.data") if path.name.split(".")[0] == bench)
-        events = [json.loads(line) for line in path.read_text().splitlines()]
-        return [event["data"] for event in events if event["event"] == "data"]
+        return [event["data"] for event in single_records(path.read_bytes()) if event["event"] == "data"]
 
     def recorded(self, bench: str, name: str) -> list[Mapping[str, Any]]:
         """The metrics of a name, with all that the program says of them."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.single_records import single_records
+
 
 @dataclass(frozen=True)
 class Step:
@@ -74,13 +76,10 @@ class Launch:
     rate: Mapping[str, Any]
 
     def records(self, rank: int) -> tuple[dict[str, int], list[Mapping[str, Any]]]:
-        """The window that a rank declared, and its observations, as they are in the file."""
-        lines = [
-            json.loads(line)["data"]
-            for line in self.path.read_text().splitlines()
-            if '"t0_ns"' in line or '"window"' in line
-        ]
-        lines = [data for data in lines if data["task"] in MEASURED]
+        """The window that a rank declared, and its observations, one by one."""
+        records = single_records(self.path.read_bytes())
+        lines = [record["data"] for record in records if record["event"] == "data"]
+        lines = [data for data in lines if data.get("task") in MEASURED and ("t0_ns" in data or "window" in data)]
         windows = [data["window"] for data in lines if isinstance(data.get("window"), dict)]
         seen = [data for data in lines if "t0_ns" in data and data.get("rank", 0) == rank]
         seen.sort(key=lambda data: data["t0_ns"])
