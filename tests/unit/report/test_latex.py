@@ -72,7 +72,8 @@ def test_every_sign_of_a_keyboard_compiles_as_text(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not HAS_LATEX, reason="no LaTeX with booktabs on this machine")
 def test_a_comparison_by_a_tender_compiles_and_its_tables_fit_the_page(tmp_path: Path) -> None:
-    folder = Path(__file__).resolve().parents[3] / "config" / "procurement"
+    folder = tmp_path / "procurement"  # a copy: summaries are kept beside the runs
+    shutil.copytree(Path(__file__).resolve().parents[3] / "config" / "procurement", folder)
     words = [*(str(folder / f"vendor-{name}.yaml") for name in "ab"), "--tender", str(folder / "procurement.yaml")]
     done = CliRunner().invoke(compare.command, [*words, "--format", "latex"], standalone_mode=False)
     said = compiled(tmp_path, done.stdout)
