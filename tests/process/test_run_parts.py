@@ -42,6 +42,8 @@ def parts(tmp_path: Path) -> list[object]:
     return words
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_what_failed_over_all_parts_is_run_once_more_alone_and_counted(parts: list[object]) -> None:
     code, said = run_parts("--retries", 3, *parts)
     assert code == 0, said
@@ -53,12 +55,16 @@ def test_what_failed_over_all_parts_is_run_once_more_alone_and_counted(parts: li
     ]
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_more_than_so_many_fail_the_build(parts: list[object]) -> None:
     code, said = run_parts("--retries", 2, *parts)
     assert code == 1
     assert "not retried: 2 failed, 1 before; at most 2 are retried\nretried: 1\n" in said
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_without_retries_the_first_failure_counts_and_every_part_is_run(parts: list[object]) -> None:
     code, said = run_parts(*parts)
     assert code == 1

@@ -298,6 +298,8 @@ def test_a_job_that_waits_for_a_dead_orchestrator_is_taken_out_of_the_queue(
     assert "no run below this base left" in milabench("cleanup").err
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_job_that_begins_when_its_orchestrator_is_dead_ends_at_once(
     killed_waiting: str, slurm: Cluster, tmp_path: Path
 ) -> None:

@@ -261,6 +261,8 @@ def known_on(hosts: Hosts, port: int, file: Path) -> str:
     return str(file)
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("transport", ["asyncssh", "openssh"])
 def test_a_slow_link_costs_time_only_and_one_that_drops_everything_the_steps_beyond_it(
     hosts: Hosts,

@@ -25,6 +25,8 @@ from tests.ssh.test_commands import with_bases
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "broken"])
 def test_nodes_tell_what_they_do_and_import_what_they_built(
     hosts: Hosts, system: Callable[[dict[str, Any]], Path], environ: dict[str, str], tmp_path: Path, is_broken: bool

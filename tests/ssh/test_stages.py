@@ -63,6 +63,8 @@ def hanging(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable
         process.communicate()
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_one_deadline_ends_the_waiting_and_says_how_far_it_came(
     hanging: Callable[[str, str], Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,8 @@ def groups(environ: dict[str, str]) -> set[str]:
     return {path.name for path in Path(environ["MILABENCH_BASE"], "venv").iterdir() if path.is_symlink()}
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_what_has_no_lock_gets_its_own_environment_from_requirements_in_with_one_warning(
     folders: Folders, environ: dict[str, str]
 ) -> None:
@@ -144,6 +146,8 @@ def test_pin_writes_a_lock_that_the_next_installation_uses(folders: Folders, env
     assert packages(environ, "torch") >= {"tool-1", "voir-0.2.24"}
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_an_install_that_clones_beside_its_benchfile_does_so_in_a_working_copy(
     folders: Folders, environ: dict[str, str], tmp_path: Path
 ) -> None:

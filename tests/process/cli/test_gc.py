@@ -304,6 +304,8 @@ def test_an_environment_in_use_is_kept(milabench: Callable[..., Said], pair: Pai
     assert not list((pair.base / "venv" / ".store").glob("shared-*/"))
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_what_an_install_has_replaced_is_removed_and_both_suites_still_run(
     milabench: Callable[..., Said], pair: Pair
 ) -> None:

@@ -274,6 +274,8 @@ def test_locks_are_left_out_but_not_what_requirements_include(
     assert (copied / "cmd" / "requirements.cuda.txt").is_file()
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("variant", ["unpinned", "${system.arch}"])
 def test_a_copy_is_pinned_as_its_suite_says_and_has_what_its_program_imports(
     milabench: Milabench, tmp_path: Path, environ: dict[str, str], variant: str

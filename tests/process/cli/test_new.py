@@ -67,6 +67,8 @@ def test_file_and_digest_come_from_the_index_and_requirements_from_the_release(
     assert not re.search("@[A-Z0-9]+@", "".join(path.read_text() for path in folder.iterdir()))
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_program_of_a_release_is_measured_as_it_was_created(
     milabench: Callable[..., Said], sha256: str, tmp_path: Path
 ) -> None:

@@ -59,6 +59,8 @@ def test_commands_of_slurm_without_a_cluster_are_no_slurm_either(
     assert "error: sbatch: this machine belongs to no Slurm cluster, or SLURM_CONF is wrong: fetch_config: " in said.err
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("more", [(), ("--submit",)])
 def test_what_is_waited_for_is_said_while_slurm_is_silent(
     milabench: Milabench, suite: Path, tmp_path: Path, more: tuple[str, ...]

@@ -41,6 +41,8 @@ def test_shards_are_united() -> None:
     }
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.slow
 def test_one_that_fails_is_named_and_the_others_are_measured(
     milabench: Callable[..., Said],

@@ -8,11 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.commands import ROOT, Said
 from tests.process.cli.installable import Pair
 from tests.processes import started, until
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_installing_one_suite_leaves_the_environment_of_another(milabench: Callable[..., Said], pair: Pair) -> None:
     for name in "ab":
         said = milabench("install", *pair.config(name))
@@ -30,6 +34,8 @@ def test_installing_one_suite_leaves_the_environment_of_another(milabench: Calla
     assert pair.saw("a")[0] != pair.saw("b")[0]
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_the_link_is_that_of_the_suite_installed_last_and_nothing_is_built_again(
     milabench: Callable[..., Said], pair: Pair
 ) -> None:
@@ -133,6 +139,8 @@ def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callab
     assert milabench("run").code == 0
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_another_suite_than_the_last_used_is_never_meant_silently(milabench: Callable[..., Said], pair: Pair) -> None:
     system = pair.folder / "system.yaml"
     system.write_text("system: {arch: cpu}\n")

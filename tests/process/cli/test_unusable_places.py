@@ -90,6 +90,8 @@ def test_every_verb_in_a_read_only_base(
         assert wrong_verbs(answers, base, recorded) == {}
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can give files away")
 def test_every_verb_in_the_base_of_another_user(environ: dict[str, str], recorded: tuple[str, ...]) -> None:

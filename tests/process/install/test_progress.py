@@ -35,6 +35,8 @@ def row_like(activities: Activities, pattern: str) -> str:
     )
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("uv", ["uv", pytest.param("", marks=pytest.mark.slow)], ids=["uv", "pip"])
 def test_an_environment_says_what_it_does_and_for_how_long(place: Place, uv: str) -> None:
     activities = Activities()
@@ -123,6 +125,8 @@ def test_an_interrupt_ends_the_table_and_the_installation(tmp_path: Path) -> Non
     assert not list((tmp_path / "base" / "venv" / ".store").glob("*/.complete"))
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_log_has_it_as_lines(tmp_path: Path) -> None:
     with slow_index(tmp_path / "wheels", held=True) as index:

@@ -21,6 +21,8 @@ def why(place: Place, requirement: str, program: str, pip: dict[str, str] | None
     return outcome.why
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize(
     ("what", "status", "line"),
