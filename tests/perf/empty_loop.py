@@ -8,23 +8,19 @@ By hand also the loop alone, and the steps of a long run, of which several share
 
 from __future__ import annotations
 
-import os
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 
+from discarding_sink import DiscardingSink
 from rows import YARDSTICK_STEPS, Row, bare_event_ns, in_turn, ratios, show
 
 import benchmate
 from benchmate.configuration import parse_config
 from benchmate.memory import host_peak_bytes
 from benchmate.session import Session, use
-from benchmate.sink import Sink
 
 ROUNDS = 61
 LONG_STEPS = 10_000_000
@@ -33,22 +29,10 @@ BARE, LOOP, OBSERVED, SUMMED = "bare event and append", "loop alone", "observed"
 GOAL = 1.3
 
 
-class Discarding(Sink):
-    """Throws every record away, so that only the loop is timed; rings lie where the agent has them, in memory if possible."""
-
-    folder = Path(tempfile.mkdtemp(prefix="empty-loop-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
-
-    @property
-    def ring_folder(self) -> Path:
-        return self.folder
-
-    def record(self, event: str, data: object) -> None: ...
-
-
 def fresh_observer() -> Callable[[Iterable[object]], Iterable[object]]:
     """An observer of its own past its warm-up, that never ends the loop."""
     rules = {"warmup_steps": 1, "warmup_s": 0, "window_steps": 10**9, "window_s": 10**6}
-    use(Session(parse_config({"measure": rules}), Discarding()))
+    use(Session(parse_config({"measure": rules}), DiscardingSink()))
     for _ in benchmate.observed(range(2), batch_size=1):
         pass
     return lambda iterable: benchmate.observed(iterable, batch_size=1)
@@ -122,4 +106,4 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        shutil.rmtree(Discarding.folder)
+        DiscardingSink.remove()

@@ -12,7 +12,6 @@ import itertools
 import math
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
+from discarding_sink import DiscardingSink
 from torch import nn
 
 import benchmate
@@ -37,19 +37,6 @@ ENERGY_S = 20.0
 BLOCKS = 100
 STARTS = 10
 KINDS = ("alone", "alone, again", "loop observed", "loop and loss observed")
-
-
-class Null:
-    """A sink that throws everything away; the rings are read below."""
-
-    ring_folder = Path(tempfile.mkdtemp(prefix="observer-"))
-    dropped = records = bytes = 0
-
-    def record(self, event: str, data: object) -> None: ...
-    def control(self, line: object) -> None: ...
-    def answer(self, timeout_s: float) -> None: ...
-    def forked(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class Block(nn.Module):
@@ -106,7 +93,7 @@ class Training:
 def fresh_session() -> None:
     """A session past its warm-up that never ends a loop; its observer has seen that there is a device."""
     rules = {"warmup_steps": 1, "warmup_s": 0, "window_steps": 10**9, "window_s": 10**6}
-    use(Session(parse_config({"measure": rules}), Null()))
+    use(Session(parse_config({"measure": rules}), DiscardingSink()))
     for _ in benchmate.observed(range(3), batch_size=1):
         torch.zeros(1, device="cuda")
     benchmate._loss_recorders.clear()
@@ -297,4 +284,4 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        shutil.rmtree(Null.ring_folder)
+        DiscardingSink.remove()

@@ -10,13 +10,12 @@ import functools
 import importlib.util
 import math
 import os
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
+
+from discarding_sink import DiscardingSink
 
 import benchmate
 from benchmate.configuration import parse_config
@@ -27,19 +26,6 @@ BLOCK_S = 0.03
 
 SIZES = {"about 12 us": (24, 1), "about 60 us": (64, 6), "about 1 ms": (256, 6), "about 10 ms": (512, 12)}
 """Width of the matrices and how many products of them a step has."""
-
-
-class Null:
-    """A sink that throws everything away; the rings are the agent's to read, as in a run, and nobody does."""
-
-    ring_folder = Path(tempfile.mkdtemp(prefix="jax-steps-"))
-    dropped = records = bytes = 0
-
-    def record(self, event: str, data: object) -> None: ...
-    def control(self, line: object) -> None: ...
-    def answer(self, timeout_s: float) -> None: ...
-    def forked(self) -> None: ...
-    def close(self) -> None: ...
 
 
 def step_of(width: int, products: int, *, is_donated: bool) -> Callable[[Any, Any], Any]:
@@ -65,7 +51,7 @@ def measured(size: tuple[int, int], *, is_donated: bool) -> str:
     batch = jnp.ones((width, width)) * 0.01
     state = step(jnp.ones((width, width)), batch)[0]
     rules = {"warmup_steps": 50, "warmup_s": 1, "window_steps": 10**9, "window_s": 10**6}
-    session = use(Session(parse_config({"measure": rules}), Null()))
+    session = use(Session(parse_config({"measure": rules}), DiscardingSink()))
 
     def batches(count: int) -> Iterator[Any]:
         for _ in range(count):
@@ -135,4 +121,4 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        shutil.rmtree(Null.ring_folder)
+        DiscardingSink.remove()

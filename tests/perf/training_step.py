@@ -12,41 +12,26 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from discarding_sink import DiscardingSink
 from rows import ROOT, Row, median_interval, python_with_torch, show
 
 import benchmate
 import benchmate.loss_recorder
 from benchmate.configuration import parse_config
 from benchmate.session import Session, use
-from benchmate.sink import Sink
 
 ROUNDS = 400
 STEPS_IN_TURN = 10
 BATCH = 96
 ALONE, AGAIN, LOOP, LOSS = "alone", "alone, again", "loop observed", "loop and loss observed"
 GOAL = 0.005
-
-
-class Discarding(Sink):
-    """Throws every record away, so that only the loop is timed; rings lie in a folder, where the agent would read them."""
-
-    folder = Path(tempfile.mkdtemp(prefix="training-step-"))
-
-    @property
-    def ring_folder(self) -> Path:
-        return self.folder
-
-    def record(self, event: str, data: object) -> None: ...
 
 
 @dataclass
@@ -104,7 +89,7 @@ def measured() -> dict[str, list[tuple[float, float]]]:
     """What each way took, round by round."""
     trainer = Trainer()
     rules = {"warmup_steps": 1, "warmup_s": 0, "window_steps": 10**9, "window_s": 10**6}
-    use(Session(parse_config({"measure": rules}), Discarding()))
+    use(Session(parse_config({"measure": rules}), DiscardingSink()))
     ways = {
         ALONE: Way(trainer.alone()),
         AGAIN: Way(trainer.alone()),
@@ -140,7 +125,7 @@ def main() -> None:
     try:
         found = measured()
     finally:
-        shutil.rmtree(Discarding.folder)
+        DiscardingSink.remove()
     alone = [step for step, _ in found[ALONE]]
     overhead = {
         name: tuple(step / base - 1 for (step, _), base in zip(found[name], alone, strict=True)) for name in found
