@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.json_codec import from_json_value
@@ -16,9 +15,6 @@ from milabench.errors import RecordError
 from milabench.events.shapes import RATE, require_shape
 from milabench.events.shapes import SUMMARY as SHAPE
 from milabench.events.values import as_mapping, mappings_in
-
-if TYPE_CHECKING:
-    from milabench.events.compiled_shapes import ShapeCheck
 
 
 def summary_from_json(
@@ -94,16 +90,8 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
     return encoded
 
 
-@cache
-def _is_rate() -> ShapeCheck:
-    from milabench.events.compiled_shapes import ShapeCheck  # with msgspec, for those who read summaries
-
-    return ShapeCheck(RATE)
-
-
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
-    if not _is_rate().passes(rate):
-        require_shape(rate, RATE)
+    require_shape(rate, RATE)
     throughput, window = from_json_value(Throughput, rate), as_mapping(rate.get("window"))
     if window:
         steady = Steadiness(

@@ -72,8 +72,7 @@ def with_other(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 @pytest.mark.parametrize("name", CHECKS)
 def test_what_was_written_passes(name: str) -> None:
     _, check = CHECKS[name]
-    assert check.passes(GOOD[name])
-    assert check.passes_json(json.dumps(GOOD[name]).encode())
+    assert check.passes(json.dumps(GOOD[name]).encode())
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -84,12 +83,10 @@ def test_what_passes_has_the_shape(name: str, given_data: st.DataObject) -> None
     for _ in range(given_data.draw(st.integers(1, 2))):
         value = with_other(value, given_data.draw(st.sampled_from(places(value))), given_data.draw(leaves))
     content = json.dumps(value).encode()
-    if check.passes(value):
-        require_shape(value, shape)
-    if check.passes_json(content):
+    if check.passes(content):
         require_shape(json.loads(content), shape)
 
 
 def test_what_is_no_json_does_not_pass() -> None:
     _, check = CHECKS["summary"]
-    assert not any(map(check.passes_json, (b"", b"[]", b"{", b"\xff", b"[" * 10_000)))
+    assert not any(map(check.passes, (b"", b"[]", b"{", b"\xff", b"[" * 10_000)))
