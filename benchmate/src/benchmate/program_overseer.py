@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmate.errors import BenchmateError
@@ -46,7 +47,7 @@ class ProgramOverseer:
         self._imported: set[str] = set()
         """Packages of voir that are imported completely."""
         for name in _OF_VOIR:
-            ImportWatcher(lambda name=name: self._on_import(name)).watch((name, ""))  # type: ignore[misc]
+            ImportWatcher(partial(self._on_import, name)).watch((name, ""))
         if not sys.modules.keys().isdisjoint(_OF_VOIR):
             self._attach_voir()
 

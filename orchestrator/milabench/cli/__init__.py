@@ -16,9 +16,8 @@ from milabench.shown import visible
 
 MAX_LINE = 4_000  # characters of a line of an error
 COMPLETION = "_MILABENCH_COMPLETE"  # set by the completion of a shell
-COLLECT_AFTER = (
-    200_000  # objects, more than a start makes; Python's own 700 is for what makes more garbage than it keeps
-)
+# Objects, more than a start makes; Python's own 700 is for programs that make more garbage than they keep.
+COLLECT_AFTER = 200_000
 
 
 class MaskedStream:
