@@ -50,7 +50,8 @@ class JsonKey:
     """How a field's JSON differs from `field name: value`; it stands in the field's metadata, under `json`.
 
     `name` is the key. `fallback` stands for a missing value and for one that is none of a Literal's. `write` makes the JSON.
-    `is_read` false: the key is written and never read. `is_omitted` tells of the whole object whether the key is left out.
+    `is_read` false: the key is written and never read; `is_written` false: the field is in no JSON. `is_omitted` tells of the
+    whole object whether the key is left out.
     `followed_by` are properties that are written after the field and never read.
     """
 
@@ -59,6 +60,7 @@ class JsonKey:
     fallback: Any = _NO_FALLBACK
     write: Callable[[Any], Any] | None = None
     is_read: bool = True
+    is_written: bool = True
     is_omitted: Callable[[Any], bool] | None = None
     followed_by: tuple[str, ...] = ()
 
@@ -76,7 +78,7 @@ def to_json_value(value: Any) -> Any:
     encoded: dict[str, Any] = {}
     kind: Any = type(value)
     for attribute, key in _keys(kind):
-        if key.is_omitted is None or not key.is_omitted(value):
+        if key.is_written and (key.is_omitted is None or not key.is_omitted(value)):
             own = getattr(value, attribute)
             encoded[key.name or attribute] = to_json_value(own) if key.write is None else key.write(own)
         encoded |= {name: to_json_value(getattr(value, name)) for name in key.followed_by}
@@ -107,7 +109,7 @@ def schema_of_type(hint: Any) -> dict[str, Any]:
 def _object_schema(kind: Any) -> dict[str, Any]:
     hints, properties, required = get_type_hints(kind), dict[str, Any](), list[str]()
     for attribute, key in _keys(kind):
-        own = {key.name or attribute: {} if key.write else schema_of_type(hints[attribute])}
+        own = {key.name or attribute: {} if key.write else schema_of_type(hints[attribute])} if key.is_written else {}
         own |= {name: schema_of_type(get_type_hints(getattr(kind, name).fget)["return"]) for name in key.followed_by}
         properties |= own
         required += own if key.is_omitted is None else ()
@@ -144,7 +146,7 @@ def _readers(kind: Any) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...
     hints, readers = get_type_hints(kind), []
     for spec in dataclasses.fields(kind):
         key: JsonKey = spec.metadata.get("json") or JsonKey()
-        if not key.is_read:
+        if not (key.is_read and key.is_written):
             continue
         fallback, hint = key.fallback, hints[spec.name]
         is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
