@@ -55,10 +55,15 @@ class System:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     later: tuple[System, ...] = ()
 
-    @property
+    @cached_property
     def sessions(self) -> tuple[System, ...]:
         """Its runs, the first one included."""
         return (replace(self, later=()), *self.later) if self.later else (self,)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, BenchSummary]:
+        """The benchmarks of its first run; of two of one name the first."""
+        return {bench.bench: bench for bench in reversed(self.summary.benchmarks)}
 
     @property
     def benches(self) -> list[tuple[str, BenchSummary]]:
@@ -145,16 +150,13 @@ class SystemResult:
     first_step_s: float | None = None
     counts: bool = False
     why_not: str = ""
-    log_mean: LogMean | None = field(init=False, repr=False, compare=False, metadata=_NOT_WRITTEN)
-
-    def __post_init__(self) -> None:
-        """Compute what each side is asked for some ten times, the first of a row by all others."""
-        object.__setattr__(self, "log_mean", _log_mean(self.values, self.sessions, self.direction))
+    log_mean: LogMean | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
 
     @property
     def by_session(self) -> list[tuple[float, ...]]:
         """The values of each run."""
-        return _by_session(self.values, self.sessions)
+        rest = iter(self.values)
+        return [tuple(islice(rest, count)) for count in self.sessions]
 
     @property
     def replicates(self) -> list[float]:
@@ -162,16 +164,11 @@ class SystemResult:
         return list(map(geometric_mean, self.by_session)) if len(self.sessions) > 1 else list(self.values)
 
 
-def _log_mean(values: Sequence[float], sessions: Sequence[int], direction: Direction) -> LogMean | None:
-    # A number that does not count may be zero.
-    if len(values) < LEAST or min(values) <= 0:
+def log_level(sessions: Sequence[Sequence[float]], direction: Direction) -> LogMean | None:
+    """Return the `log_mean` of what the launches of each session reached."""
+    if sum(map(len, sessions)) < LEAST:
         return None
-    return log_mean_of([logs(launches, direction) for launches in _by_session(values, sessions)])
-
-
-def _by_session(values: Iterable[float], sessions: Iterable[int]) -> list[tuple[float, ...]]:
-    rest = iter(values)
-    return [tuple(islice(rest, count)) for count in sessions]
+    return log_mean_of([logs(launches, direction) for launches in sessions])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

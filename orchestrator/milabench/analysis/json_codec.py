@@ -12,10 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from milabench.events.shapes import Required, Shape
 from milabench.events.values import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
-__all__ = ["JsonKey", "Unread", "finite_number", "from_json_value", "schema_of_type", "strict", "to_json_value"]
+__all__ = [
+    "JsonKey",
+    "Unread",
+    "finite_number",
+    "from_checked_value",
+    "from_json_value",
+    "schema_of_type",
+    "shape_of_type",
+    "strict",
+    "to_json_value",
+]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()
@@ -27,7 +38,7 @@ class Unread(Sequence[Any]):
 
     __slots__ = ("_content", "_decode")
 
-    def __init__(self, content: Any, decode: Callable[[Any], list[Any]]) -> None:
+    def __init__(self, content: Any, decode: Callable[[Any], Sequence[Any]]) -> None:
         self._content, self._decode = content, decode
 
     def __iter__(self) -> Iterator[Any]:
@@ -38,6 +49,10 @@ class Unread(Sequence[Any]):
 
     def __len__(self) -> int:
         return len(self._decode(self._content))
+
+    def mentions(self, word: str) -> bool:
+        """Return whether a key or a text of it is this word, without decoding it; it is as `dump` wrote it."""
+        return f'"{word}"'.encode() in bytes(self._content)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Unread | tuple) and tuple(self) == tuple(other)
@@ -116,6 +131,30 @@ def _object_schema(kind: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def shape_of_type(hint: Any) -> Shape:
+    """Return the shape (events/shapes.py) of what the readers of this type take; only words of a Literal are any text."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return shape_of_type(next(part for part in parts if part is not type(None)))
+    if origin is Literal:
+        return str
+    if origin in (tuple, Sequence):
+        return [shape_of_type(parts[0])]
+    if origin is not None and issubclass(origin, Mapping):
+        return {} if parts[1] is Any else {str: Required(shape_of_type(parts[1]))}
+    if not dataclasses.is_dataclass(hint):
+        return object if hint is Any else hint
+    hints, kind = get_type_hints(hint), cast("Any", hint)
+    needed = {spec.name for spec in dataclasses.fields(kind) if _has_no_default(spec)}
+    shapes = {attribute: shape_of_type(hints[attribute]) for attribute, *_ in _readers(kind)}
+    return {
+        name: Required(shapes[attribute])
+        if attribute in needed and type(None) not in get_args(hints[attribute])
+        else shapes[attribute]
+        for attribute, name, *_ in _readers(kind)
+    }
+
+
 def from_json_value(kind: type[T], value: Any) -> T:
     """Return the dataclass that this JSON describes. Raises KeyError, TypeError or ValueError when it is not."""
     encoded, values = _mapping(value), dict[str, Any]()
@@ -129,6 +168,36 @@ def from_json_value(kind: type[T], value: Any) -> T:
         return kind(**values)
     except TypeError as error:
         raise KeyError(str(error)) from None
+
+
+def from_checked_value(kind: type[T], checked: Any, **known: Any) -> T:
+    """Return the dataclass whose JSON has these attributes, None for what is missing; what is `known` is not read.
+
+    It is known to have the shape of its type, so that no number or text of it is looked at again.
+    """
+    for attribute, name, read in _checked_readers(cast("Any", kind)):
+        own = getattr(checked, name)
+        if own is not None and attribute not in known:
+            known[attribute] = own if read is None else read(own)
+    return kind(**known)
+
+
+@cache
+def _checked_readers(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any] | None], ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        (attribute, name, None if _is_plain(hints[attribute]) else read) for attribute, name, _, read in _readers(kind)
+    )
+
+
+def _is_plain(hint: Any) -> bool:
+    """Return whether what has the shape of a type is its value."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return all(_is_plain(part) for part in parts if part is not type(None))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _is_plain(parts[1])
+    return hint in _SCALAR_READERS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,11 +218,14 @@ def _readers(kind: Any) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...
         if not (key.is_read and key.is_written):
             continue
         fallback, hint = key.fallback, hints[spec.name]
-        is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
-        if fallback is _NO_FALLBACK and is_required and dataclasses.is_dataclass(hint):
+        if fallback is _NO_FALLBACK and _has_no_default(spec) and dataclasses.is_dataclass(hint):
             fallback = _FromNothing(hint)  # type: ignore[arg-type]  # a type, as it is a hint
         readers.append((spec.name, key.name or spec.name, fallback, _reader(hint, key.fallback)))
     return tuple(readers)
+
+
+def _has_no_default(spec: dataclasses.Field[Any]) -> bool:
+    return spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
 
 
 def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:

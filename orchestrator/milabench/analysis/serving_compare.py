@@ -19,6 +19,7 @@ from milabench.analysis.comparison_model import (
     System,
     SystemCurve,
     SystemResult,
+    log_level,
 )
 from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.sample_statistics import geometric_mean
@@ -191,6 +192,7 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
             validity="suspect" if notes else "valid",
             reasons=notes,
             counts=counts,
+            log_mean=log_level(sessions, direction) if counts else None,
         )
         results.append(replace(result, value=geometric_mean(result.replicates)) if counts else result)
     first = results[0]
