@@ -16,7 +16,7 @@ def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None =
 
     Empty for a benchmark whose number is a rate. `metrics` are those of a summary.
     """
-    if isinstance(metrics, Unread) and not metrics.mentions("main"):
+    if isinstance(metrics, Unread) and "main" not in metrics.words:
         return frozenset()
     return frozenset(
         _name(metric)

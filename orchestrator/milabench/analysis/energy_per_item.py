@@ -13,7 +13,7 @@ from milabench.events.values import finite_number
 def energies(bench: BenchSummary) -> dict[str, float]:
     """Return the energy of each step's devices in its window, in J, where reported; by board sensors, not at the wall."""
     by_step: dict[str, float] = {}
-    if isinstance(bench.metrics, Unread) and not bench.metrics.mentions("energy"):
+    if isinstance(bench.metrics, Unread) and "energy" not in bench.metrics.words:
         return by_step
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -34,25 +34,24 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class Unread(Sequence[Any]):
-    """A list of JSON that is decoded whenever it is looked at: of many summaries, few such lists are, and seldom twice."""
+    """A list of JSON that is decoded whenever it is looked at: of many summaries, few such lists are, and seldom twice.
 
-    __slots__ = ("_content", "_decode")
+    `source` is what `decode` makes the list of. `words` are those that were looked for in it, and are a key or a text of it.
+    """
 
-    def __init__(self, content: Any, decode: Callable[[Any], Sequence[Any]]) -> None:
-        self._content, self._decode = content, decode
+    __slots__ = ("_decode", "_source", "words")
+
+    def __init__(self, source: Any, decode: Callable[[Any], Sequence[Any]], words: Collection[str] = ()) -> None:
+        self._source, self._decode, self.words = source, decode, words
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._decode(self._content))
+        return iter(self._decode(self._source))
 
     def __getitem__(self, index: Any) -> Any:
-        return self._decode(self._content)[index]
+        return self._decode(self._source)[index]
 
     def __len__(self) -> int:
-        return len(self._decode(self._content))
-
-    def mentions(self, word: str) -> bool:
-        """Return whether a key or a text of it is this word, without decoding it; it is as `dump` wrote it."""
-        return f'"{word}"'.encode() in bytes(self._content)
+        return len(self._decode(self._source))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Unread | tuple) and tuple(self) == tuple(other)

@@ -54,16 +54,16 @@ class UnreadProcesses(Unread):
     __slots__ = ("_read", "rates")
 
     def __init__(
-        self, metrics: Any, decode: Callable[[Any], Sequence[ReplicateResult]], rates: Sequence[LaunchRate]
+        self, source: Any, decode: Callable[[Any], Sequence[ReplicateResult]], rates: Sequence[LaunchRate]
     ) -> None:
-        super().__init__(metrics, self._decoded)
+        super().__init__(source, self._decoded)
         self._read: Callable[[Any], Sequence[ReplicateResult]] | Sequence[ReplicateResult] = decode
         self.rates = tuple(rates)
 
-    def _decoded(self, metrics: Any) -> Sequence[ReplicateResult]:
+    def _decoded(self, source: Any) -> Sequence[ReplicateResult]:
         # A report looks at them column by column.
         if callable(self._read):
-            self._read = self._read(metrics)
+            self._read = self._read(source)
         return self._read
 
     def __len__(self) -> int:

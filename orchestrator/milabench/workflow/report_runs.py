@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from milabench.analysis.traces import Trace, Tracing
     from milabench.procurement.tender import Tender
 
+_MANY = 16  # runs of a comparison whose summaries stay in memory with all of their lists
 _LINES = 64  # of a comparison that are written at a time
 _MOST_NAMED = 3  # runs of a system that its name lists
 
@@ -310,12 +311,17 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     profile = (
         WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     )
-    tracing = tracing_for(FORMATS[format_name], compared=sum(map(len, sides)))
+    compared = sum(map(len, sides))
+    tracing = tracing_for(FORMATS[format_name], compared=compared)
     with shown_reading(session) as watched:
-        sources = tuple(
-            tuple(find_report_source(folder, name, request.validations, tracing, watched) for name in side)
-            for side in sides
+        find = functools.partial(
+            find_report_source,
+            validations=request.validations,
+            tracing=tracing,
+            watched=watched,
+            is_one_of_many=compared > _MANY,
         )
+        sources = tuple(tuple(find(folder, name) for name in side) for side in sides)
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,10 +38,12 @@ def recompute_summary(run: Run) -> dict[str, Any]:
     return value
 
 
-def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
+def summary_of(
+    run: Run, validations: str | None = None, course: CourseOf | None = None, *, is_one_of_many: bool = False
+) -> Summary:
     """Return the summary of a run. `validations` are checks other than the run's own, which no stored summary has.
 
-    `course` observes the records where they are read.
+    `course` observes the records where they are read; `is_one_of_many` as in `KeptSummary.sparing`.
 
     Raises RecordError when its records cannot be read.
     """
@@ -49,7 +52,7 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
 
     if validations is not None:
         return summarise(run, checks_of(run, validations), course)
-    stored = _stored(run)
+    stored = _stored(run, is_one_of_many=is_one_of_many)
     if stored is not None:
         return stored
     # From before: what is written while the records are read makes the stored summary out of date.
@@ -100,7 +103,7 @@ def content_digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def _stored(run: Run) -> Summary | None:
+def _stored(run: Run, *, is_one_of_many: bool = False) -> Summary | None:
     """Return the stored summary; None where there is none, or one of other records or another version."""
     import msgspec
 
@@ -112,25 +115,24 @@ def _stored(run: Run) -> Summary | None:
     if not run.is_ended:
         return None
     try:
-        kept = KeptSummary(read_regular(run.path / SUMMARY))
-        digest = kept.digest
-        if not _is_made_of_these_records(run, kept, digest):
+        kept = KeptSummary(partial(read_regular, run.path / SUMMARY))
+        if not _is_made_of_these_records(run, kept):
             return None
-        summary = kept.sparing(run.manifest) if kept.made_of["summary"] == digest else None
+        summary = None
+        if kept.made_of["summary"] == kept.digest:
+            summary = kept.sparing(run.manifest, is_one_of_many=is_one_of_many)
         return _relocated(run, summary or summary_from_json(kept.values(), run.manifest))
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError, RecordError):
         return None
 
 
-def _is_made_of_these_records(run: Run, kept: KeptSummary, digest: str) -> bool:
-    """Return whether this version computed the summary, from these records, and nobody altered it since.
-
-    `digest` is that of its bytes as they were written; a file that something else wrote has others.
-    """
+def _is_made_of_these_records(run: Run, kept: KeptSummary) -> bool:
+    """Return whether this version computed the summary, from these records, and nobody altered it since."""
     sources = kept.made_of
     if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
         return False
-    if digest != sources.get("summary") != _digest_of(kept.values()):
+    # The digest is that of the bytes as they were written; a file that something else wrote has others.
+    if kept.digest != sources.get("summary") != _digest_of(kept.values()):
         return False
     return sources.get("stat") == stat_digest(run.path) or sources.get("content") == content_digest(run.path)
 

@@ -13,6 +13,7 @@ import pytest
 from milabench.analysis.json_codec import Unread
 from milabench.analysis.kept_summary import KeptSummary
 from milabench.analysis.summary_io import summary_from_json
+from milabench.errors import RecordError
 from milabench.events.rundir import Run, open_run
 from milabench.workflow import summaries
 from milabench.workflow.summaries import recompute_summary, summary_of
@@ -35,8 +36,8 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     stored = summaries._stored
 
-    def watched(run: Run) -> object:
-        found = stored(run)
+    def watched(run: Run, *, is_one_of_many: bool = False) -> object:
+        found = stored(run, is_one_of_many=is_one_of_many)
         seen.extend([] if found is not None else [run.name])
         return found
 
@@ -45,7 +46,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_what_is_read_sparingly_is_the_whole_summary(run: Run) -> None:
-    kept = KeptSummary((run.path / "summary.json").read_bytes())
+    kept = KeptSummary((run.path / "summary.json").read_bytes)
     spared, values = kept.sparing(run.manifest), kept.values()
     assert spared is not None
     assert isinstance(spared.benchmarks[0].validations, Unread)
@@ -140,6 +141,20 @@ def forge(run: Run, value: dict[str, Any]) -> None:
     summary = {name: own for name, own in value.items() if name != "made_of"}
     made_of = {**value["made_of"], "summary": summaries._digest_of(summary)}
     (run.path / "summary.json").write_text(json.dumps({**summary, "made_of": made_of}, separators=(",", ":")))
+
+
+def test_the_lists_of_one_of_many_are_read_again_and_those_of_a_few_stay(run: Run) -> None:
+    few, many, another = (summary_of(run, is_one_of_many=is_one_of_many) for is_one_of_many in (False, True, True))
+    assert few == many
+    path = run.path / "summary.json"
+    path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
+    with pytest.raises(RecordError, match="changed while it was read"):
+        len(another.benchmarks[0].validations)
+    path.unlink()
+    with pytest.raises(RecordError, match="cannot be read again"):
+        list(another.benchmarks[0].processes)
+    assert another.benchmarks[0].rates == many.benchmarks[0].rates
+    assert few == many  # of which all has been read
 
 
 def test_what_is_changed_of_a_kept_summary_is_written_with_all_of_it(run: Run) -> None:
