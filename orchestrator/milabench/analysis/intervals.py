@@ -125,6 +125,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
     return value
 
 
+@lru_cache(maxsize=64)
 def normal_quantile(p: float) -> float:
     """Return the p-quantile of the normal distribution."""
     from statistics import NormalDist  # it imports fractions, decimal and random
