@@ -69,7 +69,7 @@ def disturbed(durations: Sequence[float], what: str, rng: random.Random) -> list
 
 def measured(durations: Sequence[float]) -> Throughput:
     """Return what the analysis makes of a launch of these steps, one item each."""
-    now, begins, lasted = 10**9, array("q"), array("I")
+    now, begins, lasted = 10**9, array("Q"), array("I")
     for seconds in durations:
         begins.append(now)
         lasted.append(round(seconds * 1e9))

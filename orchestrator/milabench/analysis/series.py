@@ -107,7 +107,7 @@ class Compact:
     rank: int
     units: str
     offset: float
-    t0_ns: array[int] = field(default_factory=lambda: array("q"))
+    t0_ns: array[int] = field(default_factory=lambda: array("Q"))
     lasted: array[int] = field(default_factory=lambda: array("I"))
     host_ns: array[int] | None = None
     n: Runs = field(default_factory=Runs)
@@ -129,10 +129,11 @@ class Compact:
         # The same list object means that both clocks are one: nothing is kept twice until a batch tells otherwise.
         if self.host_ns is None and batch.host_ns is not batch.ns:
             self.host_ns = array("I", self.lasted)
-        self.t0_ns.extend(batch.t0_ns)
-        self.lasted.extend(batch.ns)
+        # An array of a list, then bytes: to append the values one by one takes two to four times as long.
+        self.t0_ns.extend(array("Q", batch.t0_ns))
+        self.lasted.extend(array("I", batch.ns))
         if self.host_ns is not None:
-            self.host_ns.extend(batch.host_ns)
+            self.host_ns.extend(array("I", batch.host_ns))
         self.n.extend(batch.n)
         self.steps.extend(batch.steps)
         self.warmup.extend(batch.warmup)
@@ -210,7 +211,7 @@ class Columns:
         """Append what was compact so far."""
         indices = range(len(compact.lasted))
         self.units = self.units or compact.units
-        self.t0_ns.extend(compact.t0_ns)
+        self.t0_ns.extend(iter(compact.t0_ns))
         self.lasted.extend(duration_ns / 1e9 for duration_ns in compact.lasted)
         self.n.extend(compact.n)
         self.steps.extend(map(int, compact.steps))
