@@ -74,7 +74,9 @@ def measured(durations: Sequence[float]) -> Throughput:
         begins.append(now)
         lasted.append(round(seconds * 1e9))
         now += lasted[-1]
-    series = Compact(task="train", rank=0, units="items/s", offset=0.0, t0_ns=begins, lasted=lasted)
+    series = Compact(
+        task="train", rank=0, units="items/s", offset=0.0, t0_ns=begins, lasted=lasted, whole_ns=sum(lasted)
+    )
     for column, value in ((series.n, 1), (series.steps, 1), (series.warmup, 0), (series.epoch_end, 0)):
         column.extend([value] * len(begins))
     window = Window(start_ns=10**9, stop_ns=now, why="complete")

@@ -184,7 +184,7 @@ def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric
 def _seconds(series: Series) -> float:
     """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
     if isinstance(series, Compact):
-        return sum(series.lasted) / series.lasted_per_s
+        return series.whole_ns / series.lasted_per_s
     return math.fsum(filterfalse(math.isnan, series.lasted))
 
 

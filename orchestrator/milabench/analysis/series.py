@@ -98,9 +98,9 @@ class Compact:
     """Plain observations of one task on one rank, each beginning no earlier than the one before it: 12 bytes each.
 
     `t0_ns` (begin) is monotonic on the host's clock. `lasted` is the duration in nanoseconds, on the device where it has a
-    clock of its own; only there is `host_ns`, another 4 bytes, what it was on the host. `n` counts items, `steps` how many steps
-    an entry stands for; `warmup` is 1 for warm-up, `epoch_end` 1 for the last of a loop. `offset` is unix time less
-    monotonic time, in seconds.
+    clock of its own; only there is `host_ns`, another 4 bytes, what it was on the host. `whole_ns` is the sum of `lasted`. `n`
+    counts items, `steps` how many steps an entry stands for; `warmup` is 1 for warm-up, `epoch_end` 1 for the last of a loop.
+    `offset` is unix time less monotonic time, in seconds.
     """
 
     task: str
@@ -109,6 +109,7 @@ class Compact:
     offset: float
     t0_ns: array[int] = field(default_factory=lambda: array("Q"))
     lasted: array[int] = field(default_factory=lambda: array("I"))
+    whole_ns: int = 0
     host_ns: array[int] | None = None
     n: Runs = field(default_factory=Runs)
     steps: Runs = field(default_factory=Runs)
@@ -132,6 +133,7 @@ class Compact:
         # An array of a list, then bytes: to append the values one by one takes two to four times as long.
         self.t0_ns.extend(array("Q", batch.t0_ns))
         self.lasted.extend(array("I", batch.ns))
+        self.whole_ns += sum(batch.ns)
         if self.host_ns is not None:
             self.host_ns.extend(array("I", batch.host_ns))
         self.n.extend(batch.n)

@@ -17,7 +17,7 @@ from operator import mul, sub
 
 from milabench.analysis.intervals import normal_quantile, t_tail
 from milabench.analysis.order_statistics import OrderStatistics
-from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
+from milabench.analysis.sample_statistics import effective_n, lag1, mean, median, median_absolute_deviation
 from milabench.analysis.stalls import stalls
 
 # Nobody acts on a change or a drift below this; docs/explanation/methodology.md, 1.1.
@@ -77,7 +77,7 @@ def steadiness(durations: Sequence[float], order: OrderStatistics | None = None)
     slope, p_drift = drift(rest)
     settled_at = starts[settled] if settled else 0
     own = durations[settled_at:]
-    correlation = lag1(own) or 0.0
+    correlation = lag1(own, near=mean(rest)) or 0.0 if rest else 0.0
     return Steadiness(
         n=n,
         settled_at=settled_at,
