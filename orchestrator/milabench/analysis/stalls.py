@@ -80,6 +80,8 @@ def stalls(
         mean = math.fsum(items) / len(items)
         for_items = _excess([t * mean / n if n > 0 else t for t, n in zip(cycles, items, strict=True)])
         excess = {index: min(above, for_items[index]) for index, above in excess.items() if index in for_items}
+    if not excess:
+        return Stalls()
     events = [
         Stall(start=run.start, stop=run.stop, excess=math.fsum(excess[index] for index in run)) for run in _runs(excess)
     ]
