@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 _BLOCK = 1024
+_DECIMALS = 15  # of a correlation: what comes after them is left over from differences of rounded squares
 
 
 def mean(values: Sequence[float]) -> float:
@@ -110,7 +111,8 @@ def variation_and_lag1(blocks: Iterable[Sequence[float]], near: float) -> tuple[
     # (a - b)^2 = a^2 + b^2 - 2ab, summed over neighbours
     ends = first - near, last - near
     products = square - (ends[0] * ends[0] + ends[1] * ends[1] + math.fsum(rises)) / 2
-    return spread, (products - off * (2 * total - sum(ends)) + (count - 1) * off * off) / centred
+    correlation = (products - off * (2 * total - sum(ends)) + (count - 1) * off * off) / centred
+    return spread, round(correlation, _DECIMALS) + 0.0  # never -0.0
 
 
 def effective_n(n: int, correlation: float) -> float:
