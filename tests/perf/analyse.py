@@ -24,6 +24,7 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from rows import ROOT, Row, in_turn, in_yardsticks, ratios, show, yardstick_ns
 
@@ -243,6 +244,7 @@ def run_of(
             "plan": {"steps": planned, "skipped": []},
             "files": {each: each for each in ids.values()},
             "profile": "default",
+            "suite": {bench: resolved(bench) for bench, _ in steps},
             "system": {"arch": "cpu", "nodes": []},
         }
     )
@@ -253,6 +255,42 @@ def run_of(
     writer.journal_all([*ends, {"run": "ended", "verdict": "passed"}])
     writer.close()
     return writer.path
+
+
+def resolved(bench: str) -> dict[str, Any]:
+    """A benchmark as a manifest has it, all of its keys with their values."""
+    return {
+        "name": bench,
+        "definition": "torchvision",
+        "group": "vision",
+        "install_group": "torch",
+        "install_variant": "cpu",
+        "inherits": "_torchvision",
+        "enabled": True,
+        "weight": 1.0,
+        "tags": ["vision", "training"],
+        "url": "",
+        "describe": {},
+        "max_duration": 600,
+        "voir": {"options": {"stop": 60, "interval": "1s"}},
+        "plan": {"method": "per_gpu"},
+        "argv": {
+            "--model": bench,
+            "--batch-size": 32,
+            "--num-workers": "auto({n_worker}, 8)",
+            "--precision": "tf32-fp16",
+            "--data": "{milabench_data}/FakeImageNet",
+            "--optimizer": "sgd",
+            "--epochs": 10,
+        },
+        "command": [],
+        "env": {"OMP_NUM_THREADS": "8"},
+        "resources": {},
+        "requires_capabilities": [],
+        "pip": {},
+        "dirs": {},
+        "options": {},
+    }
 
 
 def write_step(writer: RunWriter, step: str, records: int, draw: random.Random, *, is_single: bool) -> None:

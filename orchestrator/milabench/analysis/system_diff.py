@@ -9,8 +9,9 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise, takewhile
+from operator import is_
 from typing import Any, Literal, get_args
 
 from milabench.analysis.comparison_model import ComparisonRow, System
@@ -149,7 +150,7 @@ def differing_requests(systems: Sequence[System], bench: str) -> str:
 def _unequal_work(
     systems: Sequence[System], bench: str, parts: Sequence[str]
 ) -> Sequence[tuple[str, tuple[str | None, ...]]]:
-    if not all(knows_work(system, bench) for system in systems):
+    if not all(knows_work(system, bench) for system in systems) or _share_records(systems, bench):
         return []
     return list(_unequal([_of_sessions(system, partial(_work, bench=bench, parts=parts)) for system in systems]))
 
@@ -224,6 +225,8 @@ def all_differences(systems: Sequence[System], benches: Sequence[str]) -> list[D
     of_benchmarks = {"benchmark": _arguments, "environment": _environment}
     for bench in benches:
         for area, of_bench in of_benchmarks.items():
+            if area == "benchmark" and _share_records(systems, bench):
+                continue
             known = (_of_sessions(system, partial(of_bench, bench=bench)) for system in systems)
             tables = list(takewhile(bool, known))
             if len(tables) == len(systems):  # a benchmark missing from a run is reported as excluded
@@ -251,6 +254,29 @@ def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[s
         values = tuple(table.get(name) for table in tables)
         if len(set(values)) > 1:
             yield name, values
+
+
+def _share_records(systems: Sequence[System], bench: str) -> bool:
+    """Return whether all systems have one record of a benchmark in common, so that nothing that is made of it differs.
+
+    A comparison of many runs keeps what their manifests say alike once. Equal values are not enough: 1 and 1.0 are two words.
+    """
+    if any(system.later for system in systems):
+        return False
+    first = _records(systems[0], bench)
+    return all(_are_the_same(first, _records(system, bench)) for system in systems[1:])
+
+
+def _records(system: System, bench: str) -> tuple[list[object], object]:
+    """Return what `_work` and `_arguments` are made of: settings, and folders with variables."""
+    steps = system.steps.get(bench, [])
+    env = as_mapping(steps[0].get("env")) if steps else {}
+    settings = [_suite(system, bench), *(step.get("config") for step in steps)]
+    return settings, (_bases(system, steps), str(env.get("OMP_NUM_THREADS")))
+
+
+def _are_the_same(one: tuple[list[object], object], other: tuple[list[object], object]) -> bool:
+    return len(one[0]) == len(other[0]) and all(map(is_, one[0], other[0])) and one[1] == other[1]
 
 
 def _work(system: System, bench: str, parts: Sequence[str]) -> dict[str, str]:
@@ -295,15 +321,20 @@ def _neutral(system: System, bench: str, table: Mapping[str, str], *templates: s
         return any(mark in text for mark in templates)
 
     steps = system.steps.get(bench, []) if any(map(is_template, table.values())) else []
-    bases = {str(as_mapping(system.manifest.get("options")).get("base") or "")}
-    bases |= {posixpath.dirname(str(as_mapping(step.get("env")).get("MILABENCH_DIR_DATA") or "")) for step in steps[:1]}
     table = {
         name: (_came_to(steps, name.rpartition("argv.")[2]) if is_template(text) else "") or text
         for name, text in table.items()
     }
-    for base in sorted(bases - {"", "/"}, key=len, reverse=True):
+    for base in _bases(system, steps):
         table = {name: text.replace(base, "{base}") for name, text in table.items()}
     return {name: _ADDRESS.sub("{address}", text) for name, text in table.items()}
+
+
+def _bases(system: System, steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the folders that a run, and the first of these steps, kept its data below; the longest first."""
+    bases = {str(as_mapping(system.manifest.get("options")).get("base") or "")}
+    bases |= {posixpath.dirname(str(as_mapping(step.get("env")).get("MILABENCH_DIR_DATA") or "")) for step in steps[:1]}
+    return sorted(bases - {"", "/"}, key=lambda base: (-len(base), base))
 
 
 def _came_to(steps: Iterable[Mapping[str, Any]], option: str) -> str:
@@ -374,6 +405,16 @@ def _nodes(system: System) -> list[Mapping[str, Any]]:
     return mappings_in(system.summary.system.get("nodes"))
 
 
+@lru_cache(maxsize=1 << 12)
+def _is_no_property(name: str) -> bool:
+    return name in _NO_PROPERTY or _NO_CAUSE.search(name) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_argument(path: str) -> bool:
+    return re.search(r"(?:^|\.)(?:argv|command)\b", path) is not None
+
+
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return the leaves of nested mappings by dotted name, as short text; nothing that is empty or a place.
 
@@ -382,13 +423,8 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     leaves: dict[str, str] = {}
     for name, item in value.items():
         path = f"{prefix}{name}"
-        is_argument = re.search(r"(?:^|\.)(?:argv|command)\b", path) is not None
-        if (
-            name in _NO_PROPERTY
-            or _NO_CAUSE.search(str(name))
-            or item in (None, [], {})
-            or (item == "" and not is_argument)
-        ):
+        is_argument = _is_argument(path)
+        if _is_no_property(str(name)) or item in (None, [], {}) or (item == "" and not is_argument):
             continue
         if isinstance(item, Mapping):
             leaves |= _flat(item, f"{path}.")

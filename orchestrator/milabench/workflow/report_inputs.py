@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.shapes import MANIFEST, require_shape
-from milabench.events.values import as_mapping, finite_number, positive
+from milabench.events.values import as_mapping, finite_number, mappings_in, positive
 from milabench.events.wire import parse_object
 from milabench.workflow.files import ROOT, is_archive, read_file
 from milabench.workflow.measured_runs import METERS, require_measured, with_ends
@@ -189,6 +190,34 @@ def find_report_source(
     course = None if tracing is None else tracing.course(run)
     summary = summary_of(run, validations, course, is_one_of_many=is_one_of_many)
     return ReportSource(name=run.name, summary=summary, manifest=run.manifest, run=run)
+
+
+class SharedManifests:
+    """Keeps once what the manifests of many runs say alike: of a hundred runs of one suite it takes most of their memory."""
+
+    def __init__(self) -> None:
+        from msgspec.json import encode  # where many runs are compared, their summaries need it too
+
+        self._encode = encode
+        self._known: dict[bytes, Any] = {}
+
+    def share(self, source: ReportSource) -> ReportSource:
+        """Put what an earlier manifest says in the same words in its place."""
+        suite = source.manifest.get("suite")
+        if isinstance(suite, dict):
+            for name, benchmark in suite.items():
+                suite[name] = self._first(benchmark)
+        for step in mappings_in(as_mapping(source.manifest.get("plan")).get("steps")):
+            if isinstance(step, dict) and "config" in step:
+                step["config"] = self._first(step["config"])
+        return source
+
+    def _first(self, value: Any) -> Any:
+        try:
+            words = self._encode(value)
+        except ValueError:  # names that are no UTF-8
+            return value
+        return self._known.setdefault(hashlib.sha256(words).digest(), value)
 
 
 def shipped_references() -> list[str]:

@@ -28,6 +28,7 @@ from milabench.workflow.reading_progress import shown_reading
 from milabench.workflow.report_inputs import (
     NO_REFERENCE,
     ReportSource,
+    SharedManifests,
     WeightProfile,
     find_reference,
     find_report_source,
@@ -321,7 +322,8 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
             watched=watched,
             is_one_of_many=compared > _MANY,
         )
-        sources = tuple(tuple(find(folder, name) for name in side) for side in sides)
+        shared = SharedManifests()
+        sources = tuple(tuple(shared.share(find(folder, name)) for name in side) for side in sides)
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)

@@ -72,6 +72,22 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None
     assert "compared with itself" in invoke(compare.command, first.path, first.path).stderr
 
 
+@pytest.mark.parametrize("data", ["images", "images\udcff"], ids=["UTF-8", "other"])
+@pytest.mark.parametrize(
+    ("value", "differs"), [(32, False), (32.0, True), (True, True), ("32", False), (33, True), (None, True)]
+)
+def test_what_manifests_say_alike_is_told_from_what_only_counts_alike(
+    tmp_path: Path, invoke: Invoke, data: str, value: object, differs: bool
+) -> None:
+    for name, each in (("a", 32), ("b", value), ("c", value)):
+        argv = {"--batch": each, "--data": data}
+        made(tmp_path, name, manifest={"suite": {"digits": {"argv": argv}}})
+    rows = told(invoke, compare.command, "a", "b", "c", "--across")["comparison"]["benchmarks"]
+    assert [side["counts"] for side in rows[0]["sides"]] == [True] * 3
+    said = invoke(compare.command, "a", "b", "c", "--across", "--why").stdout
+    assert ("argv.--batch" in said) == differs
+
+
 def test_several_runs_of_a_system_are_named_by_commas(tmp_path: Path, invoke: Invoke) -> None:
     for name, level in (("a1", 100.0), ("a2", 102.0), ("b1", 120.0), ("b2", 123.0)):
         made(tmp_path, name, level)
