@@ -147,9 +147,9 @@ def measured(names: Sequence[str]) -> tuple[dict[str, list[float]], dict[str, fl
 
 
 UNMET = (
-    "in a program that goes on in one way the instruments' calls take 1.4 us of the loop (a generator that reads the clock twice"
-    " and stores one word: half of that) and 0.4 us of a loss; about every 50 ms one loss is read, 33 us with cold caches, 0.6 us"
-    " a step: together 0.3 % of such a step. The rest is what they displace in caches, and what else the machine does"
+    "in a program that goes on in one way the instruments' calls take about 1 us of the loop (a generator that reads the clock"
+    " twice and stores one word: half of that) and 0.3 us of a loss; about every 50 ms one loss is read, 33 us with cold caches,"
+    " 0.6 us a step: together 0.3 % of such a step. The rest is what they displace in caches, and what else the machine does"
 )
 
 
