@@ -1,9 +1,9 @@
 """What the instruments cost on an accelerator, and how well they agree with others: prints ratios of one run.
 
-Run with a Python that has torch for CUDA and benchmate. Shown are what only a GPU can show: the cost of the
-observer on real training steps (shuffled pairs), what the runner adds to the start of a program that uses the device, the
-device's clock against the host's and against the kernels that torch's profiler saw, the board's energy counter against its
-power over time, and the memory of the device.
+Run with a Python that has torch for CUDA, nvidia-ml-py and benchmate (or PYTHONPATH=benchmate/src). Shown are what only a GPU
+can show: the cost of the observer on real training steps (shuffled pairs), what the runner adds to the start of a program that
+uses the device, the device's clock against the host's and against the kernels that torch's profiler saw, the board's energy
+counter against its power over time, and the memory of the device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch import nn
 import benchmate
 from benchmate.configuration import parse_config
 from benchmate.devices.api import Device
-from benchmate.devices.detect import open_vendor
+from benchmate.devices.detect import open_vendor, visible
 from benchmate.devices.vendors.vendor import Sample
 from benchmate.ring import RingEntry, take_entries
 from benchmate.session import Session, current, use
@@ -153,6 +153,9 @@ def agreement(name: str, training: Training, steps: int) -> None:
     entries = [entry for entry in taken_out() if entry.device_ns >= 0]
     device = sum(entry.device_ns for entry in entries) / 1e9
     print(f"{name}: {len(entries)} of {steps} steps on the device's clock: {device:.4f} s of {wall:.4f} s of wall time")
+    if torch.profiler.ProfilerActivity.CUDA not in torch.profiler.supported_activities():
+        print("  not compared with kernels: this torch's profiler does not see them")
+        return
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         training.train(benchmate.observed(training.loader(steps), batch_size=1))
         torch.cuda.synchronize()
@@ -163,6 +166,9 @@ def agreement(name: str, training: Training, steps: int) -> None:
         for event in profile.profiler.kineto_results.events()
         if event.device_type() == torch.autograd.DeviceType.CUDA
     ]
+    if not kernels:
+        print("  not compared with kernels: the profiler saw none; may this process use CUPTI?")
+        return
     timeline = (max(stop for _, stop in kernels) - min(start for start, _ in kernels)) / 1e9
     print(f"  under the profiler: events {device:.4f} s, first to last of {len(kernels)} kernels {timeline:.4f} s,")
     print(f"  events / kernels: {device / timeline:.4f}")
@@ -187,12 +193,17 @@ def energy(training: Training, device: Device) -> None:
     thread.join()
     middle = [(at, one) for at, one in samples if one.power_w is not None and one.energy_j is not None]
     middle = [pair for pair in middle if pair[0] - start > 3]  # the first seconds are the rise
+    if len(middle) < 2:
+        print(
+            f"energy: not compared: of {len(samples)} samples {len(middle)} have power and energy; {dict(device.absent)}"
+        )
+        return
     counted = (middle[-1][1].energy_j or 0) - (middle[0][1].energy_j or 0)
     integrated = sum(
         (b - a) * ((x.power_w or 0) + (y.power_w or 0)) / 2 for (a, x), (b, y) in itertools.pairwise(middle)
     )
     seconds = middle[-1][0] - middle[0][0]
-    clocks = sorted({one.sm_clock_mhz for _, one in middle})
+    clocks = sorted({one.sm_clock_mhz for _, one in middle if one.sm_clock_mhz is not None}) or ["unknown"]
     reasons = sorted({reason for _, one in middle for reason in one.throttle or ()})
     print(f"energy over {seconds:.1f} s: counter {counted:.0f} J, power over time {integrated:.0f} J")
     print(
@@ -228,13 +239,15 @@ print(int(peak.split()[1]) / 2**10, (total - free) / 2**20)
 
 def started(command: list[str]) -> tuple[float, float, float]:
     """(CPU seconds, MiB of the host at most, MiB of the device) of a program from its start to its end."""
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert child.stdout is not None
-    said = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        sys.exit(f"gpu.py: {' '.join(command)} ended with {child.returncode}")
+    with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert child.stdout is not None
+        said = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            errors.seek(0)
+            sys.exit(f"gpu.py: {' '.join(command)} ended with {child.returncode}:\n{errors.read()}")
     host, device = said.split()[-2:]
     return usage.ru_utime + usage.ru_stime, float(host), float(device)
 
@@ -266,17 +279,18 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("gpu.py: torch sees no CUDA device here")
     vendor, trouble = open_vendor("auto", {})
-    if not vendor.devices:
-        sys.exit(f"gpu.py: no device to read: {trouble}")
-    device = vendor.devices[0]
-    print(f"{device.name}, torch {torch.__version__}")
+    devices = visible(vendor.devices, os.environ, vendor.arch)
+    if not devices:
+        sys.exit(f"gpu.py: no device to read: {trouble or 'none is visible'}")
+    device = devices[0]
+    print(f"{device.name}, torch {torch.__version__}", flush=True)
+    start_up()  # while this process has nothing on the device: what is in use there is theirs
     memory(device)
     large = Training(layers=12, width=1024, rows=16, length=512)
     small = Training(layers=0, width=128, rows=4, length=64, words=512)  # an embedding and a projection: about 1 ms
     for name, training, steps in (("device-bound", large, 10), ("launch-bound", small, 100)):
         overhead(name, training, steps, BLOCKS)
         agreement(name, training, 100)
-    start_up()
     energy(large, device)
 
 

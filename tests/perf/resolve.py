@@ -34,7 +34,8 @@ UNMET = {
     "those of the matrix, making the value)",
     "plan": "placing, rendering, command, environment and configuration of a step are spread over forty functions, of which "
     "only the arguments take a fifth; what is left is to derive one job's step from another's, which is not worth its rules",
-    "hash": "a step's fields are read, made JSON by msgspec and hashed; the rest looks for secrets, which no record may hold",
+    "hash": "three fifths are to read a step's fields, to make them JSON by msgspec (1.9 kB) and to hash that; the rest looks "
+    "for secrets, which no record may hold",
 }
 
 SUITE = """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from milabench.redaction import is_secret_name, may_hold_secret
+from milabench.redaction import is_secret_name
 
 Writer: TypeAlias = Callable[[Any], bytes]
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
@@ -22,7 +23,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def fast_writer() -> Writer:
-    """Return what writes plain values in an eighth of the time; its result is canonical only where `is_plain` holds."""
+    """Return what writes plain values in an eighth of the time; its result is canonical only for these."""
     from msgspec.json import Encoder  # ten milliseconds: for the hashes of hundreds of steps
 
     return Encoder(order="deterministic").encode
@@ -33,31 +34,71 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-def shown_json(value: Any, write: Writer) -> bytes | None:
-    """Return the canonical JSON of settings that may be shown as they are; None where something may have to be masked."""
-    try:
-        data = write(value)
-    except (TypeError, ValueError):  # what is no JSON, and letters that UTF-8 does not have
-        return None
-    return data if is_plain(value) and not may_hold_secret(data) else None
+def is_plain_number(number: float) -> bool:
+    """Return whether every writer of JSON writes a float alike: not with an exponent, and no infinity or NaN."""
+    return number == 0 or 1e-4 <= abs(number) < 1e15
 
 
-def is_plain(value: Any) -> bool:
-    """Return whether every writer of JSON writes a mapping or list alike, and nothing in it stands under a secret's name."""
-    if type(value) is dict:
-        if any(map(is_secret_name, value)):
-            return False
-        value = value.values()
-    elif any(type(word) is str and word[:1] == "-" and is_secret_name(word) for word in value):
-        return False  # the next word may be its value
-    for item in value:
-        kind = type(item)
-        if kind in _SCALARS:
-            continue
-        if kind in _CONTAINERS:
-            if item and not is_plain(item):
+@lru_cache(maxsize=1 << 12)  # thousands of steps have variables and keys of the same names
+def has_secret_name(names: tuple[str, ...]) -> bool:
+    """Return whether what stands under one of these names is a secret."""
+    return any(map(is_secret_name, names))
+
+
+class PlainSettings:
+    """Tells which settings are plain: all writers of JSON write them alike, and nothing in them stands under a secret's name.
+
+    What thousands of settings share is looked at once: a word by its letters, a mapping or tuple within others by its
+    identity, so that none of them may change as long as this lives.
+    """
+
+    __slots__ = ("_known", "_words")
+
+    def __init__(self) -> None:
+        self._words: set[str] = set()
+        """Words after which, in a list, no secret stands."""
+        self._known: dict[int, object] = {}
+        """Plain mappings and tuples by their identity, which is theirs as long as they are kept."""
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a mapping or list is plain."""
+        if type(value) is dict:
+            if has_secret_name(tuple(value)):
                 return False
-        # Where writers differ: in numbers with an exponent, and in those that are none.
-        elif kind is not float or not (item == 0 or 1e-4 <= abs(item) < 1e15):
-            return False
-    return True
+            items: Collection[Any] = value.values()
+        else:
+            try:
+                is_known = self._words.issuperset(value)
+            except TypeError:  # mappings and lists have no hash
+                is_known = False
+            if is_known:
+                return True
+            words = [item for item in value if type(item) is str]
+            if not self.hold_words(words):
+                return False
+            items = () if len(words) == len(value) else value
+        for item in items:
+            kind = type(item)
+            if kind in _SCALARS:
+                continue
+            if kind in _CONTAINERS:
+                if item and id(item) not in self._known and not self._holds_part(item):
+                    return False
+            elif kind is not float or not is_plain_number(item):
+                return False
+        return True
+
+    def hold_words(self, words: Collection[str]) -> bool:
+        """Return whether no secret stands after one of these words."""
+        if not self._words.issuperset(words):
+            # The word after an option may be its value.
+            if any(word[:1] == "-" and is_secret_name(word) for word in words):
+                return False
+            self._words.update(words)
+        return True
+
+    def _holds_part(self, part: Any) -> bool:
+        is_plain = self.holds(part)
+        if is_plain and type(part) is not list:
+            self._known[id(part)] = part
+        return is_plain

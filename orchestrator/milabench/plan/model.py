@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, Final, Literal
 
-from milabench.plan.canonical import Writer, canonical_json, digest, fast_writer, shown_json
-from milabench.redaction import mask_settings
+from milabench.plan.canonical import (
+    PlainSettings,
+    Writer,
+    canonical_json,
+    digest,
+    fast_writer,
+    has_secret_name,
+    is_plain_number,
+)
+from milabench.redaction import mask_settings, may_hold_secret
 
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
@@ -78,34 +87,85 @@ class Step:
     @property
     def hash(self) -> str:
         """sha256 over everything that decides what this step does; of secrets only the names."""
-        return self.hash_by(canonical_json)
+        return _ShownSteps().hash(self)
 
-    def hash_by(self, write: Writer) -> str:
-        """Return the hash, its JSON written by this writer."""
-        # Plans from before there was a prerun keep their hash.
-        hashed = self._fields(_HASHED if self.prerun else _HASHED_BEFORE_PRERUN)
-        data = shown_json(hashed, write)
-        return hashlib.sha256(canonical_json(mask_settings(hashed)) if data is None else data).hexdigest()
-
-    def to_json(self, write: Writer = canonical_json) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
-        return {**self.shown(write), "hash": self.hash_by(write)}
+        return _ShownSteps().to_json(self)
 
-    def shown(self, write: Writer = canonical_json) -> dict[str, Any]:
+    def shown(self) -> dict[str, Any]:
         """Return its fields as they may be shown; of secrets only the names."""
-        shown = self._fields(_FIELDS)
-        # Secrets are shown and kept nowhere: plans go into records, and those to other people.
-        return shown if shown_json(shown, write) is not None else dict(mask_settings(shown))
+        return _ShownSteps().fields(self)
 
-    def _fields(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the values of some fields by their names, `env` without secrets."""
-        env = {name: value for name, value in self.env.items() if name not in self.secret_env}
-        return {**{name: getattr(self, name) for name in names}, "env": env}
+
+def _values_of(names: Sequence[str]) -> Callable[[Step], dict[str, Any]]:
+    """Return what reads the values of a step's fields by their names, `env` without secrets."""
+    read = attrgetter(*names)
+
+    def values_of(step: Step) -> dict[str, Any]:
+        values = dict(zip(names, read(step), strict=True))
+        values["env"] = env = dict(step.env)
+        for name in step.secret_env:
+            env.pop(name, None)
+        return values
+
+    return values_of
 
 
 _FIELDS: Final = tuple(key.name for key in fields(Step))
 _HASHED: Final = tuple(name for name in _FIELDS if name not in _NOT_HASHED)
-_HASHED_BEFORE_PRERUN: Final = tuple(name for name in _HASHED if name != "prerun")
+_shown = _values_of(_FIELDS)
+_hashed = _values_of(sorted(_HASHED))
+# Plans from before there was a prerun keep their hash.
+_hashed_without_prerun = _values_of(sorted({*_HASHED} - {"prerun"}))
+
+
+class _ShownSteps:
+    """Steps as they may be shown, and their hashes; what thousands of them share is looked at once."""
+
+    def __init__(self, write: Writer = canonical_json) -> None:
+        self._write = write
+        self._plain = PlainSettings()
+
+    def hash(self, step: Step) -> str:
+        hashed = (_hashed if step.prerun else _hashed_without_prerun)(step)
+        data = self._json(hashed)
+        return hashlib.sha256(canonical_json(mask_settings(hashed)) if data is None else data).hexdigest()
+
+    def fields(self, step: Step) -> dict[str, Any]:
+        shown = _shown(step)
+        # Secrets are shown and kept nowhere: plans go into records, and those to other people.
+        return dict(mask_settings(shown)) if self._json(shown) is None else shown
+
+    def to_json(self, step: Step) -> dict[str, Any]:
+        return {**self.fields(step), "hash": self.hash(step)}
+
+    def _json(self, values: Mapping[str, Any]) -> bytes | None:
+        """Return the canonical JSON of a step's values; None where something in them may have to be masked."""
+        try:
+            data = self._write(values)
+        except (TypeError, ValueError):  # what is no JSON, and letters that UTF-8 does not have
+            return None
+        return None if may_hold_secret(data) or not self._are_plain(values) else data
+
+    def _are_plain(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the values of a step are plain; of most what they are declared to be says that."""
+        words = (
+            *values["argv"],
+            *values["after"],
+            *values["end_argv"],
+            *values["secret_env"],
+            *values.get("prerun", ()),
+            *values.get("monitor", ()),
+        )
+        timeout_s, max_silence_s = values["timeout_s"], values["max_silence_s"]
+        return (
+            not has_secret_name(tuple(values["env"]))
+            and self._plain.hold_words(words)
+            and (timeout_s is None or is_plain_number(timeout_s))
+            and (max_silence_s is None or is_plain_number(max_silence_s))
+            and self._plain.holds(values["config"])
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +191,11 @@ class Plan:
     @property
     def hash(self) -> str:
         """sha256 over the steps' hashes and the skipped benchmarks."""
-        write = self._writer()
-        return digest([[step.hash_by(write) for step in self.steps], [asdict(skip) for skip in self.skipped]])
+        shown = self._shown_steps()
+        return digest([[shown.hash(step) for step in self.steps], [asdict(skip) for skip in self.skipped]])
 
-    def _writer(self) -> Writer:
-        return fast_writer() if len(self.steps) >= _MANY else canonical_json
+    def _shown_steps(self) -> _ShownSteps:
+        return _ShownSteps(fast_writer() if len(self.steps) >= _MANY else canonical_json)
 
     def groups(self) -> tuple[tuple[Step, ...], ...]:
         """Return the steps that run together, group by group, in order."""
@@ -146,13 +206,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as protocol.md, section 6, spells it."""
-        write = self._writer()
+        shown = self._shown_steps()
         return {
             "schema": SCHEMA,
             "hash": self.hash,
             "phase": self.phase,
             "system": dict(self.system),
-            "steps": [step.to_json(write) for step in self.steps],
+            "steps": [shown.to_json(step) for step in self.steps],
             "skipped": [asdict(skip) for skip in self.skipped],
         }
 

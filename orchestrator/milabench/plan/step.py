@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ from milabench.redaction import secret_names
 
 # Of a profile, what the instruments need to know.
 _MEASURED = ("warmup_steps", "warmup_s", "window_steps", "window_s")
+_measured = attrgetter(*_MEASURED)
 
 Role = Literal["", "server", "client"]
 _ARGUMENTS: Final[Mapping[Role, tuple[str, ...]]] = {
@@ -312,22 +314,30 @@ def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str,
         **({"size": config.size} if config.size else {}),
         **({"flops_per_item": config.flops_per_item} if config.flops_per_item else {}),
         **({"precision": config.precision} if config.precision else {}),
-        "tags": list(config.tags),
+        "tags": config.tags,
         "weight": config.weight,
         "argv": list(rendered.arguments),
         **({"timed": True} if config.timed else {}),
         "options": {**bench.declared.options, **config.options},
-        "voir": dict(config.voir),
-        "validation": dict(config.validation),
-        "plan": {
-            "method": config.plan.method,
-            "n": config.plan.n,
-            **({"ranks": True} if launcher_of(config) == RANKS else {}),
-        },
+        # Not copied, as `tags`, `plan` and `measure`: what the jobs of a matrix share is looked at once for all hashes.
+        "voir": config.voir,
+        "validation": config.validation,
+        "plan": _described_method(config.plan.method, config.plan.n, launcher_of(config) == RANKS),
         **({"serve": _sweep(bench, rendered), "max_duration": config.max_duration} if rendered.serve else {}),
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
-        "measure": {"profile": profile.name, **{name: getattr(profile, name) for name in _MEASURED}},
+        "measure": _described_profile(profile.name, *_measured(profile)),
     }
+
+
+# Typed: 3 and 3.0 are equal, and not the same in the hash of a step.
+@lru_cache(typed=True)
+def _described_method(method: str, n: int | None, has_ranks: bool) -> Mapping[str, Any]:
+    return {"method": method, "n": n, **({"ranks": True} if has_ranks else {})}
+
+
+@lru_cache(typed=True)
+def _described_profile(name: str, *measured: float) -> Mapping[str, Any]:
+    return {"profile": name, **dict(zip(_MEASURED, measured, strict=True))}
 
 
 def _sweep(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str, Any]:
@@ -347,7 +357,8 @@ def _step_config(
     """
     bench, config = process.bench, process.bench.config
     described = bench_config(bench, rendered)
-    described["measure"] |= barrier(config, instances, bench.context.system.options)
+    if waits := barrier(config, instances, bench.context.system.options):
+        described["measure"] = {**described["measure"], **waits}
     if len(rendered.batch_sizes) == 1:
         # The one that the sizer may choose: what was observed is kept for this size.
         described["batch_size"] = rendered.batch_sizes[0]

@@ -18,7 +18,7 @@ from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, benc
 from milabench.plan.model import Plan
 from milabench.plan.placeholders import names_for, sizing_notes
 from milabench.plan.prepare import prepare_step
-from milabench.plan.profile import PROFILES
+from milabench.plan.profile import PROFILES, Profile
 from milabench.plan.run import plan_run
 from milabench.plan.sizing import Observation, Sizer, SizerOptions
 from milabench.plan.text import plan_text
@@ -136,6 +136,22 @@ def test_instances_on_several_nodes_pass_one_start_barrier(tmp_path: Path, more:
     plan = World(tmp_path, f"b: {{definition: x{more}}}", node(count=1), node("second", count=1)).plan()
     assert {"barrier" in step.config["measure"] for step in plan.steps} == {waits}
     assert {step.env["OMP_NUM_THREADS"] for step in plan.steps} == {str(node().cpu_count)}
+
+
+def test_a_profile_equal_to_another_keeps_its_own_way_of_writing_numbers_in_hashes(tmp_path: Path) -> None:
+    def measure(profile: Profile) -> str:
+        (step,) = World(tmp_path, "b: {definition: x, plan: {method: njobs}}", profile=profile).plan().steps
+        return json.dumps(step.config["measure"])
+
+    whole, broken = (replace(PROFILES["quick"], window_s=window_s) for window_s in (3, 3.0))
+    assert whole == broken
+    assert (measure(whole)[-4:], measure(broken)[-4:]) == (": 3}", "3.0}")
+
+
+def test_a_benchmark_with_a_barrier_leaves_the_measure_of_the_others_as_it_is(tmp_path: Path) -> None:
+    text = "a: {definition: x}\nb: {definition: x, plan: {method: njobs}}"
+    plan = World(tmp_path, text, node(count=2)).plan()
+    assert {step.bench: "barrier" in step.config["measure"] for step in plan.steps} == {"a": True, "b": False}
 
 
 def test_a_node_that_there_is_not_is_a_skip_with_those_that_there_are(tmp_path: Path) -> None:
