@@ -69,7 +69,7 @@ class Source:
     no writer ever waits for room in its pipe or socket (a socket holds some 200 small messages).
     """
 
-    FEW_BYTES, MANY_BYTES = 1 << 10, 1 << 12  # bytes in one reading
+    FEW_BYTES, MANY_BYTES, FULL_BYTES = 1 << 10, 1 << 12, 1 << 15  # bytes in one reading
     is_monitor = False
     """Whether it comes from who watches the step, not from the step."""
 
@@ -110,7 +110,9 @@ class Source:
         self.owner.note_read(size, is_heartbeat=not self.is_monitor)
 
     def _rest(self, size: int) -> None:
-        if size >= self.MANY_BYTES:
+        if size >= self.FULL_BYTES:  # its writer waits for room, or is about to
+            self._rest_s = 0.0
+        elif size >= self.MANY_BYTES:
             self._rest_s = self._rest_s / 4 if self._rest_s > 0.001 else 0.0
         elif size < self.FEW_BYTES:
             self._rest_s = min(GATHER_S, max(0.001, self._rest_s * 2))
@@ -240,8 +242,9 @@ class ObservationConnection(Source):
             # bytes.count looks at one byte after the other; replace jumps from line end to line end.
             if len(whole) - len(whole.replace(b"\n", b"")) == len(records):
                 self._note(records, whole)
-                stamped = (stamp + RECORD_SEAM).join(records)
-                self.owner.frames.emit("rec", b"".join((RECORD_START, stamped, stamp, RECORD_END)))
+                records[0] = RECORD_START + records[0]
+                records[-1] += stamp + RECORD_END
+                self.owner.frames.emit("rec", (stamp + RECORD_SEAM).join(records))
                 return
         accepted = []
         for line in whole.splitlines():
