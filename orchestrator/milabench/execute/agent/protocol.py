@@ -7,11 +7,13 @@ import json
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from .event_loop import READ_BYTES
 
+TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
     from ...redaction import Masker  # not at the start of verbs without steps
 
 VERSION = 1

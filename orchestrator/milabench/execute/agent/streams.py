@@ -9,12 +9,45 @@ import re
 import socket
 import time
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 from ...redaction import Masker
-from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer
+from .event_loop import GATHER_S, READ_BYTES, EventLoop
 from .outcome import StepLedger
 from .protocol import REASONS, TAIL_CHARACTERS, StepFrames
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Protocol, Tuple
+
+    from .event_loop import Timer
+
+    class StreamOwner(Protocol):
+        """What a stream needs of the step that it belongs to."""
+
+        frames: StepFrames
+        ledger: StepLedger
+        connections: "List[ObservationConnection]"
+        loop: EventLoop
+
+        @property
+        def is_ending(self) -> bool:
+            """Whether the step is about to end, so that nothing should wait for the next gathering."""
+
+        def note_read(self, size: int, is_heartbeat: bool) -> None:
+            """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
+
+        def scan_output(self, pipe: str, data: bytes) -> None:
+            """Look in the output for what tells that a server is ready."""
+
+        def open_ring(self, name: str, world_size: int) -> None:
+            """Follow a ring in the step's folder."""
+
+        def note_at_barrier(self) -> None:
+            """Take note that a process waits at the start barrier."""
+
+        def note_complete(self) -> None:
+            """Take note that a process has its observations, or is gone."""
+
 
 PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
 RECORD_BYTES = 1 << 26  # longer records are refused
@@ -32,34 +65,6 @@ POINT = re.compile(rb'"data": ?\{"point":')
 PROCESS_METRIC = re.compile(rb'"metric": ?"(first_step|compile|host_memory_peak|memory_(allocated|reserved)_peak)"')
 ABORT_TEXT = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # printed by the C++ runtime, by torchrun
 FINAL_RECORD = b'"overhead":'  # in the last record of a process
-
-
-class StreamOwner(Protocol):
-    """What a stream needs of the step that it belongs to."""
-
-    frames: StepFrames
-    ledger: StepLedger
-    connections: "List[ObservationConnection]"
-    loop: EventLoop
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the step is about to end, so that nothing should wait for the next gathering."""
-
-    def note_read(self, size: int, is_heartbeat: bool) -> None:
-        """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
-
-    def scan_output(self, pipe: str, data: bytes) -> None:
-        """Look in the output for what tells that a server is ready."""
-
-    def open_ring(self, name: str, world_size: int) -> None:
-        """Follow a ring in the step's folder."""
-
-    def note_at_barrier(self) -> None:
-        """Take note that a process waits at the start barrier."""
-
-    def note_complete(self) -> None:
-        """Take note that a process has its observations, or is gone."""
 
 
 class Source:
