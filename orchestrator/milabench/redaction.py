@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Iterable, Iterator, List, Mapping, Set, Tuple
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Iterator, List, Set, Tuple
 
 MASK = "***"
 LEAST = 8

@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from rows import ROOT, Row, in_turn, in_yardsticks, ratios, show, yardstick_ns
+from rows import ROOT, Row, command_cost, in_turn, in_yardsticks, ratios, show, yardstick_ns
 
 sys.path.insert(0, str(ROOT))
 
@@ -32,6 +32,9 @@ RATE = 1000
 SECONDS = 10.0
 ROUNDS = 4
 BARE, BESIDE, SILENT = "bare event and append", "beside observations", "beside a silent command"
+BARE_START, LEAST_START = "bare interpreter", "interpreter with the libraries of an agent"
+LIBRARIES = "import ctypes, json, os, re, selectors, socket, subprocess; os._exit(0)"
+"""What no supervisor in Python goes without: processes, sockets, messages, and prctl."""
 GOAL_SHARE = 0.004
 """Of a core."""
 
@@ -55,6 +58,11 @@ def cpu_s(*steps: Step) -> float:
     with tempfile.TemporaryDirectory() as folder:
         overhead = asyncio.run(carried_out(Path(folder), *steps)).overhead
     return overhead.agent_cpu_s + overhead.control_cpu_s
+
+
+def start_s(code: str) -> float:
+    """CPU seconds of an interpreter that is started as the agent is, and runs this."""
+    return command_cost([sys.executable, "-u", "-I", "-S", "-c", code])[0]
 
 
 def show_others(seconds: float) -> None:
@@ -82,10 +90,14 @@ def main(seconds: float) -> None:
         BARE: yardstick_ns,
         BESIDE: partial(cpu_s, step("steps", sys.executable, "-S", PROGRAMS / "steps.py", RATE, seconds)),
         SILENT: partial(cpu_s, step("sleep", "sleep", seconds if is_by_hand else 1)),
+        BARE_START: partial(start_s, "pass"),
+        LEAST_START: partial(start_s, LIBRARIES),
     }
     found = in_turn(measures, ROUNDS, warm_up=int(is_by_hand))
     beside_s, silent_s = statistics.median(found[BESIDE]), statistics.median(found[SILENT])
     added_s = beside_s - silent_s
+    goal_ms = in_yardsticks(GOAL_SHARE) * statistics.median(found[BARE]) * seconds * 1e-6
+    bare_s, least_s = statistics.median(found[BARE_START]), statistics.median(found[LEAST_START])
     if is_by_hand:
         print(f"beside a silent command: {silent_s / seconds:.3%} of a core")
         print(f"each observation adds {added_s / (RATE * seconds) * 1e6:.2f} us, {added_s / seconds:.3%} of a core")
@@ -99,8 +111,9 @@ def main(seconds: float) -> None:
                 in_yardsticks(GOAL_SHARE),
                 f"{beside_s / seconds:.2%} of a core in {seconds:g} s",
                 unmet=(
-                    f"start and end of agent and step are {silent_s * 1e3:.0f} ms of CPU whatever the step does, most of it "
-                    "the agent's interpreter and what that imports; "
+                    f"start and end of agent and step are {silent_s * 1e3:.0f} ms of CPU whatever the step does: a bare "
+                    f"interpreter takes {bare_s * 1e3:.0f}, one with the libraries of any supervisor (processes, sockets, "
+                    f"JSON) {least_s * 1e3:.0f} of the goal's {goal_ms:.0f}; "
                     f"what {RATE:,} observations a second add is {added_s / seconds:.2%} of a core"
                 ),
             )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from milabench.execute.agent_client import local_node
+from milabench.execute.api import Frame, Progress, StepRequest
+from milabench.plan.model import Step
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent" / "__main__.py"
@@ -235,16 +241,23 @@ def test_only_the_processors_that_we_may_use_count() -> None:
     assert json.loads(done.stdout)["cpu"]["count"] == 1
 
 
-def test_a_step_sees_the_devices_of_its_plan_whatever_was_inherited(
-    monkeypatch: pytest.MonkeyPatch, agents: Any
-) -> None:
+def test_a_step_sees_the_devices_of_its_plan_whatever_was_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1,3")
-    agent = agents()
-    script = "import os; print({name: value for name, value in os.environ.items() if 'VISIBLE' in name})"
-    agent.run(sys.executable, "-c", script, env={"ROCR_VISIBLE_DEVICES": "3"})
-    (line,) = [record["data"] for record in agent.events() if record["event"] == "line"]
-    assert line.strip() == "{'ROCR_VISIBLE_DEVICES': '3'}"
+    monkeypatch.setenv("ZE_AFFINITY_MASK", "2")
+    script = "import os; print({n: v for n, v in sorted(os.environ.items()) if 'VISIBLE' in n or 'AFFINITY' in n})"
+    env = {"ROCR_VISIBLE_DEVICES": "3"}
+    step = Step(id="s", bench="s", phase="run", argv=(sys.executable, "-c", script), env=env, needs_data=False)
+    seen: list[Progress] = []
+
+    async def run() -> None:
+        async with local_node(f"visible-{time.monotonic_ns()}") as node:
+            await node.run(StepRequest(step=step), seen.append)
+
+    asyncio.run(run())
+    records = b"".join(each.payload for each in seen if isinstance(each, Frame)).splitlines()
+    (line,) = [record["data"] for record in map(json.loads, records) if record["event"] == "line"]
+    assert line.strip() == "{'ROCR_VISIBLE_DEVICES': '3', 'ZE_AFFINITY_MASK': '2'}"
 
 
 def test_doctor_names_a_lost_device(library: str) -> None:

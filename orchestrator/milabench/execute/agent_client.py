@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from milabench.devices.registry import displaced_by
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.agent.procfs import signal_name
@@ -558,6 +559,7 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
         **{name: getattr(request, name) for name in _OF_REQUEST},
         # To be masked in all that the step says; what nobody can tell it, its machine need not learn.
         "secrets": sorted({*secrets_of(step), *request.secrets}),
+        "displaces": displaced_by(step.env),
         "cwd": step.cwd or None,
         "group": step.group or step.id,
         "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from milabench.execute.agent.unpack import digest_of
 from milabench.execute.agent_bootstrap import agent_digest, agent_files, deterministic_zip
+from milabench.facts.probe import AGENT
 
 FILES = {name: content for name, content in agent_files() if name.endswith(".py")}
 
@@ -57,6 +59,22 @@ def test_an_agent_module_is_python_3_8(name: str) -> None:
 def test_agent_modules_import_each_other_in_no_circle() -> None:
     graph = {name: {path for module in imported(name) if (path := path_of(module))} - {name} for name in FILES}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_an_agent_that_serves_has_not_imported_what_takes_long_and_is_seldom_needed() -> None:
+    code = """
+import sys
+names = {"__name__": "", "__file__": sys.argv[1]}
+exec(open(sys.argv[1]).read(), names)
+names["load_package"]()
+import milabench.execute.agent.supervisor
+import milabench.execute.agent.verbs
+print(*sys.modules)
+"""
+    argv = [sys.executable, "-I", "-S", "-c", code, str(AGENT)]
+    loaded = set(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
+    assert "milabench.execute.agent.step" in loaded
+    assert not loaded & {"typing", "shutil", "glob", "getopt", "gettext", "platform", "milabench.devices.registry"}
 
 
 def test_the_archive_of_the_agent_depends_on_its_content_only(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import socket
 from collections.abc import Iterable
@@ -101,3 +103,37 @@ def test_the_final_record_and_an_error_are_noted_among_many_observations() -> No
     _, about = noted([b"".join(line + b"\n" for line in lines)])
     assert about["finished"] == 1
     assert about["error"] == ("ValueError", "one")
+
+
+def readings_in_two_turns(written: bytes) -> list[int]:
+    """The sizes of what is read in two turns of the loop from one that writes so much in a go, and again."""
+    owner, sizes, (ours, theirs) = Owner(), list[int](), socket.socketpair()
+    owner.note_read = lambda size, **_: sizes.append(size)  # type: ignore[method-assign]
+    with theirs:
+        connection = ObservationConnection(owner, ours)
+        for _ in range(2):
+            theirs.sendall(written)
+            owner.loop.turn()
+        connection.close()
+    return sizes
+
+
+def test_a_writer_that_fills_its_socket_is_read_again_at_once_and_one_that_does_not_later() -> None:
+    assert len(readings_in_two_turns((RATE + b"\n") * 400)) == 2
+    assert len(readings_in_two_turns((RATE + b"\n") * 50)) == 1
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=20), st.sampled_from(["rec", "line"]))
+def test_a_frame_holds_its_pieces_in_order_and_ends_a_line(pieces: list[bytes], kind: str) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        outbox = Outbox(writing)
+        outbox.send(kind, *pieces, step="s")
+        outbox.flush()
+        os.close(writing)
+        header = json.loads(pipe.readline())
+        payload = pipe.read()
+    whole = b"".join(pieces)
+    assert payload == whole if whole.endswith(b"\n") else payload == whole + b"\n"
+    assert header == {"k": kind, "n": len(payload), "step": "s"}
+    assert outbox.size == 0

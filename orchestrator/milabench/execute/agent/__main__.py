@@ -3,8 +3,13 @@
 It only loads the rest of the package as modules, whose byte code Python keeps; this file itself is compiled at every start.
 """
 
+import gc
 import os
 import sys
+
+COLLECT_AFTER = (
+    100_000  # objects; imports make tens of thousands that all stay, and what steps leave is freed without it
+)
 
 
 def load_package() -> None:
@@ -22,6 +27,7 @@ def load_package() -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(COLLECT_AFTER)
     load_package()
     os.umask(os.umask(0o077) | 0o002)  # as the control plane: nothing is made that everybody can write
     from milabench.execute.agent.verbs import main

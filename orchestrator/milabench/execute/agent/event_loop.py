@@ -9,14 +9,17 @@ import itertools
 import resource
 import selectors
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    Timer = List[Any]  # [deadline, order, action]; without an action once it is cancelled
 
 GATHER_S = 0.2  # output and records are read and forwarded at most this often
 LONGEST_WAIT_S = 86400.0  # the kernel waits no longer than 2^31 ms at a time
 READ_BYTES = 1 << 18
 F_SETPIPE_SZ = 1031
-
-Timer = List[Any]  # [deadline, order, action]; without an action once it is cancelled
 
 
 class EventLoop:

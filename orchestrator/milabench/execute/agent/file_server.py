@@ -9,10 +9,13 @@ import os
 import shutil
 import signal
 import stat
-from typing import Any, Dict, Iterator, List, Set
 
 from .host_facts import host_facts
 from .protocol import format_oserror
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Set
 
 SILENCE_S = 60.0  # of a sender within a file; beyond, it is gone, and others may wait for the folder
 

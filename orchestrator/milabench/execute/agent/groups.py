@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import time
-from typing import Dict, List, Mapping, Set
 
 from .event_loop import EventLoop, NamedTimers
 from .helpers import HelperProcesses
@@ -14,6 +13,10 @@ from .outcome import StepOutcome
 from .procfs import signal_name
 from .protocol import RUN_MARKER, TAIL_CHARACTERS
 from .step import RunningStep, describe_start_failure
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Set
 
 MONITOR_S = 2.0  # a monitor may take so long to end after its last step
 

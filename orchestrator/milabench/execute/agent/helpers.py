@@ -6,10 +6,13 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from .event_loop import READ_BYTES, EventLoop
 from .procfs import read_process
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 
 class HelperProcesses:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import platform
 import socket
 import subprocess
+import sys
 import time
-from glob import glob
-from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ...devices.locks import user_name
 from ...devices.registry import VENDORS, DeviceIds, vendor_of, visible_devices
-from .procfs import cgroups_of, read_text
+from .procfs import cgroups_of, list_folder, read_text
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 
 def host_facts(disks: List[str]) -> Dict[str, Any]:
@@ -29,9 +31,9 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
         "boot": read_text("/proc/sys/kernel/random/boot_id").strip(),
         "user": user_name(),
         "os": os_name(),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
+        "kernel": os.uname().release,
+        "machine": os.uname().machine,
+        "python": sys.version.split()[0],
         "time": round(time.time(), 6),
         "cpu": cpu_info(absent),
         "memory_mib": memory.get("MemTotal"),
@@ -53,9 +55,8 @@ def runnable_threads() -> Optional[int]:
     for line in read_text("/proc/stat").splitlines():
         name, _, count = line.partition(" ")
         if name == "procs_running":
-            states = (
-                read_text(path).rpartition(")")[2].split() for path in glob("/proc/%d/task/*/stat" % os.getppid())
-            )
+            tasks = "/proc/%d/task/" % os.getppid()
+            states = (read_text(tasks + task + "/stat").rpartition(")")[2].split() for task in list_folder(tasks))
             return max(0, int(count) - 1 - sum(fields[:1] == ["R"] for fields in states))
     return None
 
@@ -81,7 +82,7 @@ def os_name() -> str:
     for line in read_text("/etc/os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
-    return platform.system()
+    return os.uname().sysname
 
 
 def memory_info() -> Dict[str, int]:

@@ -6,7 +6,10 @@ import contextlib
 import json
 import socket
 import time
-from typing import Any, Dict
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict
 
 ECHOES = 20
 

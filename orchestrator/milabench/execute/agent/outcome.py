@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from .procfs import cgroups_of, read_text, signal_name
 from .protocol import DECISIVE_REASONS, TAIL_CHARACTERS
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
 
 # Exit codes of docker and podman for their own failures, and for a command in the image that cannot be invoked.
 ENGINE_FAILED = (125, 126)
@@ -23,12 +26,18 @@ MACHINE_KILLS = "/proc/vmstat"  # counts the kernel's kills for memory of the wh
 NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 
-class StepOutcome(NamedTuple):
-    """How a step has ended, in the words of protocol.md, section 5; `why` is None unless it failed."""
+class StepOutcome:
+    """How a step has ended, in the words of protocol.md, section 5; `why` is None unless it failed.
 
-    outcome: str
-    why: Optional[str]
-    detail: str  # one line for a person
+    `detail` is one line for a person.
+    """
+
+    __slots__ = ("detail", "outcome", "why")
+
+    def __init__(self, outcome: str, why: Optional[str] = None, detail: str = "") -> None:
+        self.outcome = outcome
+        self.why = why
+        self.detail = detail
 
 
 class StepLedger:

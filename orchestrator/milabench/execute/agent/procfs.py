@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import resource
 import signal
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
 
 
-class Process(NamedTuple):
+class Process:
     """A line of the process table; `start` (ticks since boot) tells two users of one pid apart."""
 
-    pid: int
-    parent: int
-    group: int
-    session: int
-    start: int
-    name: str
+    __slots__ = ("group", "name", "parent", "pid", "session", "start")
+
+    def __init__(self, pid: int, parent: int, group: int, session: int, start: int, name: str) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.group = group
+        self.session = session
+        self.start = start
+        self.name = name
 
     def signal(self, number: int) -> None:
         """Signal this very process, not one that has its pid by now."""
@@ -87,11 +92,13 @@ def describe_processes(members: List[Process]) -> str:
 def holders_of(descriptors: List[int]) -> List[Process]:
     """Return the other processes that have the pipes or sockets behind these descriptors open."""
     wanted = {_target_of("/proc/self/fd/%d" % fd) for fd in descriptors} - {""}
-    return [
-        process
-        for pid, process in processes().items()
-        if pid != os.getpid() and any(_target_of(path) in wanted for path in glob.iglob("/proc/%d/fd/*" % pid))
-    ]
+    return [process for pid, process in processes().items() if pid != os.getpid() and _targets_of(pid) & wanted]
+
+
+def _targets_of(pid: int) -> Set[str]:
+    """Return what a process has open; nothing of one whose descriptors we may not see."""
+    folder = "/proc/%d/fd/" % pid
+    return {_target_of(folder + fd) for fd in list_folder(folder)}
 
 
 def _target_of(link: str) -> str:
@@ -127,6 +134,14 @@ def read_bytes(path: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def list_folder(path: str) -> List[str]:
+    """Return the names in a folder; none when it cannot be read. Without what importing `glob` takes."""
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
 
 
 def cgroups_of(pid: object) -> Iterator[Tuple[List[str], str]]:

@@ -7,14 +7,17 @@ import json
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from .event_loop import READ_BYTES
 
+TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
     from ...redaction import Masker  # not at the start of verbs without steps
 
 VERSION = 1
+MOST_PIECES = 8  # of a frame: what few readings of a busy writer have brought travels as it is
 TAIL_CHARACTERS = 500  # of an output line that a detail quotes
 RUN_MARKER = "MILABENCH_RUN_MARKER"
 STEP_MARKER = "MILABENCH_STEP"
@@ -33,19 +36,22 @@ class Outbox:
         self.is_broken = False
         self._chunks: Deque[memoryview] = deque()
 
-    def send(self, kind: str, payload: bytes, step: Optional[str] = None, **fields: Any) -> None:
-        """Queue one frame."""
+    def send(self, kind: str, *pieces: bytes, step: Optional[str] = None, **fields: Any) -> None:
+        """Queue one frame, whose payload may come in pieces; they are copied only where they are many."""
         if self.is_broken:
             return
-        if not payload.endswith(b"\n"):
-            payload += b"\n"  # srun passes on whole lines only: without their end it would keep the last bytes
-        header: Dict[str, Any] = {"k": kind, "n": len(payload)}
+        if len(pieces) > MOST_PIECES:
+            pieces = (b"".join(pieces),)
+        if not pieces[-1].endswith(b"\n"):
+            pieces += (b"\n",)  # srun passes on whole lines only: without their end it would keep the last bytes
+        size = sum(map(len, pieces))
+        header: Dict[str, Any] = {"k": kind, "n": size}
         if step is not None:
             header["step"] = step
         header.update(fields)
         head = json.dumps(header, separators=(",", ":")).encode() + b"\n"
-        self._chunks += memoryview(head), memoryview(payload)
-        self.size += len(head) + len(payload)
+        self._chunks += map(memoryview, (head, *pieces))
+        self.size += len(head) + size
 
     def flush(self) -> None:
         """Write what the pipe takes."""
@@ -109,12 +115,12 @@ class StepFrames:
     def send_now(self, kind: str, payload: bytes = b"{}") -> None:
         """Send a frame at once, after everything that is queued."""
         self.flush()
-        self._outbox.send(kind, self.masker.mask_bytes(payload), self._step)
+        self._outbox.send(kind, self.masker.mask_bytes(payload), step=self._step)
 
     def flush(self) -> None:
         """Send what is queued."""
         for kind, fields, payloads in self._pending:
-            self._outbox.send(kind, b"".join(payloads), self._step, **fields)
+            self._outbox.send(kind, *payloads, step=self._step, **fields)
         self._pending.clear()
         self._pending_bytes = 0
 

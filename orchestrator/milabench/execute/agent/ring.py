@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import math
 import os
 import struct
 import time
-from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
 from .outcome import StepLedger
+from .procfs import list_folder
 from .protocol import StepFrames
 from .slots import SLOT, SlotDecoder, measured_span
 
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Set, Tuple
+
+    Drained = Tuple[List[str], int, int]
+    """Of slots: the records without their line ends, how many slots that took, and of how much the records tell."""
+
 _LOSS = struct.Struct("<qqd40x")
-
-
-class Drained(NamedTuple):
-    """What became of slots: records without their line ends, how many slots that took, and of how much the records tell."""
-
-    records: List[str]
-    slots: int
-    measurements: int
 
 
 class RingReader:
@@ -104,13 +102,13 @@ class RingReader:
             slots = slots[lapped * SLOT :]
         self.lost = lost + self._skipped
         self.last = {}
-        drained = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
-        self._tail += drained.slots
+        records, taken, made = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
+        self._tail += taken
         os.pwrite(self._fd, struct.pack("<q", self._tail), 24)
         self.is_done = bool(closed) and self._tail >= head
         if self.last:
             self.last["progress"] = [self._steps, wanted]
-        return "".join(record + "\n" for record in drained.records).encode(), drained.measurements
+        return "".join(record + "\n" for record in records).encode(), made
 
     def _slots(self, start: int, stop: int) -> bytes:
         first = start % self.capacity
@@ -147,7 +145,7 @@ class RingReader:
         self.observations += count
         if sums:
             self.last = dict(self._about, spans=sums)
-        return Drained(records, taken, count)
+        return records, taken, count
 
     def _losses(self, slots: bytes, now: float) -> Drained:
         out = []
@@ -157,7 +155,7 @@ class RingReader:
                 '{"event":"data","data":{"task":%s,"loss":%s,"time":%.6f,"batch_id":%d%s%s},"pipe":"data","t":%.6f}'
                 % (self._task, text, (t_ns + self._offset_ns) * 1e-9, batch, self._rank, more, now)
             )
-        return Drained(out, len(out), len(out))
+        return out, len(out), len(out)
 
 
 class StepRings:
@@ -220,8 +218,9 @@ class StepRings:
     def close(self, ledger: StepLedger) -> None:
         """Take what is left, after the end of the step, and sum up in its ledger."""
         # A process may have died between making a ring and announcing it.
-        for path in glob.glob(os.path.join(glob.escape(self._folder), "*.ring")):
-            self.open(os.path.basename(path))
+        for name in list_folder(self._folder):
+            if name.endswith(".ring"):
+                self.open(name)
         self.drain(final=True)
         for ring in self._rings:
             ledger.warmups += ring.warmups

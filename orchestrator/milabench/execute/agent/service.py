@@ -7,9 +7,12 @@ import re
 import signal
 import socket
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .event_loop import EventLoop, NamedTimers
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Mapping, Optional
 
 KNOCK_S = 0.2  # between two attempts to reach a server
 REPLY_S = 5.0  # an answer to HTTP may take so long

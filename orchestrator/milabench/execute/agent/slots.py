@@ -9,16 +9,19 @@ import struct
 from array import array
 from itertools import accumulate
 from operator import sub
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+    Columns = Dict[str, Any]
+    Parts = Optional[Tuple[int, ...]]
 
 SLOT = 64  # bytes
 LONGEST = 4096  # observations of one record, so that readers hold little at a time
 WARMUP, EPOCH_END, MILLI, PARTS = 1, 2, 4, 8
 PENDING = -2
 PART_NAMES = ("forward_ns", "backward_ns", "optimizer_ns")
-
-Columns = Dict[str, Any]
-Parts = Optional[Tuple[int, ...]]
 
 # Bytes of a slot that tell what it is: the lowest and the highest of a little-endian word.
 _FLAGS, _T0_SIGN, _DEVICE, _DEVICE_SIGN = 48, 15, 32, 39

@@ -11,7 +11,6 @@ import signal
 import struct
 import subprocess
 import time
-from typing import Any, Dict, List, Optional, Protocol, Set
 
 from ...devices.locks import DeviceLocks
 from ...redaction import Masker, values_in_environment
@@ -25,61 +24,64 @@ from .ring import StepRings
 from .service import Service
 from .streams import Listener, ObservationConnection, Output, Source
 
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Protocol, Sequence, Set
+
+    class StepGroups(Protocol):
+        """What a step needs of the groups that its agent keeps."""
+
+        def release(self, group: str) -> None:
+            """Open the start barrier if all of the group are there."""
+
+        def settle(self, group: str) -> None:
+            """Stop the group's loops if each has its observations."""
+
+        def watch(self, group: str) -> None:
+            """Start the group's monitor when the last of its members has been started."""
+
+        def stragglers(self, step: "RunningStep") -> List[str]:
+            """Return whom a step waits for at the start barrier."""
+
+    class StepHost(Protocol):
+        """What a step needs of the agent that supervises it."""
+
+        run_id: str
+        grace_s: float
+        loop: EventLoop
+        outbox: Outbox
+        locks: DeviceLocks
+        helpers: HelperProcesses
+
+        @property
+        def groups(self) -> StepGroups:
+            """The groups of its steps."""
+
+        def fill(self, text: str, values: Dict[str, str], group: str) -> str:
+            """Replace `@name` in a text by a value that is known only here."""
+
+        def before_exec(self) -> None:
+            """Prepare the child, after fork."""
+
+        def make_step_dir(self, step: str, path: str) -> None:
+            """Make the folder of a launch. Raises OSError."""
+
+        def members(self, step: "RunningStep") -> List[Process]:
+            """Return the live processes of a step."""
+
+        def schedule_gathering(self) -> None:
+            """Call `gather` of all steps soon."""
+
+        def schedule_drain(self) -> None:
+            """Call `drain` of all steps within a second."""
+
+        def forget(self, step: "RunningStep") -> None:
+            """Let go of a step that is over."""
+
+
 ENGINE_S = 15.0  # a container engine may take so long to answer
 LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
-
-
-class StepGroups(Protocol):
-    """What a step needs of the groups that its agent keeps."""
-
-    def release(self, group: str) -> None:
-        """Open the start barrier if all of the group are there."""
-
-    def settle(self, group: str) -> None:
-        """Stop the group's loops if each has its observations."""
-
-    def watch(self, group: str) -> None:
-        """Start the group's monitor when the last of its members has been started."""
-
-    def stragglers(self, step: "RunningStep") -> List[str]:
-        """Return whom a step waits for at the start barrier."""
-
-
-class StepHost(Protocol):
-    """What a step needs of the agent that supervises it."""
-
-    run_id: str
-    grace_s: float
-    loop: EventLoop
-    outbox: Outbox
-    locks: DeviceLocks
-    helpers: HelperProcesses
-
-    @property
-    def groups(self) -> StepGroups:
-        """The groups of its steps."""
-
-    def fill(self, text: str, values: Dict[str, str], group: str) -> str:
-        """Replace `@name` in a text by a value that is known only here."""
-
-    def before_exec(self) -> None:
-        """Prepare the child, after fork."""
-
-    def make_step_dir(self, step: str, path: str) -> None:
-        """Make the folder of a launch. Raises OSError."""
-
-    def members(self, step: "RunningStep") -> List[Process]:
-        """Return the live processes of a step."""
-
-    def schedule_gathering(self) -> None:
-        """Call `gather` of all steps soon."""
-
-    def schedule_drain(self) -> None:
-        """Call `drain` of all steps within a second."""
-
-    def forget(self, step: "RunningStep") -> None:
-        """Let go of a step that is over."""
 
 
 class RunningStep:
@@ -147,7 +149,7 @@ class RunningStep:
             self.ledger.is_contained = True
         own = {name: None if value is None else fill(value) for name, value in (request.get("env") or {}).items()}
         own.update({RUN_MARKER: self.host.run_id, STEP_MARKER: self.id})
-        self._env = merge_environment(dict(os.environ), own)
+        self._env = merge_environment(dict(os.environ), own, request.get("displaces", ()))
         cwd = self._cwd = fill(request["cwd"]) if request.get("cwd") else None
         secret = set(request.get("secret_env") or ())
         self.frames.record(
@@ -546,7 +548,9 @@ class RunningStep:
             },
         )
         ended = {
-            **outcome._asdict(),
+            "outcome": outcome.outcome,
+            "why": outcome.why,
+            "detail": outcome.detail,
             "reasons": reasons,
             "return_code": ledger.return_code,
             "counts": ledger.counts(),
@@ -568,16 +572,12 @@ class RunningStep:
                 )
 
 
-def merge_environment(inherited: Dict[str, str], own: Dict[str, Optional[str]]) -> Dict[str, str]:
-    """Return a step's environment; what is None in its own part is unset."""
-    from ...devices.registry import VENDORS  # not before the first step
-
-    for vendor in VENDORS:
-        if any(name in own for name in vendor.visible_variables):
-            # Our variable names devices of the machine; another one, inherited, would be relative to it or overrule it.
-            for name in vendor.visible_variables:
-                inherited.pop(name, None)
-    return {name: value for name, value in {**inherited, **own}.items() if value is not None}
+def merge_environment(
+    inherited: Dict[str, str], own: Dict[str, Optional[str]], displaced: Sequence[str]
+) -> Dict[str, str]:
+    """Return a step's environment; what is None in its own part is unset, and what is displaced is not inherited."""
+    kept = {name: value for name, value in inherited.items() if name not in displaced}
+    return {name: value for name, value in {**kept, **own}.items() if value is not None}
 
 
 def describe_start_failure(error: Exception, command: List[str], cwd: Optional[str]) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
-from typing import List
 
 from .procfs import read_text
 from .protocol import format_oserror
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import List
 
 _MOUNTS = "/proc/self/mountinfo"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -78,10 +80,12 @@ def remove_contents(path: str, identity: str) -> str:
 
 
 def _remove_entries(path: str) -> None:
+    from shutil import rmtree
+
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)  # follows no links, whatever is exchanged meanwhile
+                rmtree(entry.path)  # follows no links, whatever is exchanged meanwhile
             else:
                 os.unlink(entry.path)
 

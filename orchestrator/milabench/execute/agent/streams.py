@@ -9,12 +9,45 @@ import re
 import socket
 import time
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 from ...redaction import Masker
-from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer
+from .event_loop import GATHER_S, READ_BYTES, EventLoop
 from .outcome import StepLedger
 from .protocol import REASONS, TAIL_CHARACTERS, StepFrames
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Protocol, Tuple
+
+    from .event_loop import Timer
+
+    class StreamOwner(Protocol):
+        """What a stream needs of the step that it belongs to."""
+
+        frames: StepFrames
+        ledger: StepLedger
+        connections: "List[ObservationConnection]"
+        loop: EventLoop
+
+        @property
+        def is_ending(self) -> bool:
+            """Whether the step is about to end, so that nothing should wait for the next gathering."""
+
+        def note_read(self, size: int, is_heartbeat: bool) -> None:
+            """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
+
+        def scan_output(self, pipe: str, data: bytes) -> None:
+            """Look in the output for what tells that a server is ready."""
+
+        def open_ring(self, name: str, world_size: int) -> None:
+            """Follow a ring in the step's folder."""
+
+        def note_at_barrier(self) -> None:
+            """Take note that a process waits at the start barrier."""
+
+        def note_complete(self) -> None:
+            """Take note that a process has its observations, or is gone."""
+
 
 PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
 RECORD_BYTES = 1 << 26  # longer records are refused
@@ -34,34 +67,6 @@ ABORT_TEXT = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # printed by t
 FINAL_RECORD = b'"overhead":'  # in the last record of a process
 
 
-class StreamOwner(Protocol):
-    """What a stream needs of the step that it belongs to."""
-
-    frames: StepFrames
-    ledger: StepLedger
-    connections: "List[ObservationConnection]"
-    loop: EventLoop
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the step is about to end, so that nothing should wait for the next gathering."""
-
-    def note_read(self, size: int, is_heartbeat: bool) -> None:
-        """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
-
-    def scan_output(self, pipe: str, data: bytes) -> None:
-        """Look in the output for what tells that a server is ready."""
-
-    def open_ring(self, name: str, world_size: int) -> None:
-        """Follow a ring in the step's folder."""
-
-    def note_at_barrier(self) -> None:
-        """Take note that a process waits at the start barrier."""
-
-    def note_complete(self) -> None:
-        """Take note that a process has its observations, or is gone."""
-
-
 class Source:
     """A descriptor of a step that is read when it has something, then rests.
 
@@ -69,7 +74,7 @@ class Source:
     no writer ever waits for room in its pipe or socket (a socket holds some 200 small messages).
     """
 
-    FEW_BYTES, MANY_BYTES = 1 << 10, 1 << 12  # bytes in one reading
+    FEW_BYTES, MANY_BYTES, FULL_BYTES = 1 << 10, 1 << 12, 1 << 15  # bytes in one reading
     is_monitor = False
     """Whether it comes from who watches the step, not from the step."""
 
@@ -110,7 +115,9 @@ class Source:
         self.owner.note_read(size, is_heartbeat=not self.is_monitor)
 
     def _rest(self, size: int) -> None:
-        if size >= self.MANY_BYTES:
+        if size >= self.FULL_BYTES:  # its writer waits for room, or is about to
+            self._rest_s = 0.0
+        elif size >= self.MANY_BYTES:
             self._rest_s = self._rest_s / 4 if self._rest_s > 0.001 else 0.0
         elif size < self.FEW_BYTES:
             self._rest_s = min(GATHER_S, max(0.001, self._rest_s * 2))
@@ -240,8 +247,9 @@ class ObservationConnection(Source):
             # bytes.count looks at one byte after the other; replace jumps from line end to line end.
             if len(whole) - len(whole.replace(b"\n", b"")) == len(records):
                 self._note(records, whole)
-                stamped = (stamp + RECORD_SEAM).join(records)
-                self.owner.frames.emit("rec", b"".join((RECORD_START, stamped, stamp, RECORD_END)))
+                records[0] = RECORD_START + records[0]
+                records[-1] += stamp + RECORD_END
+                self.owner.frames.emit("rec", (stamp + RECORD_SEAM).join(records))
                 return
         accepted = []
         for line in whole.splitlines():

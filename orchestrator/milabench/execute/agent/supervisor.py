@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import json
@@ -9,23 +10,30 @@ import os
 import re
 import resource
 import select
-import shutil
 import signal
 import socket
 import sys
 import time
-from typing import Any, Dict, List, Optional
 
 from ...devices.locks import DeviceLocks, close_files
-from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, widen_pipe
+from .event_loop import GATHER_S, READ_BYTES, EventLoop, raise_file_limit, widen_pipe
 from .groups import Groups
 from .helpers import HelperProcesses
-from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, start_guard
+from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, remove_folder, start_guard
 from .outcome import MACHINE_KILLS, StepOutcome, oom_kills
 from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
 from .step import RunningStep
 from .step_dir import StepDir
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+    from .event_loop import Timer
+
+    Answer = Optional[Dict[str, Any]]
+    """What to reply to a request; None when the reply comes later."""
 
 DRAIN_S = 1.0  # rings
 REMOVAL_S = 120.0  # removing a step's folder may take so long
@@ -34,8 +42,6 @@ PLACEHOLDER = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-Answer = Optional[Dict[str, Any]]
-"""What to reply to a request; None when the reply comes later."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -111,7 +117,7 @@ class Agent:
             self._flush_before_exit()
         finally:
             self._kill_strays()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_folder(self.folder)
         return 0
 
     def _turn(self) -> None:
@@ -150,15 +156,14 @@ class Agent:
     def _kill_strays(self) -> None:
         """Kill whatever we started or adopted and is not of any step."""
         for _ in range(50):
-            table = processes()
-            left = [table[pid] for pid in descendants(table, {os.getpid()})]
-            for process in left:
-                process.signal(signal.SIGKILL)
-            try:
+            with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-            except ChildProcessError:
+            if not has_children():
                 return
+            table = processes()
+            for pid in descendants(table, {os.getpid()}):
+                table[pid].signal(signal.SIGKILL)
             time.sleep(0.02)
 
     # -- signals and children
@@ -214,7 +219,7 @@ class Agent:
 
         One that shed all of that (own session, empty environment, orphaned) belongs to the step when there is no other.
         """
-        if step.pid is None:
+        if step.pid is None or not has_children():
             return []
         table = processes()
         ours = descendants(table, {os.getpid()})
@@ -425,7 +430,7 @@ class Agent:
     def forget(self, step: RunningStep) -> None:
         """Let go of a step that is over."""
         self.steps.pop(step.id, None)
-        shutil.rmtree(step.folder, ignore_errors=True)
+        remove_folder(step.folder)
         if self.groups.forget(step):
             self._ports.pop(step.group, None)
 
@@ -435,6 +440,16 @@ class Agent:
         self._is_leaving = True
         for step in list(self.steps.values()):
             step.end(StepOutcome("failed" if why else "cancelled", why, reason), grace)
+
+
+def has_children() -> bool:
+    """Return whether anything that we started, or that was left to us, is alive or not waited for: what nobody descends from
+    us without."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def free_port() -> int:

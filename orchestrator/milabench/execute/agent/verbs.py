@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import getopt  # argparse takes longer than all the rest of a start
 import json
 import os
 import sys
-from typing import Any, Dict, List, NoReturn, Tuple
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, NoReturn, Tuple
 
 GRACE_S = 5.0  # from TERM to KILL
 
@@ -29,7 +31,7 @@ def facts(argv: List[str]) -> int:
     """Print what this machine is, with the space on each `--disk PATH`."""
     from .host_facts import host_facts
 
-    pairs, _ = getopt.gnu_getopt(argv, "", ["disk="])
+    _, pairs = split_words(argv, "disk")
     return print_json(host_facts([path for _, path in pairs]))
 
 
@@ -95,9 +97,26 @@ VERBS = {"files": serve_files, "empty-folder": empty_folder, **{verb.__name__: v
 
 
 def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:
-    """Return the arguments without a name, and the values of options by name. Raise getopt.GetoptError."""
-    pairs, arguments = getopt.gnu_getopt(argv, "", [name + "=" for name in names])
-    return arguments, {name[2:]: value for name, value in pairs}
+    """Return the arguments without a name, and the values of options by name; of one that is given twice the last."""
+    arguments, pairs = split_words(argv, *names)
+    return arguments, dict(pairs)
+
+
+def split_words(argv: List[str], *names: str) -> Tuple[List[str], List[Tuple[str, str]]]:
+    """Return the arguments without a name, and name and value of each option, `--name VALUE` or `--name=VALUE`."""
+    # argparse takes longer to import than all the rest of a start, getopt a tenth of it.
+    arguments: List[str] = []
+    pairs: List[Tuple[str, str]] = []
+    words = iter(argv)
+    for word in words:
+        name, has_value, value = word[2:].partition("=")
+        if not word.startswith("--"):
+            arguments.append(word)
+        elif name not in names:
+            sys.exit("agent: unknown option --%s" % name)
+        else:
+            pairs.append((name, value if has_value else next(words, "")))
+    return arguments, pairs
 
 
 def print_json(answer: Any) -> int:

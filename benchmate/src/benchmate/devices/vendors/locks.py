@@ -11,9 +11,12 @@ import re
 import socket
 import stat
 import time
-from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .regular_file import open_descriptor
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 
 class DeviceLocks:

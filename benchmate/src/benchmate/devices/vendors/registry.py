@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .vendor import Vendor
 
@@ -22,6 +22,15 @@ ARCHS = (*(vendor.arch for vendor in VENDORS), CPU.arch)
 def vendor_of(arch: str) -> Vendor:
     """Return the vendor that an arch belongs to; of what is no vendor's, the processor."""
     return next((vendor for vendor in VENDORS if vendor.arch == arch), CPU)
+
+
+def displaced_by(variables: Iterable[str]) -> List[str]:
+    """Return what a step with these variables must not inherit.
+
+    One that names devices of the machine displaces all of its vendor: another, inherited, would be relative to it or overrule it.
+    """
+    given = set(variables)
+    return [name for vendor in VENDORS if given & set(vendor.visible_variables) for name in vendor.visible_variables]
 
 
 class DeviceIds(NamedTuple):

@@ -10,7 +10,12 @@ import os
 import re
 import stat
 from io import BufferedReader
-from typing import Union
+
+TYPE_CHECKING = False  # see unpack.py
+if TYPE_CHECKING:
+    from typing import Union
+
+    AnyPath = Union[str, "os.PathLike[str]"]
 
 MIB = 2**20
 MAX_WHOLE = 1024 * MIB  # bytes; of a file that is read into memory whole, unless its reader names a lower bound
@@ -23,8 +28,6 @@ _KINDS = {
 }
 # How a shell passes a pipe on purpose: `<(command)`, and what stands before `|`.
 _OWN_DESCRIPTOR = r"/dev/stdin|(?:/dev/fd|/proc/self/fd)/\d+"
-
-AnyPath = Union[str, "os.PathLike[str]"]
 
 
 def open_regular(path: AnyPath, *, is_pipe_allowed: bool = False) -> BufferedReader:
