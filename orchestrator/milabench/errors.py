@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from milabench.dataclass import dataclass
 from milabench.redaction import mask
 
 DONE = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import MARGIN, LogMean, Verdict, log_mean_of
+from milabench.dataclass import dataclass
 from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]

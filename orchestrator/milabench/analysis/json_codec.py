@@ -1,7 +1,7 @@
 """Frozen dataclasses <-> JSON objects, both ways from one declaration: the fields, and `JsonKey` where the two differ.
 
 The format is what the fields say: keys in the order of the fields, unknown keys ignored, a missing key its field's default.
-The standard library only, because these values are imported by commands that read no summary.
+Nothing beyond the standard library, because these values are imported by commands that read no summary.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from milabench.dataclass import dataclass
 from milabench.events.values import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
@@ -45,7 +46,7 @@ class Unread(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]  # as of a tuple of what cannot be hashed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class JsonKey:
     """How a field's JSON differs from `field name: value`; it stands in the field's metadata, under `json`.
 
@@ -129,7 +130,7 @@ def from_json_value(kind: type[T], value: Any) -> T:
         raise KeyError(str(error)) from None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _FromNothing:
     """The value of a required nested object that is missing: all of its defaults."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from milabench.dataclass import dataclass
 
 _LEAST_TRIMMED = 5  # rates, from which on the smallest and the largest are left out
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from milabench.analysis.comparison_model import (
@@ -25,6 +25,7 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.sides import ACROSS, noise_of
 from milabench.analysis.system_diff import differing_requests
+from milabench.dataclass import dataclass
 from milabench.events.values import SMALLEST
 
 # The ratio of TPOT p90 is that of user_tps, which is 1000 / TPOT p90.

@@ -9,7 +9,7 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, pairwise
 from operator import sub, truediv
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from milabench.analysis.intervals import most_bounds
 from milabench.analysis.order_statistics import quantiles
 from milabench.analysis.series import Columns, Compact, Runs, Series
+from milabench.dataclass import dataclass
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Any
 
+from milabench.dataclass import dataclass
 from milabench.events.model import Data, ObservationBatch
 from milabench.events.values import LARGEST, SMALLEST, finite_number, whole
 

@@ -6,8 +6,9 @@ import json
 import re
 import signal
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from milabench.dataclass import dataclass
 from milabench.execute.import_probe import MARK
 
 ABSENT = "not installed"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from milabench.dataclass import dataclass
 from milabench.plan.model import Plan, SkippedBench, Step
 from milabench.plan.run import shuffle_key
 

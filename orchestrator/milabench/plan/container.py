@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from urllib.parse import quote
 
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
+from milabench.dataclass import dataclass
 from milabench.devices.registry import vendor_of
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Device

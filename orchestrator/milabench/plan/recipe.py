@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from milabench.dataclass import dataclass
 from milabench.plan.requirements import Lock, Pin, broken_constraints, parse_requirements, render_requirements
 from milabench.plan.venvs import VenvSpec
 from milabench.shown import visible_line

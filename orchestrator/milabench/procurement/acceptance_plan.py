@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypedDict
 
 from milabench.acceptance.bounds import LEAST
@@ -17,6 +17,7 @@ from milabench.acceptance.evaluate import replicate_values, units_of
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.dataclass import dataclass
 from milabench.procurement.statistical_power import LaunchPlan, Noise, cheapest_plans, fewest_launches
 
 _MOST_PER_NODE, _MOST_NODES = 30, 1_000

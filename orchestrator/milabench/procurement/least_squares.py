@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from milabench.dataclass import dataclass
 
 Vector = tuple[float, ...]
 Curve = Callable[[Vector, float], tuple[float, Vector] | None]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.analysis.summary_model import BenchSummary
+from milabench.dataclass import dataclass
 from milabench.errors import NothingSelected
 
 LEAST: Final = 3  # launches that show a spread, as everywhere

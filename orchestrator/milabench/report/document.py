@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
+
+from milabench.dataclass import dataclass
 
 T = TypeVar("T")
 

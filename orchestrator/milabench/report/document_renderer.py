@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from milabench.dataclass import dataclass
 from milabench.report import comparison_text, document, model
 from milabench.report.curves import curve_blocks
 

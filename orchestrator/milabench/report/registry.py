@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
+
+from milabench.dataclass import dataclass
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance

@@ -9,11 +9,12 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from milabench.dataclass import dataclass
 from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable, UsageError
 from milabench.events.fanout import Fanout

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from milabench.dataclass import dataclass
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run

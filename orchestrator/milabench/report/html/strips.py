@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace
+from milabench.dataclass import dataclass
 from milabench.report.html.axis import Scale, padded, short, ticks
 from milabench.report.html.axis import coordinate as at
 from milabench.report.html.markup import Child, Markup, el
