@@ -25,8 +25,8 @@ from milabench.execute.interrupts import interrupts
 from milabench.execute.jobs import JobTracker
 from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
 from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
-from milabench.workflow.execution import new_marker, writing
 from milabench.workflow.options import Session
+from milabench.workflow.run_records import new_marker, writing
 from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
 from milabench.workflow.share_job import ends_of
 from milabench.workflow.submit import output_of, scheduler_of

@@ -19,10 +19,10 @@ from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
 from milabench.execute.scheduler import JobHandle, Scheduler
 from milabench.execute.slurm.scheduler import SlurmScheduler
-from milabench.workflow.execution import new_marker, with_stems, write_manifest, writing
 from milabench.workflow.follow_jobs import end_run, follow_jobs, open_jobs
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.run_records import new_marker, with_stems, write_manifest, writing
 from milabench.workflow.run_suite import report_run
 from milabench.workflow.saved_options import plan_differences
 from milabench.workflow.share_job import stated_nodes

@@ -18,11 +18,12 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.allocation import claim_recorded
 from milabench.workflow.estimate import after_pilot
-from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
+from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
 from milabench.workflow.orphans import SWEEP, dead_orchestrators, on_each_machine, process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
+from milabench.workflow.run_records import RunDescription, new_marker, with_stems, writing
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
 

@@ -101,7 +101,7 @@ def execute_runs(
 ) -> list[tuple[Path, int]]:
     """Execute the runs one after the other, until one is interrupted: return the directory and exit code of each."""
     from milabench.workflow.estimate import after_pilot, warn_of_memory
-    from milabench.workflow.execution import execute_plan
+    from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
 
     finished = []

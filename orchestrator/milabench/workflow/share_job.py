@@ -24,10 +24,11 @@ from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.slurm import Allocation, allocation_of
 from milabench.plan.model import Plan, Step, remaining_plan
-from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
+from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
+from milabench.workflow.run_records import RunDescription, new_marker, with_stems, writing
 from milabench.workflow.run_suite import passed_steps
 from milabench.workflow.saved_options import changed_files
 
