@@ -187,18 +187,9 @@ def _show_front_page() -> int:
     return DONE
 
 
-def _ask_this_machine(words: list[str]) -> None:
-    """Have this machine described for `run`, which takes as long as to import click and all that reads a suite."""
-    if words[:1] == ["run"] and not {"-h", "--help", "--help-all"} & set(words) and COMPLETION not in os.environ:
-        from milabench.facts.probe import this_machine
-
-        this_machine()
-
-
 def _exit_code_of_verb() -> int:
     if sys.argv[1:] in (["--help"], ["-h"], ["help"]) and COMPLETION not in os.environ:
         return _show_front_page()
-    _ask_this_machine(sys.argv[1:])
     import click
 
     from milabench.cli.front_page import PROGRAM

@@ -25,7 +25,7 @@ from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
-from milabench.execute.local_agent import LocalAgent
+from milabench.execute.local_agent import LocalAgent, lock_folder
 from milabench.execute.locks import Orchestrator, hold_in_use
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.shims import shims_of
@@ -37,7 +37,7 @@ from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import sources
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
-from milabench.workflow.local_agents import local_names, lock_folder
+from milabench.workflow.local_agents import local_names
 from milabench.workflow.run_records import ExtendPlan, RunDescription, planned_entries, with_stems, writing
 from milabench.workflow.shown_steps import ShownSteps
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
-from milabench.execute.local_agent import LocalAgent
+from milabench.execute.local_agent import LocalAgent, lock_folder
 from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
 
@@ -18,20 +16,29 @@ def local_names(plan: Plan, context: CommandContext) -> list[str]:
     return [node.name for node in context.nodes if node.local and (node.name in used or len(context.nodes) == 1)]
 
 
+def agent_ahead(plan: Plan, context: CommandContext) -> LocalAgent | None:
+    """Return the agent that was started ahead, for the run that it was started for; it is this run's from now on."""
+    agent = context.session.agent
+    if agent is None or plan.phase != "run":
+        return None
+    context.session.agent = None
+    return agent
+
+
 @contextlib.contextmanager
-def local_agents(plan: Plan, context: CommandContext, marker: str) -> Iterator[Mapping[str, LocalAgent]]:
+def local_agents(
+    plan: Plan, context: CommandContext, marker: str, ahead: LocalAgent | None = None
+) -> Iterator[Mapping[str, LocalAgent]]:
     """Start the agents, by the name of their node; those that nobody has taken over leave at the end of this context.
 
-    Raises Unreachable.
+    `ahead` is already one of them. Raises Unreachable.
     """
     with contextlib.ExitStack() as started:
+        spare = [ahead] if ahead is not None else []
+        for agent in spare:
+            started.callback(agent.leave)
         agents = {}
         for name in local_names(plan, context):
-            agents[name] = LocalAgent(name, marker, locks=lock_folder())
+            agents[name] = spare.pop() if spare else LocalAgent(name, marker, locks=lock_folder())
             started.callback(agents[name].leave)
         yield agents
-
-
-def lock_folder() -> Path | None:
-    """Return another folder for device locks than the one that all runs of a machine share: for tests, which run concurrently."""
-    return Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from milabench.errors import Unreachable
 from milabench.events.rundir import create_run, stems
 from milabench.execute.interrupts import interrupts
+from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.retry_policy import NO_RETRIES, RetryPolicy
 from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
-from milabench.workflow.local_agents import local_agents
-from milabench.workflow.run_records import ExtendPlan, RunDescription, new_marker, with_stems, write_manifest
+from milabench.workflow.local_agents import agent_ahead, local_agents
+from milabench.workflow.run_records import ExtendPlan, RunDescription, with_stems, write_manifest
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
@@ -40,15 +41,16 @@ def execute_plan(
     files = stems(plan.steps)
     plan = with_stems(plan, files)
     writer = create_run(Path(context.dirs.base), description.name, datetime.now())
-    marker = new_marker(writer.path)
+    ahead = agent_ahead(plan, context)
+    marker = new_marker(writer.path.name) if ahead is None else ahead.run_id
     orchestrator = this_orchestrator(marker, detached=handover is not None)
     try:
         # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
-        # run that cannot be resumed. An agent is started when the lock names its marker, so that a sweep finds it.
+        # run that cannot be resumed. An agent serves it when the lock names its marker, so that a sweep finds both.
         with (
             interrupts().deferred(),
             hold_run(writer.path, orchestrator),
-            local_agents(plan, context, marker) as agents,
+            local_agents(plan, context, marker, ahead) as agents,
         ):
             write_manifest(writer, plan, context, description, files)
             from milabench.workflow.execution import continue_plan  # with the event loop, while the agent starts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
@@ -52,11 +51,6 @@ ExtendPlan = Callable[[Path], PlanExtension | None]
 def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
     """Return the plan with the file name of each step's records."""
     return replace(plan, steps=tuple(replace(step, stem=files[step.id]) for step in plan.steps))
-
-
-def new_marker(path: Path) -> str:
-    """Return a new mark for the processes of one orchestrator; it begins with the run's name."""
-    return f"{path.name}-{os.urandom(4).hex()}"
 
 
 def write_manifest(
