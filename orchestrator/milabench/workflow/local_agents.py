@@ -34,11 +34,10 @@ def local_agents(
     `ahead` is already one of them. Raises Unreachable.
     """
     with contextlib.ExitStack() as started:
-        spare = [ahead] if ahead is not None else []
-        for agent in spare:
-            started.callback(agent.leave)
         agents = {}
         for name in local_names(plan, context):
-            agents[name] = spare.pop() if spare else LocalAgent(name, marker, locks=lock_folder())
+            agents[name], ahead = ahead or LocalAgent(name, marker, locks=lock_folder()), None
             started.callback(agents[name].leave)
+        if ahead is not None:
+            ahead.leave()  # all is done on other machines
         yield agents
