@@ -98,6 +98,8 @@ def continue_plan(
 
         def show(progress: Progress) -> None:
             _show(display, shown, progress)
+            if isinstance(progress, Started) and plan.phase == "run":
+                import_readers_in_background()
             for finding in checks.findings():
                 display.on_message(finding)
 
@@ -197,11 +199,9 @@ async def _execute(
     with interrupts().noticed_by(lambda: loop.call_soon_threadsafe(give_up)):
         ticking = asyncio.create_task(_tick(display))
         try:
-            opening = asyncio.gather(*map(start, nodes.values()))
-            await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
-            if plan.phase == "run":
+            if any(step.config.get("timed") for step in plan.steps):  # and so left alone from its start on
                 import_readers_in_background()
-            await opening
+            await asyncio.gather(*map(start, nodes.values()))
             return await execute(plan, nodes, writer, progress, settings)
         finally:
             ticking.cancel()
