@@ -43,6 +43,7 @@ def test_the_action_installs_itself_and_measures(workspace: Path, environ: dict[
     assert sorted(path.name for path in workspace.iterdir()) == ["benchmarks", "milabench-reports", "results"]
 
 
+@pytest.mark.long
 def test_the_component_installs_a_wheel_and_measures(workspace: Path, environ: dict[str, str], tmp_path: Path) -> None:
     built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
     subprocess.run(built, cwd=ROOT, check=True, capture_output=True)

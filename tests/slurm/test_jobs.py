@@ -345,7 +345,7 @@ def test_the_sides_of_a_comparison_and_the_ranks_of_a_job_are_measured_in_one_jo
 
 
 KILLED_AT = [
-    pytest.param(number, when, marks=() if number == 2 else pytest.mark.e2e)
+    pytest.param(number, when, marks=() if number == 2 else [pytest.mark.e2e, pytest.mark.long])
     for number in (1, 2, 3)
     for when in ("before", "after")
 ]

@@ -108,18 +108,11 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     without = {}
     asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
     unasked = [name for name in LONG if name not in asked]
-    words = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(base / "venv" / "truth" / "bin" / "python"),
-        "install",
-        "--quiet",
-    ]
-    if subprocess.run([*words, "lightning"], capture_output=True, check=False).returncode:
+    python = base / "venv" / "truth" / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "lightning")
+    if "lightning" in asked and subprocess.run(pip, capture_output=True, check=False).returncode:
         without["lightning"] = "the package index has no lightning that fits this environment"
-    milabench("run", *suite, *(word for name in (*without, *unasked) for word in ("--exclude", name)))
+    milabench("run", *suite, *(word for name in {*without, *unasked} for word in ("--exclude", name)))
     (run,) = (base / "runs").iterdir()
     benches = {bench["bench"]: bench for bench in json.loads(milabench("report", "--json").out)["benchmarks"]}
     yield Place(base, run, benches, without)

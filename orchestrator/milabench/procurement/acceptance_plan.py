@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TypedDict
 
 from milabench.acceptance.bounds import LEAST
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
@@ -18,7 +17,13 @@ from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.dataclass import dataclass
-from milabench.procurement.statistical_power import LaunchPlan, Noise, cheapest_plans, fewest_launches
+from milabench.procurement.statistical_power import (
+    LaunchPlan,
+    Noise,
+    PowerQuestion,
+    cheapest_plans,
+    fewest_launches,
+)
 
 _MOST_PER_NODE, _MOST_NODES = 30, 1_000
 
@@ -222,14 +227,14 @@ def _of_bound(
         missing = f"launches of the pilot: {len(values)} of at least {LEAST}, from which a spread is taken"
         return replace(planned, missing=missing)
     of_nodes = _node_noise(pilot) if quantity in ("rate", "system") else None
-    asked = _Asked(
+    question = PowerQuestion(
         expected=expected,
         bound=bound.value,
         power=power,
         confidence=criteria.confidence,
         reference_error=(log_stdev(base) or 0.0) / math.sqrt(len(base)) if base else 0.0,
     )
-    return _with_launches(planned, asked, log_stdev(values) or 0.0, of_nodes)
+    return _with_launches(planned, question, log_stdev(values) or 0.0, of_nodes)
 
 
 def _expected_value(
@@ -251,29 +256,22 @@ def _expected_value(
     return values, base, units
 
 
-def _with_launches(planned: PlannedCriterion, asked: _Asked, spread: float, of_nodes: Noise | None) -> PlannedCriterion:
+def _with_launches(
+    planned: PlannedCriterion, question: PowerQuestion, spread: float, of_nodes: Noise | None
+) -> PlannedCriterion:
     """Return the criterion with its launches, and its sample of nodes where the noise of nodes is known."""
     planned = replace(planned, spread=spread, spread_nodes=None if of_nodes is None else of_nodes.between_nodes)
-    plan = fewest_launches(Noise(between_nodes=0.0, between_launches=spread), **asked, least=LEAST)
+    plan = fewest_launches(question, Noise(between_nodes=0.0, between_launches=spread), least=LEAST)
     if plan is None:
-        error = f" and the reference's error of {asked['reference_error']:.2%}" if asked["reference_error"] else ""
-        far = abs(math.log(asked["expected"] / asked["bound"]))
-        missing = f"a larger distance: {far:.2%} from the bound is too near for a spread of {spread:.2%}{error}"
+        error = f" and the reference's error of {question.reference_error:.2%}" if question.reference_error else ""
+        missing = (
+            f"a larger distance: {question.distance:.2%} from the bound is too near for a spread of {spread:.2%}{error}"
+        )
         return replace(planned, missing=missing)
     samples: Sequence[LaunchPlan] = ()
     if of_nodes is not None:
-        samples = cheapest_plans(of_nodes, **asked, most_nodes=_MOST_NODES, most_launches=_MOST_PER_NODE)
+        samples = cheapest_plans(question, of_nodes, _MOST_NODES, _MOST_PER_NODE)
     return replace(planned, launches=plan.launches, power=plan.power, sample=next(iter(samples), None))
-
-
-class _Asked(TypedDict):
-    """What every plan of a criterion has in common."""
-
-    expected: float
-    bound: float
-    power: float
-    confidence: float
-    reference_error: float
 
 
 def _node_noise(bench: BenchSummary) -> Noise | None:

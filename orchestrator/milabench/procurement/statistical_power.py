@@ -70,6 +70,36 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerQuestion:
+    """With which probability, `power`, a value (or a ratio) that is expected to be this is shown to keep a bound.
+
+    Whether `bound` is the least or the most that is allowed follows from the side on which `expected` lies. `reference_error` is
+    that of the logarithm of what it is compared with; its own degrees of freedom are taken to be as many.
+
+    Raises UsageError where `expected` is the bound itself.
+    """
+
+    expected: float
+    bound: float
+    power: float = 0.95
+    confidence: float = 0.95
+    reference_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no number of launches can show."""
+        if not (self.expected > 0 and self.bound > 0) or self.expected == self.bound:
+            raise UsageError(
+                f"expected {self.expected:g} for a bound of {self.bound:g}: two different values above zero, for at the bound"
+                " itself no number of launches shows that it is kept"
+            )
+
+    @property
+    def distance(self) -> float:
+        """From the bound, of logarithms."""
+        return abs(math.log(self.expected / self.bound))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """So many nodes with so many launches on each, and the power that this has; `launches` are all of them together."""
 
@@ -83,96 +113,41 @@ class LaunchPlan:
         return self.nodes * self.launches_per_node
 
 
-def launch_plan(
-    nodes: int,
-    launches_per_node: int,
-    noise: Noise,
-    *,
-    expected: float,
-    bound: float,
-    confidence: float = 0.95,
-    reference_error: float = 0.0,
-) -> LaunchPlan:
-    """Return the power of a plan for a bound on a value (or a ratio) that is expected to be this.
+def launch_plan(question: PowerQuestion, noise: Noise, nodes: int, launches_per_node: int) -> LaunchPlan:
+    """Return the power that so many nodes and launches have.
 
     Nodes are the sample: the error of the mean is sqrt((between_nodes^2 + between_launches^2 / launches) / nodes), with
-    nodes - 1 degrees of freedom. A single node stands for itself: its launches are the sample then. Whether `bound` is the
-    least or the most that is allowed follows from the side on which `expected` lies. `reference_error` is that of the logarithm
-    of what it is compared with; its own degrees of freedom are taken to be as many.
+    nodes - 1 degrees of freedom. A single node stands for itself: its launches are the sample then.
 
-    Raises UsageError where there is no spread to be had, and where `expected` is the bound itself.
+    Raises UsageError where there is no spread to be had.
     """
     if nodes < 1 or launches_per_node < 1 or nodes * launches_per_node < 2:
         raise UsageError(f"{nodes} nodes with {launches_per_node} launches each: a spread takes two launches at least")
-    distance = _distance(expected, bound)
     if nodes == 1:
         variance, freedom = noise.between_launches**2 / launches_per_node, launches_per_node - 1
     else:
         variance = (noise.between_nodes**2 + noise.between_launches**2 / launches_per_node) / nodes
         freedom = nodes - 1
-    error = math.sqrt(variance + reference_error**2)
-    power = power_of_bound(distance, error, freedom, confidence)
+    error = math.sqrt(variance + question.reference_error**2)
+    power = power_of_bound(question.distance, error, freedom, question.confidence)
     return LaunchPlan(nodes=nodes, launches_per_node=launches_per_node, power=power)
 
 
 def fewest_nodes(
-    launches_per_node: int,
-    noise: Noise,
-    *,
-    expected: float,
-    bound: float,
-    power: float = 0.95,
-    confidence: float = 0.95,
-    reference_error: float = 0.0,
-    most: int = MOST_NODES,
+    question: PowerQuestion, noise: Noise, launches_per_node: int, most: int = MOST_NODES
 ) -> LaunchPlan | None:
-    """Return the plan with the fewest nodes, two at least, that has this power; None where `most` do not have it.
-
-    Raises UsageError as `launch_plan`.
-    """
-
-    def plan(nodes: int) -> LaunchPlan:
-        return launch_plan(
-            nodes,
-            launches_per_node,
-            noise,
-            expected=expected,
-            bound=bound,
-            confidence=confidence,
-            reference_error=reference_error,
-        )
-
-    return _fewest(plan, power, 2, most)
+    """Return the plan with the fewest nodes, two at least, that has the power; None where `most` do not have it."""
+    return _fewest(lambda nodes: launch_plan(question, noise, nodes, launches_per_node), question.power, 2, most)
 
 
 def fewest_launches(
-    noise: Noise,
-    *,
-    expected: float,
-    bound: float,
-    power: float = 0.95,
-    confidence: float = 0.95,
-    reference_error: float = 0.0,
-    least: int = 2,
-    most: int = MOST_LAUNCHES,
+    question: PowerQuestion, noise: Noise, least: int = 2, most: int = MOST_LAUNCHES
 ) -> LaunchPlan | None:
     """Return the plan with the fewest launches, `least` at least, of all nodes at once; None where `most` do not have the power.
 
-    Such nodes stand for themselves: the spread between them plays no part. Raises UsageError as `launch_plan`.
+    Such nodes stand for themselves: the spread between them plays no part.
     """
-
-    def plan(launches: int) -> LaunchPlan:
-        return launch_plan(
-            1,
-            launches,
-            noise,
-            expected=expected,
-            bound=bound,
-            confidence=confidence,
-            reference_error=reference_error,
-        )
-
-    return _fewest(plan, power, least, most)
+    return _fewest(lambda launches: launch_plan(question, noise, 1, launches), question.power, least, most)
 
 
 def _fewest(plan: Callable[[int], LaunchPlan], power: float, least: int, most: int) -> LaunchPlan | None:
@@ -191,43 +166,17 @@ def _fewest(plan: Callable[[int], LaunchPlan], power: float, least: int, most: i
 
 
 def cheapest_plans(
-    noise: Noise,
-    *,
-    expected: float,
-    bound: float,
-    power: float = 0.95,
-    confidence: float = 0.95,
-    reference_error: float = 0.0,
-    most_nodes: int,
-    most_launches: int = 30,
+    question: PowerQuestion, noise: Noise, most_nodes: int, most_launches: int = 30
 ) -> tuple[LaunchPlan, ...]:
-    """Return, by launches in all, the plans with this power of which no other has both fewer nodes and fewer launches on each.
+    """Return, by launches in all, the plans with the power of which no other has both fewer nodes and fewer launches on each.
 
-    Empty where all nodes and launches that there are do not have it. Raises UsageError as `launch_plan`.
+    Empty where all nodes and launches that there are do not have it.
     """
     plans: list[LaunchPlan] = []
     for launches in range(1, most_launches + 1):
-        plan = fewest_nodes(
-            launches,
-            noise,
-            expected=expected,
-            bound=bound,
-            power=power,
-            confidence=confidence,
-            reference_error=reference_error,
-            most=plans[-1].nodes - 1 if plans else most_nodes,
-        )
+        plan = fewest_nodes(question, noise, launches, most=plans[-1].nodes - 1 if plans else most_nodes)
         if plan is not None:
             plans.append(plan)
             if plan.nodes == 2:
                 break
     return tuple(sorted(plans, key=lambda plan: (plan.launches, plan.nodes)))
-
-
-def _distance(expected: float, bound: float) -> float:
-    if not (expected > 0 and bound > 0) or expected == bound:
-        raise UsageError(
-            f"expected {expected:g} for a bound of {bound:g}: two different values above zero, for at the bound itself no number"
-            " of launches shows that it is kept"
-        )
-    return abs(math.log(expected / bound))

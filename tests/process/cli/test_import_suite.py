@@ -213,6 +213,8 @@ def test_nothing_is_overwritten_and_no_half_result_left(milabench: Milabench, su
     assert (said.code, "holds no benchfile.py of milabench 1.3" in said.err) == (2, True)
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_folder_of_several_benchmarks(milabench: Milabench, tmp_path: Path) -> None:
     into = tmp_path / "mine"
     said = milabench("import-suite", str(FOLDERS), "--into", str(into))

@@ -28,7 +28,7 @@ def bounded(environ: dict[str, str]) -> Callable[..., Said]:
     return milabench_in(environ, memory_mib=MEMORY_MIB)
 
 
-@pytest.fixture(params=["pipe", "zero"])
+@pytest.fixture(params=["pipe", pytest.param("zero", marks=[pytest.mark.e2e, pytest.mark.long])])
 def put(request: pytest.FixtureRequest) -> Callable[[Path], str]:
     """Puts something irregular at a path, where a file may be, and returns the path as text."""
 

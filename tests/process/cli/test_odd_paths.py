@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 ODD = os.fsdecode(b"d\xff\xc3")
 
 
-@pytest.mark.parametrize("locale", ["C", "en_US.UTF-8"])
+@pytest.mark.parametrize("locale", ["C", pytest.param("en_US.UTF-8", marks=[pytest.mark.e2e, pytest.mark.long])])
 def test_names_that_are_no_utf_8_are_names(environ: dict[str, str], tmp_path: Path, locale: str) -> None:
     here = tmp_path / ODD
     here.mkdir()

@@ -156,7 +156,9 @@ def test_a_signal_ends_a_report_in_the_midst_of_a_match(
     assert (said.code, said.out, said.err.strip()) == (130, "", "interrupted")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=[pytest.mark.e2e, pytest.mark.long])]
+)
 def test_a_signal_ends_a_run_in_the_midst_of_a_match(environ: Mapping[str, str], tmp_path: Path, number: int) -> None:
     said = interrupted(["run", *suite(tmp_path, SLOW_LINES)], environ, ROOT, number)
     assert said.code == 130, said.err
@@ -164,6 +166,8 @@ def test_a_signal_ends_a_run_in_the_midst_of_a_match(environ: Mapping[str, str],
     assert ends(only_run(environ))["slow.0"]["outcome"] == "cancelled"
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_signal_ends_the_decision_after_a_pilot_in_the_midst_of_a_match(
     environ: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -182,6 +186,8 @@ def test_a_signal_ends_the_decision_after_a_pilot_in_the_midst_of_a_match(
     assert journal(run)[-1]["verdict"] == "interrupted"
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_signal_ends_a_task_in_the_midst_of_a_match(environ: Mapping[str, str], tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(SLOW_LINES)
     said = interrupted(task_file(tmp_path), environ, tmp_path, signal.SIGTERM)

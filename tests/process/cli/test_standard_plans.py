@@ -49,14 +49,17 @@ def test_what_loads_for_a_whole_node_has_the_cores_of_the_node(
     assert {line[line.index("--workers") + 1] for line in words(planned(name))} == {str(workers)}
 
 
+LONG = [pytest.mark.e2e, pytest.mark.long]
+
+
 @pytest.mark.parametrize(
     ("name", "size", "fits"),
     [
         ("torchtitan-tp", "device", {4, 8}),
-        ("torchtitan-pp", "device", {4, 8, 16}),
-        ("torchtitan-moe", "device", {8, 16}),
+        pytest.param("torchtitan-pp", "device", {4, 8, 16}, marks=LONG),
+        pytest.param("torchtitan-moe", "device", {8, 16}, marks=LONG),
         ("torchtitan", "node", {3, 4, 8, 16}),
-        ("sft-fsdp", "node", {3, 4, 8, 16}),
+        pytest.param("sft-fsdp", "node", {3, 4, 8, 16}, marks=LONG),
     ],
 )
 def test_what_a_number_of_devices_cannot_hold_or_divide_is_skipped(

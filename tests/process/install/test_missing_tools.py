@@ -34,7 +34,7 @@ def sdist(folder: Path, name: str) -> None:
             tar.addfile(info, io.BytesIO(text.encode()))
 
 
-@pytest.fixture(params=["uv", pytest.param("pip", marks=pytest.mark.slow)])
+@pytest.fixture(params=["uv", pytest.param("pip", marks=[pytest.mark.e2e, pytest.mark.long])])
 def changes(request: pytest.FixtureRequest) -> dict[str, object]:
     """Which program installs."""
     return {} if request.param == "uv" else {"uv": None}

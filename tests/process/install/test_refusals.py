@@ -9,7 +9,7 @@ import pytest
 from tests.process.install.places import Place
 from tests.process.install.slow_index import slow_index
 
-PROGRAMS = ["uv", pytest.param("pip", marks=pytest.mark.slow)]
+PROGRAMS = ["uv", pytest.param("pip", marks=[pytest.mark.e2e, pytest.mark.long])]
 
 
 def why(place: Place, requirement: str, program: str, pip: dict[str, str] | None = None) -> str:

@@ -42,6 +42,8 @@ def test_sizes_are_those_that_are_told_and_what_is_cached_is_no_download(place: 
     assert again == f"again: needs: 2 packages, nothing to download, {byte_code}"
 
 
+@pytest.mark.e2e
+@pytest.mark.long
 def test_what_nobody_tells_is_said_to_be_unknown(place: Place) -> None:
     with slow_index(place.wheels) as index:
         assert needs(place, index, uv=None) == "g: needs: the size of the download is unknown"

@@ -131,7 +131,8 @@ def test_byte_code_that_a_wheel_brings_is_compiled_again_and_no_change(place: Pl
     assert file.read_bytes() != b"of another compiler"
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
+@pytest.mark.long
 def test_a_file_that_was_changed_in_the_cache_of_pip_is_noticed(place: Place, index: Index) -> None:
     cache = place.wheels.parent / "pip-cache"
     environ = {**place.environ, "PIP_CACHE_DIR": str(cache)}

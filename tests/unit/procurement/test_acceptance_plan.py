@@ -16,7 +16,7 @@ from milabench.analysis.sample_statistics import log_stdev, mean, stdev
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.procurement.acceptance_plan import AcceptancePlan, plan_acceptance
-from milabench.procurement.statistical_power import Noise, fewest_launches, launch_plan
+from milabench.procurement.statistical_power import Noise, PowerQuestion, fewest_launches, launch_plan
 from milabench.report.acceptance_plan import render_plan
 from tests.recorded_run import Recorded, rates, record
 
@@ -50,10 +50,8 @@ def test_the_fewest_launches_have_the_power_and_one_less_has_not(tmp_path: Path)
     assert criterion.launches is not None
     assert spread is not None
     noise = Noise(between_nodes=0.0, between_launches=spread)
-    powers = [
-        launch_plan(1, n, noise, expected=criterion.expected or 0.0, bound=97.0).power
-        for n in (criterion.launches - 1, criterion.launches)
-    ]
+    question = PowerQuestion(expected=criterion.expected or 0.0, bound=97.0)
+    powers = [launch_plan(question, noise, 1, n).power for n in (criterion.launches - 1, criterion.launches)]
     assert powers[0] < 0.95 <= powers[1]
     assert criterion.power == pytest.approx(powers[1], rel=1e-12)
 
@@ -152,7 +150,7 @@ def test_without_a_confidence_one_launch_decides(tmp_path: Path) -> None:
 
 def test_fewest_launches_is_none_where_no_number_is_enough() -> None:
     noise = Noise(between_nodes=0.0, between_launches=0.01)
-    assert fewest_launches(noise, expected=100, bound=99, reference_error=0.05) is None
-    found = fewest_launches(noise, expected=100, bound=90, least=3)
+    assert fewest_launches(PowerQuestion(expected=100, bound=99, reference_error=0.05), noise) is None
+    found = fewest_launches(PowerQuestion(expected=100, bound=90), noise, least=3)
     assert found is not None
     assert (found.nodes, found.launches) == (1, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from milabench.acceptance.bounds import BoundTarget, decide_bound
 from milabench.errors import UsageError
 from milabench.procurement.statistical_power import (
     Noise,
+    PowerQuestion,
     cheapest_plans,
     fewest_nodes,
     launch_plan,
@@ -19,6 +21,7 @@ from milabench.procurement.statistical_power import (
 )
 
 NOISE = Noise(between_nodes=0.02, between_launches=0.01)
+QUESTION = PowerQuestion(expected=1.0, bound=0.97)
 
 
 # Computed by scipy 1.17.1, stats.nct.sf and stats.t.sf.
@@ -59,47 +62,47 @@ def acceptances(nodes: int, launches: int, expected: float, bound: float, tries:
 def test_the_power_of_a_plan_is_how_often_acceptance_passes(
     nodes: int, launches: int, expected: float, bound: float
 ) -> None:
-    plan = launch_plan(nodes, launches, NOISE, expected=expected, bound=bound)
+    plan = launch_plan(PowerQuestion(expected=expected, bound=bound), NOISE, nodes, launches)
     tries = 2000
     passed = acceptances(nodes, launches, expected, bound, tries)
     assert abs(passed - plan.power) <= 4 * math.sqrt(plan.power * (1 - plan.power) / tries)
 
 
 def test_the_fewest_nodes_have_the_power_and_one_less_has_not() -> None:
-    plan = fewest_nodes(3, NOISE, expected=1.0, bound=0.97)
+    plan = fewest_nodes(QUESTION, NOISE, 3)
     assert plan is not None
     assert (plan.nodes, plan.launches) == (7, 21)
     assert plan.power >= 0.95
-    assert launch_plan(6, 3, NOISE, expected=1.0, bound=0.97).power < 0.95
+    assert launch_plan(QUESTION, NOISE, 6, 3).power < 0.95
     assert acceptances(7, 3, 1.0, 0.97, 1000) >= 0.93
 
 
 def test_more_launches_on_a_node_never_make_up_for_nodes_that_differ() -> None:
-    plans = cheapest_plans(NOISE, expected=1.0, bound=0.97, most_nodes=64)
+    plans = cheapest_plans(QUESTION, NOISE, most_nodes=64)
     assert [(plan.nodes, plan.launches_per_node) for plan in plans] == [(8, 1), (7, 2)]
-    assert cheapest_plans(NOISE, expected=1.0, bound=0.97, most_nodes=6) == ()
-    assert cheapest_plans(NOISE, expected=1.0, bound=0.97, most_nodes=1) == ()
+    assert cheapest_plans(QUESTION, NOISE, most_nodes=6) == ()
+    assert cheapest_plans(QUESTION, NOISE, most_nodes=1) == ()
 
 
 def test_one_node_stands_for_itself() -> None:
-    alone = launch_plan(1, 5, NOISE, expected=1.0, bound=0.98)
+    alone = launch_plan(PowerQuestion(expected=1.0, bound=0.98), NOISE, 1, 5)
     assert alone.power == pytest.approx(power_of_bound(-math.log(0.98), 0.01 / math.sqrt(5), 4), rel=1e-12)
 
 
 def test_a_measured_reference_costs_power() -> None:
-    constant = launch_plan(6, 2, NOISE, expected=1.0, bound=0.97)
-    measured = launch_plan(6, 2, NOISE, expected=1.0, bound=0.97, reference_error=0.008)
+    constant = launch_plan(QUESTION, NOISE, 6, 2)
+    measured = launch_plan(replace(QUESTION, reference_error=0.008), NOISE, 6, 2)
     assert measured.power < constant.power
 
 
 def test_without_noise_every_plan_is_enough() -> None:
     silent = Noise(between_nodes=0.0, between_launches=0.0)
-    assert launch_plan(2, 1, silent, expected=1.0, bound=0.99).power == 1.0
+    assert launch_plan(PowerQuestion(expected=1.0, bound=0.99), silent, 2, 1).power == 1.0
 
 
 def test_what_is_no_plan_is_refused_in_one_line() -> None:
     with pytest.raises(UsageError, match="1 nodes with 1 launches each: a spread takes two launches at least"):
-        launch_plan(1, 1, NOISE, expected=1.0, bound=0.9)
+        launch_plan(QUESTION, NOISE, 1, 1)
     with pytest.raises(UsageError, match="expected 1 for a bound of 1: two different values above zero"):
-        launch_plan(4, 1, NOISE, expected=1.0, bound=1.0)
-    assert fewest_nodes(1, NOISE, expected=1.0, bound=0.999999, most=100) is None
+        PowerQuestion(expected=1.0, bound=1.0)
+    assert fewest_nodes(PowerQuestion(expected=1.0, bound=0.999999), NOISE, 1, most=100) is None

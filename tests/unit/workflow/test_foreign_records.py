@@ -201,7 +201,11 @@ def answers(milabench: Milabench, source: Path, tmp_path: Path) -> Callable[[Mut
     ("source", "file"),
     [
         *((recorded, name) for name in ("manifest.json", "journal.jsonl", ".data", "summary.json", "report.json")),
-        *((submitted, name) for name in ("manifest.json", "journal.jsonl", "manifest.s1.json", "journal.s2.jsonl")),
+        *((submitted, name) for name in ("manifest.json", "manifest.s1.json")),
+        *(
+            pytest.param(submitted, name, marks=[pytest.mark.e2e, pytest.mark.long])
+            for name in ("journal.jsonl", "journal.s2.jsonl")
+        ),
     ],
     indirect=["source"],
 )
