@@ -61,3 +61,11 @@ def test_the_machine_is_asked_again_when_it_has_ended_without_an_answer(
     agent = LocalAgent("local", "broken", locks=tmp_path / "locks", describes=True)
     assert agent.answer() is asked
     agent.leave()
+
+
+def test_one_that_hears_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.execute.local_agent.PATIENCE_S", 0.1)
+    monkeypatch.setattr("milabench.execute.local_agent.agent_command", lambda *_: ["sleep", "600"])
+    agent = LocalAgent("local", "deaf", locks=tmp_path / "locks", describes=True)
+    agent.leave()
+    assert is_gone(agent.take_over().pid)

@@ -18,6 +18,7 @@ from milabench.facts.probe import agent_command, parse_facts, this_machine
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
 GRACE_S = 5.0
 LEAVE_S = 15.0
+PATIENCE_S = 1.0
 
 
 class LocalAgent:
@@ -79,8 +80,13 @@ class LocalAgent:
         """End the lease of an agent that nobody has taken over, and wait for its end."""
         if self._is_taken_over:
             return
-        with contextlib.suppress(subprocess.TimeoutExpired), contextlib.suppress(BrokenPipeError):
-            self._process.communicate(timeout=LEAVE_S)
+        try:
+            self._process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            # It still asks a driver what there is, and hears nothing meanwhile. It has nothing to leave behind.
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=LEAVE_S)
 
 
 def new_marker(name: str) -> str:
