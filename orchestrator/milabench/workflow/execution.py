@@ -199,7 +199,8 @@ async def _execute(
     with interrupts().noticed_by(lambda: loop.call_soon_threadsafe(give_up)):
         ticking = asyncio.create_task(_tick(display))
         try:
-            if any(step.config.get("timed") for step in plan.steps):  # and so left alone from its start on
+            # A command that is timed is left alone from its start on.
+            if plan.phase == "run" and any(step.config.get("timed") for step in plan.steps):
                 import_readers_in_background()
             await asyncio.gather(*map(start, nodes.values()))
             return await execute(plan, nodes, writer, progress, settings)
