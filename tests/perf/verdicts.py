@@ -69,12 +69,14 @@ def disturbed(durations: Sequence[float], what: str, rng: random.Random) -> list
 
 def measured(durations: Sequence[float]) -> Throughput:
     """Return what the analysis makes of a launch of these steps, one item each."""
-    now, begins, lasted = 10**9, array("q"), array("I")
+    now, begins, lasted = 10**9, array("Q"), array("I")
     for seconds in durations:
         begins.append(now)
         lasted.append(round(seconds * 1e9))
         now += lasted[-1]
-    series = Compact(task="train", rank=0, units="items/s", offset=0.0, t0_ns=begins, lasted=lasted)
+    series = Compact(
+        task="train", rank=0, units="items/s", offset=0.0, t0_ns=begins, lasted=lasted, whole_ns=sum(lasted)
+    )
     for column, value in ((series.n, 1), (series.steps, 1), (series.warmup, 0), (series.epoch_end, 0)):
         column.extend([value] * len(begins))
     window = Window(start_ns=10**9, stop_ns=now, why="complete")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from milabench.analysis.json_codec import Unread
 from milabench.events.values import as_mapping, one_line
 
 _NAMED = 3  # cases that are listed by name
@@ -15,6 +16,8 @@ def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None =
 
     Empty for a benchmark whose number is a rate. `metrics` are those of a summary.
     """
+    if isinstance(metrics, Unread) and "main" not in metrics.words:
+        return frozenset()
     return frozenset(
         _name(metric)
         for metric in metrics

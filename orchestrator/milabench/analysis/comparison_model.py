@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import Costs, JobMix
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.throughput import Direction
-from milabench.analysis.two_samples import MARGIN, LogMean, Verdict, log_mean_of
+from milabench.analysis.two_samples import (
+    MARGIN,
+    Estimate,
+    Judgement,
+    LogMean,
+    Verdict,
+    fieller,
+    hodges_lehmann,
+    least_p,
+    log_mean_of,
+    mann_whitney_p,
+)
 from milabench.dataclass import dataclass
 from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]
+_NOT_WRITTEN = {"json": JsonKey(is_written=False)}
 
 
 def logs(values: Iterable[float], direction: Direction) -> list[float]:
@@ -43,10 +56,15 @@ class System:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     later: tuple[System, ...] = ()
 
-    @property
+    @cached_property
     def sessions(self) -> tuple[System, ...]:
         """Its runs, the first one included."""
         return (replace(self, later=()), *self.later) if self.later else (self,)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, BenchSummary]:
+        """The benchmarks of its first run; of two of one name the first."""
+        return {bench.bench: bench for bench in reversed(self.summary.benchmarks)}
 
     @property
     def benches(self) -> list[tuple[str, BenchSummary]]:
@@ -104,7 +122,8 @@ class SystemResult:
     sessions' geometric means with its `ci95` (None below three launches), `spread` the standard deviation of the launches'
     logarithms. `weight` is that of its own suite. `devices` is how many devices (of a processor: instances) and `nodes` how many
     machines one launch holds; `by_device` has what each accelerator reached, where instances run on one each.
-    `joules_per_item` is what an item of work took by board sensors. `counts` says whether the
+    `joules_per_item` is what an item of work took by board sensors. `log_mean` is the mean of its logarithms, above which
+    more is better; None below three launches. `counts` says whether the
     number may stand in an index: it passed as planned and is not invalid; `why_not` says in words why it does not.
     """
 
@@ -132,73 +151,140 @@ class SystemResult:
     first_step_s: float | None = None
     counts: bool = False
     why_not: str = ""
+    log_mean: LogMean | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
 
     @property
     def by_session(self) -> list[tuple[float, ...]]:
         """The values of each run."""
-        return _by_session(self.values, self.sessions)
+        rest = iter(self.values)
+        return [tuple(islice(rest, count)) for count in self.sessions]
 
     @property
     def replicates(self) -> list[float]:
         """The independent values: of several runs, the geometric mean of each; of one, its launches."""
         return list(map(geometric_mean, self.by_session)) if len(self.sessions) > 1 else list(self.values)
 
-    @property
-    def log_mean(self) -> LogMean | None:
-        """The mean of its logarithms, above which more is better; None below three launches."""
-        return _log_mean(self.values, self.sessions, self.direction)
 
-
-def _by_session(values: Iterable[float], sessions: Iterable[int]) -> list[tuple[float, ...]]:
-    rest = iter(values)
-    return [tuple(islice(rest, count)) for count in sessions]
-
-
-# Each side is asked for it some ten times, the first of a row by all others.
-@lru_cache(maxsize=1024)
-def _log_mean(values: tuple[float, ...], sessions: tuple[int, ...], direction: Direction) -> LogMean | None:
-    if len(values) < LEAST:
+def log_level(sessions: Sequence[Sequence[float]], direction: Direction) -> LogMean | None:
+    """Return the `log_mean` of what the launches of each session reached."""
+    if sum(map(len, sessions)) < LEAST:
         return None
-    return log_mean_of([logs(launches, direction) for launches in _by_session(values, sessions)])
+    return log_mean_of([logs(launches, direction) for launches in sessions])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a contrast stands on: both sides, and the difference of their logarithms.
+
+    Of a comparison of a hundred runs most formats show no other intervals and tests than Welch's: these are computed when asked
+    for. `together` is how many intervals hold together.
+    """
+
+    first: SystemResult
+    other: SystemResult
+    estimate: Estimate
+    together: int = 1
+
+    def interval(self, missed: float) -> Interval:
+        """Return the interval that misses the ratio in such a share of cases, one or more of those that hold together."""
+        return self.estimate.ratio_interval(1 - missed / self.together)
+
+    @property
+    def logs(self) -> tuple[list[float], list[float]]:
+        """The logarithms of the independent values of each side, above which more is better."""
+        return logs(self.first.replicates, self.first.direction), logs(self.other.replicates, self.first.direction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
     """One system over the first one in one benchmark; above 1 it is better.
 
-    `ci95` and `ci90` are of the ratio, after Welch on logarithms with `freedom` after Satterthwaite; None below three launches
-    on a side. `p` is that of the difference being within the margin, `p_holm` corrected for all contrasts of the comparison,
-    `p_bh` for screening; `p_equal_holm`, corrected too, that of its being beyond the margin. `needed` is about how many
-    launches on each side (`needed_unit`: or sessions) would decide, when the verdict is INCONCLUSIVE and that can be said; else
-    `note` says why not. `detectable` is the relative difference that would be found in half of cases with such data.
+    `ci95` is of the ratio, after Welch on logarithms with `freedom` after Satterthwaite; None below three launches on a side, as
+    all that follows from the `evidence` and from its `judgement` is. `needed` is about how many launches on each side
+    (`needed_unit`: or sessions) would decide, when the verdict is INCONCLUSIVE and that can be said; else `note` says why not.
     `efficiency` is the scaling efficiency where the sides differ in devices: the ratio of whole systems over that of devices.
     `ci95_devices` is what the interval would be for other devices of these kinds: devices are the sample, and not launches on
-    these (None below three on a side).
-    `cross_check` is the interval of the ratio of means after Fieller, `shift` the Hodges-Lehmann ratio, `rank_p` the exact
-    Mann-Whitney p-value, `least_rank_p` the lowest that it can be at this size. `is_suspect`: one of the numbers is.
+    these (None below three on a side). `is_suspect`: one of the numbers is.
     """
 
     system: str
     ratio: float
-    ci95: Interval | None = None
-    ci90: Interval | None = None
-    freedom: float | None = None
-    p: float | None = None
-    p_holm: float | None = None
-    p_bh: float | None = None
-    p_equal_holm: float | None = None
-    verdict: Verdict = "INCONCLUSIVE"
+    ci95: Interval | None = field(default=None, metadata={"json": JsonKey(followed_by=("ci90",))})
+    freedom: float | None = field(
+        default=None, metadata={"json": JsonKey(followed_by=("p", "p_holm", "p_bh", "p_equal_holm", "verdict"))}
+    )
     needed: int | None = None
-    needed_unit: Literal["launches", "sessions"] = "launches"
-    detectable: float | None = None
+    needed_unit: Literal["launches", "sessions"] = field(
+        default="launches", metadata={"json": JsonKey(followed_by=("detectable",))}
+    )
     efficiency: float | None = None
-    ci95_devices: Interval | None = None
-    cross_check: Interval | None = None
-    shift: float | None = None
-    rank_p: float | None = None
-    least_rank_p: float | None = None
+    ci95_devices: Interval | None = field(
+        default=None,
+        metadata={"json": JsonKey(followed_by=("cross_check", "shift", "rank_p", "least_rank_p"))},
+    )
     is_suspect: bool = False
     note: str = ""
+    evidence: Evidence | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
+    judgement: Judgement | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
+
+    @property
+    def ci90(self) -> Interval | None:
+        """The interval of the ratio at 90 %."""
+        return None if self.evidence is None else self.evidence.interval(0.10)
+
+    @property
+    def p(self) -> float | None:
+        """Of the difference being within the margin."""
+        return None if self.judgement is None else self.judgement.p
+
+    @property
+    def p_holm(self) -> float | None:
+        """The same, corrected for all contrasts of the comparison."""
+        return None if self.judgement is None else self.judgement.p_holm
+
+    @property
+    def p_bh(self) -> float | None:
+        """The same for screening."""
+        return None if self.judgement is None else self.judgement.p_bh
+
+    @property
+    def p_equal_holm(self) -> float | None:
+        """Of the difference being beyond the margin, corrected for all contrasts of the comparison."""
+        return None if self.judgement is None else self.judgement.p_equal_holm
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the ratio comes to among all contrasts of the comparison."""
+        return "INCONCLUSIVE" if self.judgement is None else self.judgement.verdict
+
+    @property
+    def detectable(self) -> float | None:
+        """The relative difference that would be found in half of cases with such data."""
+        return None if self.judgement is None else self.judgement.detectable
+
+    @property
+    def cross_check(self) -> Interval | None:
+        """The interval of the ratio of means after Fieller."""
+        if self.evidence is None:
+            return None
+        # On the numbers themselves: a method that shares no assumption with the logarithms and should agree.
+        a, b = ([math.exp(value) for value in side] for side in self.evidence.logs)
+        return fieller(a, b)
+
+    @property
+    def shift(self) -> float | None:
+        """The Hodges-Lehmann ratio."""
+        return None if self.evidence is None else math.exp(hodges_lehmann(*self.evidence.logs))
+
+    @property
+    def rank_p(self) -> float | None:
+        """The exact Mann-Whitney p-value."""
+        return None if self.evidence is None else mann_whitney_p(*self.evidence.logs)
+
+    @property
+    def least_rank_p(self) -> float | None:
+        """The lowest that `rank_p` can be at this size."""
+        return None if self.evidence is None else least_p(*map(len, self.evidence.logs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from milabench.analysis.json_codec import Unread
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult
 from milabench.events.values import finite_number
 
@@ -12,6 +13,8 @@ from milabench.events.values import finite_number
 def energies(bench: BenchSummary) -> dict[str, float]:
     """Return the energy of each step's devices in its window, in J, where reported; by board sensors, not at the wall."""
     by_step: dict[str, float] = {}
+    if isinstance(bench.metrics, Unread) and "energy" not in bench.metrics.words:
+        return by_step
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))
         if metric.get("metric") == "energy" and metric.get("units") == "J" and value is not None:

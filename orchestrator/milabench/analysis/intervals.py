@@ -105,28 +105,27 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
-    tiny = 1e-300
-    c, d = 1.0, 1 - (a + b) * x / (a + 1)
-    d = 1 / (d if abs(d) > tiny else tiny)
-    value = d
+    tiny = 1e-300  # instead of a zero; one more than anything else is no nearer to it than a float can tell
+    both, c = a + b, 1.0
+    value = d = 1 / (1 - both * x / (a + 1) or tiny)
     for m in range(1, 10_000):
         # Two terms a turn, written out: a comparison of a hundred runs evaluates some millions of them.
-        term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 + term * d, 1 + term / c
-        d = 1 / (d if abs(d) > tiny else tiny)
-        c = c if abs(c) > tiny else tiny
+        at = a + 2 * m
+        term = m * (b - m) * x / ((at - 1) * at)
+        d = 1 / (1 + term * d or tiny)
+        c = 1 + term / c or tiny
         value *= c * d
-        term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 + term * d, 1 + term / c
-        d = 1 / (d if abs(d) > tiny else tiny)
-        c = c if abs(c) > tiny else tiny
+        term = -(a + m) * (both + m) * x / (at * (at + 1))
+        d = 1 / (1 + term * d or tiny)
+        c = 1 + term / c or tiny
         change = c * d
         value *= change
-        if abs(change - 1) < 3e-16:
+        if -3e-16 < change - 1 < 3e-16:
             break
     return value
 
 
+@lru_cache(maxsize=64)
 def normal_quantile(p: float) -> float:
     """Return the p-quantile of the normal distribution."""
     from statistics import NormalDist  # it imports fractions, decimal and random

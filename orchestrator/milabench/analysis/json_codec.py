@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from milabench.dataclass import dataclass
+from milabench.events.shapes import Required, Shape
 from milabench.events.values import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
-__all__ = ["JsonKey", "Unread", "finite_number", "from_json_value", "schema_of_type", "strict", "to_json_value"]
+__all__ = [
+    "JsonKey",
+    "Unread",
+    "finite_number",
+    "from_checked_value",
+    "from_json_value",
+    "schema_of_type",
+    "shape_of_type",
+    "strict",
+    "to_json_value",
+]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()
@@ -24,21 +35,24 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class Unread(Sequence[Any]):
-    """A list of JSON that is decoded whenever it is looked at: of many summaries, few such lists are, and seldom twice."""
+    """A list of JSON that is decoded whenever it is looked at: of many summaries, few such lists are, and seldom twice.
 
-    __slots__ = ("_content", "_decode")
+    `source` is what `decode` makes the list of. `words` are those that were looked for in it, and are a key or a text of it.
+    """
 
-    def __init__(self, content: Any, decode: Callable[[Any], list[Any]]) -> None:
-        self._content, self._decode = content, decode
+    __slots__ = ("_decode", "_source", "words")
+
+    def __init__(self, source: Any, decode: Callable[[Any], Sequence[Any]], words: Collection[str] = ()) -> None:
+        self._source, self._decode, self.words = source, decode, words
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._decode(self._content))
+        return iter(self._decode(self._source))
 
     def __getitem__(self, index: Any) -> Any:
-        return self._decode(self._content)[index]
+        return self._decode(self._source)[index]
 
     def __len__(self) -> int:
-        return len(self._decode(self._content))
+        return len(self._decode(self._source))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Unread | tuple) and tuple(self) == tuple(other)
@@ -51,7 +65,8 @@ class JsonKey:
     """How a field's JSON differs from `field name: value`; it stands in the field's metadata, under `json`.
 
     `name` is the key. `fallback` stands for a missing value and for one that is none of a Literal's. `write` makes the JSON.
-    `is_read` false: the key is written and never read. `is_omitted` tells of the whole object whether the key is left out.
+    `is_read` false: the key is written and never read; `is_written` false: the field is in no JSON. `is_omitted` tells of the
+    whole object whether the key is left out.
     `followed_by` are properties that are written after the field and never read.
     """
 
@@ -60,6 +75,7 @@ class JsonKey:
     fallback: Any = _NO_FALLBACK
     write: Callable[[Any], Any] | None = None
     is_read: bool = True
+    is_written: bool = True
     is_omitted: Callable[[Any], bool] | None = None
     followed_by: tuple[str, ...] = ()
 
@@ -77,7 +93,7 @@ def to_json_value(value: Any) -> Any:
     encoded: dict[str, Any] = {}
     kind: Any = type(value)
     for attribute, key in _keys(kind):
-        if key.is_omitted is None or not key.is_omitted(value):
+        if key.is_written and (key.is_omitted is None or not key.is_omitted(value)):
             own = getattr(value, attribute)
             encoded[key.name or attribute] = to_json_value(own) if key.write is None else key.write(own)
         encoded |= {name: to_json_value(getattr(value, name)) for name in key.followed_by}
@@ -108,11 +124,35 @@ def schema_of_type(hint: Any) -> dict[str, Any]:
 def _object_schema(kind: Any) -> dict[str, Any]:
     hints, properties, required = get_type_hints(kind), dict[str, Any](), list[str]()
     for attribute, key in _keys(kind):
-        own = {key.name or attribute: {} if key.write else schema_of_type(hints[attribute])}
+        own = {key.name or attribute: {} if key.write else schema_of_type(hints[attribute])} if key.is_written else {}
         own |= {name: schema_of_type(get_type_hints(getattr(kind, name).fget)["return"]) for name in key.followed_by}
         properties |= own
         required += own if key.is_omitted is None else ()
     return {"type": "object", "properties": properties, "required": required}
+
+
+def shape_of_type(hint: Any) -> Shape:
+    """Return the shape (events/shapes.py) of what the readers of this type take; only words of a Literal are any text."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return shape_of_type(next(part for part in parts if part is not type(None)))
+    if origin is Literal:
+        return str
+    if origin in (tuple, Sequence):
+        return [shape_of_type(parts[0])]
+    if origin is not None and issubclass(origin, Mapping):
+        return {} if parts[1] is Any else {str: Required(shape_of_type(parts[1]))}
+    if not dataclasses.is_dataclass(hint):
+        return object if hint is Any else hint
+    hints, kind = get_type_hints(hint), cast("Any", hint)
+    needed = {spec.name for spec in dataclasses.fields(kind) if _has_no_default(spec)}
+    shapes = {attribute: shape_of_type(hints[attribute]) for attribute, *_ in _readers(kind)}
+    return {
+        name: Required(shapes[attribute])
+        if attribute in needed and type(None) not in get_args(hints[attribute])
+        else shapes[attribute]
+        for attribute, name, *_ in _readers(kind)
+    }
 
 
 def from_json_value(kind: type[T], value: Any) -> T:
@@ -130,6 +170,36 @@ def from_json_value(kind: type[T], value: Any) -> T:
         raise KeyError(str(error)) from None
 
 
+def from_checked_value(kind: type[T], checked: Any, **known: Any) -> T:
+    """Return the dataclass whose JSON has these attributes, None for what is missing; what is `known` is not read.
+
+    It is known to have the shape of its type, so that no number or text of it is looked at again.
+    """
+    for attribute, name, read in _checked_readers(cast("Any", kind)):
+        own = getattr(checked, name)
+        if own is not None and attribute not in known:
+            known[attribute] = own if read is None else read(own)
+    return kind(**known)
+
+
+@cache
+def _checked_readers(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any] | None], ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        (attribute, name, None if _is_plain(hints[attribute]) else read) for attribute, name, _, read in _readers(kind)
+    )
+
+
+def _is_plain(hint: Any) -> bool:
+    """Return whether what has the shape of a type is its value."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return all(_is_plain(part) for part in parts if part is not type(None))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _is_plain(parts[1])
+    return hint in _SCALAR_READERS
+
+
 @dataclass(frozen=True, slots=True)
 class _FromNothing:
     """The value of a required nested object that is missing: all of its defaults."""
@@ -145,14 +215,17 @@ def _readers(kind: Any) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...
     hints, readers = get_type_hints(kind), []
     for spec in dataclasses.fields(kind):
         key: JsonKey = spec.metadata.get("json") or JsonKey()
-        if not key.is_read:
+        if not (key.is_read and key.is_written):
             continue
         fallback, hint = key.fallback, hints[spec.name]
-        is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
-        if fallback is _NO_FALLBACK and is_required and dataclasses.is_dataclass(hint):
+        if fallback is _NO_FALLBACK and _has_no_default(spec) and dataclasses.is_dataclass(hint):
             fallback = _FromNothing(hint)  # type: ignore[arg-type]  # a type, as it is a hint
         readers.append((spec.name, key.name or spec.name, fallback, _reader(hint, key.fallback)))
     return tuple(readers)
+
+
+def _has_no_default(spec: dataclasses.Field[Any]) -> bool:
+    return spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
 
 
 def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:

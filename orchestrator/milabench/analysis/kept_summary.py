@@ -6,54 +6,159 @@ next to nothing. Imports msgspec: import this module where summaries are read, n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from milabench.analysis.json_codec import Unread
+from milabench.analysis.json_codec import Unread, from_checked_value, shape_of_type
+from milabench.analysis.summary_io import processes_from_json, summary_from_json
+from milabench.analysis.summary_model import BenchSummary, LaunchRate, ReplicateResult, Summary, UnreadProcesses
+from milabench.analysis.throughput import Throughput
+from milabench.errors import RecordError
 from milabench.events.compiled_shapes import ShapeCheck
-from milabench.events.shapes import SUMMARY
+from milabench.events.shapes import RATE, SUMMARY, Required, Shape, require_shape
+from milabench.events.values import SMALLEST
 
-_LONG = ("validations", "metrics")
-_BENCHES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _LAST_KEY = b',"made_of":'
+_BENCH = SUMMARY["benchmarks"].shape[0]
+_WHOLE = ("counts", "serving")
+"""Objects of a benchmark that are read as they are, and not only what their shapes name of them."""
+
+
+_WORDS = ("main", "energy")
+"""What is looked for in metrics: a benchmark of cases has a main one, one on accelerators its energy."""
+
+
+class _LongLists(msgspec.Struct, gc=False):
+    validations: msgspec.Raw
+    metrics: msgspec.Raw
+
+
+_LONG_LISTS = msgspec.json.Decoder(list[_LongLists])
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class KeptSummary:
-    """The bytes of `summary.json`. Raises msgspec's errors when they are no JSON object."""
+    """What `read` returns: the bytes of `summary.json`. Raises msgspec's errors when they are no JSON object."""
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self._read, self._content = read, read()
+        self._parts = _PARTS.decode(self._content)
         self.made_of: Any = msgspec.json.decode(self._parts.pop("made_of", b"null"))
-
-    @property
-    def as_summarised(self) -> bytes:
-        """What was written before it was said what the summary is made of, which is the last key."""
-        return self._content.rpartition(_LAST_KEY)[0] + b"}"
+        self.digest = _digest_of(self._content)
 
     def values(self) -> dict[str, Any]:
         """Return the summary as JSON."""
         return {key: msgspec.json.decode(part) for key, part in self._parts.items()}
 
-    def sparing_values(self) -> dict[str, Any] | None:
-        """Return the same with the long lists unread; None where it may not have the shape of a summary."""
-        if not _is_summary().passes(self._content):
+    def sparing(self, manifest: Mapping[str, Any], *, is_one_of_many: bool = False) -> Summary | None:
+        """Return the summary with the long lists unread; None where it may not have the shape of one.
+
+        Only of bytes as they were written. `manifest` as in `summary_from_json`. The lists of one of many do not stay in memory,
+        where they would be as large as all else together: who looks at one has them read again, and gets a RecordError when it
+        is another file by then.
+        """
+        checked = _shape_check().checked(self._content)
+        if checked is None:
             return None
-        benches = list(map(_sparing, _BENCHES.decode(self._parts["benchmarks"])))
+        lists = _LONG_LISTS.decode(self._parts["benchmarks"])
+        later = _LaterLists(None if is_one_of_many else lists, self._read, self.digest)
+        benches = tuple(
+            _bench(own, metrics=bytes(long.metrics), source=(later, place))
+            for place, (own, long) in enumerate(zip(checked.benchmarks, lists, strict=True))
+        )
         others = {key: msgspec.json.decode(part) for key, part in self._parts.items() if key != "benchmarks"}
-        return {**others, "benchmarks": benches}
+        return summary_from_json({**others, "benchmarks": []}, manifest, benches)
+
+
+def _digest_of(content: bytes) -> str:
+    """Return the digest of what was written before it was said what the summary is made of, which is the last key."""
+    return hashlib.sha256(content.rpartition(_LAST_KEY)[0] + b"}").hexdigest()
+
+
+class _LaterLists:
+    """The long lists of a summary; read again where they are not `kept`, from when somebody first looks at one."""
+
+    __slots__ = ("_digest", "_kept", "_read")
+
+    def __init__(self, kept: Sequence[_LongLists] | None, read: Callable[[], bytes], digest: str) -> None:
+        self._kept, self._read, self._digest = kept, read, digest
+
+    def of_bench(self, place: int) -> _LongLists:
+        """Return the lists of a benchmark. Raises RecordError."""
+        if self._kept is None:
+            self._kept = self._read_again()
+        return self._kept[place]
+
+    def _read_again(self) -> Sequence[_LongLists]:
+        try:
+            content = self._read()
+        except OSError as error:
+            raise RecordError(f"a summary cannot be read again: {error}; repeat the command") from None
+        if _digest_of(content) != self._digest:
+            raise RecordError("a summary changed while it was read; repeat the command")
+        return _LONG_LISTS.decode(_PARTS.decode(content)["benchmarks"])
+
+
+_Source = tuple[_LaterLists, int]
 
 
 @cache
-def _is_summary() -> ShapeCheck:
-    return ShapeCheck(SUMMARY)
+def _shape_check() -> ShapeCheck:
+    """Return the check of everything that is read, also of what is read later."""
+    own = {name: _of_any_object(shape) for name, shape in shape_of_type(BenchSummary).items()}
+    # Most metrics are no rates: what those must have, others need not.
+    rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE.items()}
+    metric = {**shape_of_type(Throughput), **rate, **_BENCH["metrics"][0]}
+    bench = {**own, **_BENCH, "metrics": [metric], **{name: own[name] for name in _WHOLE}}
+    return ShapeCheck({**SUMMARY, "benchmarks": Required([bench])})
 
 
-def _sparing(bench: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
-    return {
-        key: Unread(part, msgspec.json.decode) if key in _LONG else msgspec.json.decode(part)
-        for key, part in bench.items()
-    }
+def _of_any_object(shape: Shape) -> Shape:
+    """Return the shape with any object in place of one with known keys, or of a list of those; its reader checks it."""
+    if isinstance(shape, list):
+        return [_of_any_object(shape[0])]
+    return {} if isinstance(shape, Mapping) and str not in shape else shape
+
+
+def _bench(checked: Any, *, metrics: bytes, source: _Source) -> BenchSummary:
+    for name in _WHOLE:
+        if (own := getattr(checked, name)) is not None:
+            require_shape(own, _BENCH[name])
+    launches = [metric for metric in checked.metrics if metric.metric == "rate" and metric.repeat is not None]
+    if not all(map(_is_whole, launches)):
+        raise ValueError(f"{checked.bench}: has a rate that is none")
+    rates = [LaunchRate(launch.place or "", launch.repeat, launch.value) for launch in launches]
+    return from_checked_value(
+        BenchSummary,
+        checked,
+        validations=Unread(source, _validations),
+        metrics=Unread(source, _metrics, [word for word in _WORDS if b'"%s"' % word.encode() in metrics]),
+        processes=UnreadProcesses(source, _processes, rates),
+        instances=len({rate.slot for rate in rates}),
+        replicates=len({launch.repeat for launch in launches if launch.units == launches[0].units}),
+    )
+
+
+def _is_whole(launch: Any) -> bool:
+    """Return whether a rate has what rates must have, and other metrics need not."""
+    if launch.value < SMALLEST or not (launch.steps or launch.step):
+        return False
+    return launch.window is None or None not in (launch.warmup_left, launch.drift, launch.n_effective)
+
+
+def _validations(source: _Source) -> Sequence[Any]:
+    later, place = source
+    return cast("Sequence[Any]", msgspec.json.decode(later.of_bench(place).validations))
+
+
+def _metrics(source: _Source) -> Sequence[Any]:
+    later, place = source
+    return cast("Sequence[Any]", msgspec.json.decode(later.of_bench(place).metrics))
+
+
+def _processes(source: _Source) -> Sequence[ReplicateResult]:
+    return processes_from_json(_metrics(source))

@@ -184,8 +184,9 @@ def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric
 
 def _seconds(series: Series) -> float:
     """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
-    lasted = series.lasted if isinstance(series, Compact) else filterfalse(math.isnan, series.lasted)
-    return math.fsum(lasted) / series.lasted_per_s
+    if isinstance(series, Compact):
+        return series.whole_ns / series.lasted_per_s
+    return math.fsum(filterfalse(math.isnan, series.lasted))
 
 
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import floordiv, pos
 
-from milabench.analysis.sample_statistics import median, median_absolute_deviation, quantile
+from milabench.analysis.sample_statistics import median_absolute_deviation, quantile
 from milabench.dataclass import dataclass
 
 _SORTED = 50_000
 """Up to so many values are sorted: sorting ten million takes seconds, and 40 bytes for each."""
 _SAMPLE, _FAR = 1_000, 5  # the most extreme values of the sample do not say how wide a bucket is
 _BUCKETS = 4_096  # over what lies between those; few, so that counting stays within the processor's caches
+_SLACK = 2  # the distance of a value lies within one bucket of that of its bucket: of two on either side of a rank, within two
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderStatistics:
+    """What numbers are in their order; `deviation` is the median distance from the median, `quantiles` are by R7."""
+
+    least: float
+    most: float
+    median: float
+    deviation: float
+    quantiles: Mapping[float, float]
+
+
+def order_statistics(values: Sequence[float], qs: Iterable[float] = ()) -> OrderStatistics:
+    """Return the order statistics of finite numbers, of which there is one at least."""
+    if len(values) > _SORTED:
+        return _Counted(values).order_statistics(tuple(qs))
+    ordered = sorted(values)
+    return OrderStatistics(
+        least=ordered[0],
+        most=ordered[-1],
+        median=quantile(ordered, 0.5),
+        deviation=median_absolute_deviation(ordered),
+        quantiles={q: quantile(ordered, q) for q in qs},
+    )
 
 
 def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
@@ -23,79 +49,87 @@ def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
     if len(values) <= _SORTED:
         ordered = sorted(values)
         return [quantile(ordered, q) for q in qs]
-    return _Counted.of(values).quantiles(qs)
-
-
-def median_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Return the median of finite numbers, and the median distance from it."""
-    if len(values) <= _SORTED:
-        return median(values), median_absolute_deviation(values)
-    counted = _Counted.of(values)
-    (centre,) = counted.quantiles([0.5])
-    return centre, counted.deviation(centre)
+    return _Counted(values).quantiles(qs)
 
 
 @dataclass(frozen=True, slots=True)
+class _Places:
+    """Where some ranks lie: the place of each, the buckets to look at, how many values below a place are in none of these."""
+
+    of_rank: Mapping[int, float]
+    buckets: frozenset[float]
+    left_out: Mapping[float, int]
+
+
 class _Counted:
-    """Values, and how many lie in each bucket: that of a value is the value divided by `width`, rounded down."""
+    """Values, and how many lie in each bucket: that of a value is the value divided by the width, rounded down."""
 
-    values: Sequence[float]
-    width: float
-    counts: Counter[float]
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> _Counted:
-        """Count values, in buckets as narrow as suits most of them: what is far from all others has a bucket to itself."""
+    def __init__(self, values: Sequence[float]) -> None:
+        # As narrow as suits most of them: what is far from all others has a bucket to itself.
         sample = sorted(values[:: len(values) // _SAMPLE])
         span = sample[-_FAR] - sample[_FAR - 1]
-        width = max(1, int(span) // _BUCKETS) if isinstance(span, int) else span / _BUCKETS or 1.0
-        return cls(values, width, Counter(map(floordiv, values, repeat(width))))
+        self._width = max(1, int(span) // _BUCKETS) if isinstance(span, int) else span / _BUCKETS or 1.0
+        self._values = values
+        self._counts = Counter(map(floordiv, values, repeat(self._width)))
+        self._seen: frozenset[float] = frozenset()
+        self._kept: Sequence[float] = ()
 
     def quantiles(self, qs: Sequence[float]) -> list[float]:
         """Return the quantiles (R7)."""
-        ranks = {q: _ranks(q, len(self.values)) for q in qs}
-        value_at = self._values_at([rank for pair in ranks.values() for rank in pair], place=pos, value=pos)
-        return [_between(value_at, q, len(self.values)) for q in qs]
+        n = len(self._values)
+        value_at = self._values_at(self._places([rank for q in qs for rank in _ranks(q, n)]))
+        return [_between(value_at, q, n) for q in qs]
 
-    def deviation(self, centre: float) -> float:
-        """Return the median distance from a centre."""
-        home = centre // self.width
-        # The distance of a value lies within one bucket of that of its bucket: what may lie on either side of the rank is
-        # within two.
-        value_at = self._values_at(
-            _ranks(0.5, len(self.values)),
-            place=lambda bucket: abs(bucket - home),
-            value=lambda value: abs(value - centre),
-            slack=2,
+    def order_statistics(self, qs: Sequence[float]) -> OrderStatistics:
+        """Return all order statistics, in one pass over the values."""
+        n = len(self._values)
+        middle = _ranks(0.5, n)
+        places = self._places([rank for q in (0.0, 0.5, 1.0, *qs) for rank in _ranks(q, n)])
+        home = places.of_rank[middle[0]]
+        far = self._places(middle, lambda bucket: abs(bucket - home), _SLACK)
+        self._look_into(places.buckets | far.buckets)
+        value_at = self._values_at(places)
+        centre = _between(value_at, 0.5, n)
+        if centre // self._width != home:  # it lies between two buckets
+            home = centre // self._width
+            far = self._places(middle, lambda bucket: abs(bucket - home), _SLACK)
+        return OrderStatistics(
+            least=value_at[0],
+            most=value_at[n - 1],
+            median=centre,
+            deviation=_between(self._values_at(far, lambda value: abs(value - centre)), 0.5, n),
+            quantiles={q: _between(value_at, q, n) for q in qs},
         )
-        return _between(value_at, 0.5, len(self.values))
 
-    def _values_at(
-        self,
-        ranks: Iterable[int],
-        place: Callable[[float], float],
-        value: Callable[[float], float],
-        slack: int = 0,
-    ) -> dict[int, float]:
-        """Return what would stand at some ranks if `value` of all were sorted.
-
-        It is in the order of the places of the buckets, but for what is no more than `slack` places from its own. So only what
-        is near to a rank is looked at.
-        """
+    def _places(self, ranks: Iterable[int], place: Callable[[float], float] = pos, slack: int = 0) -> _Places:
+        """Return where some ranks lie if the values were in the order of the places of their buckets, but for `slack` places."""
         counts = Counter[float]()
-        for bucket, count in self.counts.items():
+        for bucket, count in self._counts.items():
             counts[place(bucket)] += count
         places = sorted(counts)
         ends = list(accumulate(counts[each] for each in places))
-        place_of = {rank: places[bisect_right(ends, rank)] for rank in ranks}
-        wanted = {each for each in places if any(abs(each - found) <= slack for found in set(place_of.values()))}
-        buckets, width = {bucket for bucket in self.counts if place(bucket) in wanted}, self.width
-        kept = sorted(map(value, (each for each in self.values if each // width in buckets)))
-        left_out = {
-            found: sum(counts[each] for each in places if each < found and each not in wanted)
-            for found in set(place_of.values())
-        }
-        return {rank: kept[rank - left_out[found]] for rank, found in place_of.items()}
+        of_rank = {rank: places[bisect_right(ends, rank)] for rank in ranks}
+        wanted: set[float] = set()
+        for found in set(of_rank.values()):
+            wanted.update(places[bisect_left(places, found - slack) : bisect_right(places, found + slack)])
+        left_out = {}
+        for found in set(of_rank.values()):
+            below = ends[bisect_left(places, found)] - counts[found]
+            left_out[found] = below - sum(counts[each] for each in wanted if each < found)
+        return _Places(of_rank, frozenset(bucket for bucket in self._counts if place(bucket) in wanted), left_out)
+
+    def _look_into(self, buckets: frozenset[float]) -> None:
+        """Keep the values of some buckets."""
+        if not buckets <= self._seen:
+            seen, width = self._seen | buckets, self._width
+            self._seen, self._kept = seen, [value for value in self._values if value // width in seen]
+
+    def _values_at(self, places: _Places, value: Callable[[float], float] = pos) -> dict[int, float]:
+        """Return what would stand at the ranks if `value` of all were sorted."""
+        self._look_into(places.buckets)
+        buckets, width = places.buckets, self._width
+        kept = sorted(map(value, (each for each in self._kept if each // width in buckets)))
+        return {rank: kept[rank - places.left_out[found]] for rank, found in places.of_rank.items()}
 
 
 def _ranks(q: float, length: int) -> tuple[int, int]:
@@ -103,6 +137,6 @@ def _ranks(q: float, length: int) -> tuple[int, int]:
     return low, min(low + 1, length - 1)
 
 
-def _between(value_at: dict[int, float], q: float, length: int) -> float:
+def _between(value_at: Mapping[int, float], q: float, length: int) -> float:
     low, high = _ranks(q, length)
     return value_at[low] + (q * (length - 1) - low) * (value_at[high] - value_at[low])

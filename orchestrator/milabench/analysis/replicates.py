@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Literal
 
-from milabench.analysis.intervals import t_quantile
+from milabench.analysis.intervals import normal_quantile, t_tail
 from milabench.analysis.sample_statistics import log_stdev
 from milabench.dataclass import dataclass
 
@@ -20,24 +21,37 @@ def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -
 
     `log_spread` s is the standard deviation of the logarithms of the rates of processes, `precision` e relative, above 0.
     """
-    return _least(lambda n: t_quantile((1 + level) / 2, n - 1) * log_spread / math.sqrt(n), precision)
+    return _least(log_spread, precision, level, means=1)
 
 
 def processes_for_ratio(log_spread: float, precision: float, *, level: float = 0.95) -> int:
     """Return the least n on each side for a ratio of two means that is known to within `precision`, both with this spread."""
-    return _least(lambda n: t_quantile((1 + level) / 2, 2 * n - 2) * log_spread * math.sqrt(2 / n), precision)
+    return _least(log_spread, precision, level, means=2)
 
 
-def _least(half: Callable[[int], float], precision: float) -> int:
-    wanted = math.log1p(precision)
-    low, high = 1, 2
-    while half(high) > wanted:
-        if high >= MOST:
-            return MOST
-        low, high = high, min(2 * high, MOST)
-    while high - low > 1:  # the half-width falls with n
-        middle = (low + high) // 2
-        low, high = (middle, high) if half(middle) > wanted else (low, middle)
+def _least(log_spread: float, precision: float, level: float, means: Literal[1, 2]) -> int:
+    """Return the least n from 2 to MOST with which so many means of n values are known to within `precision` together."""
+    tail = (1 - level) / 2
+    wanted = math.log1p(precision) / log_spread if log_spread else math.inf
+    if wanted <= 0:
+        return MOST
+
+    def is_enough(n: int) -> bool:
+        # Where the tail at the wanted width is no more than that of the level, t at the level is no wider.
+        return t_tail(wanted * math.sqrt(n / means), means * (n - 1)) <= tail
+
+    # The normal distribution alone would have fewer do: t is wider, by about (z^2 + 1) / (4 freedom) of z.
+    z = normal_quantile(1 - tail)
+    if z / wanted >= math.sqrt(MOST / means):
+        return MOST
+    low, high, step = 1, MOST, 1
+    n = max(2, min(MOST - 1, math.ceil(means * (z / wanted) ** 2 + (z * z + 1) / (2 * means))))
+    while high - low > 1:  # in steps that double, never beyond the middle: the first n is nearly right
+        if is_enough(n):
+            high, n = n, max(n - step, (low + n) // 2)
+        else:
+            low, n = n, min(n + step, (n + high) // 2)
+        step *= 2
     return high
 
 

@@ -19,12 +19,14 @@ from milabench.analysis.comparison_model import (
     System,
     SystemCurve,
     SystemResult,
+    log_level,
 )
-from milabench.analysis.contrasts import contrast_of, estimate_of, with_verdicts
+from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.sides import ACROSS, noise_of
 from milabench.analysis.system_diff import differing_requests
+from milabench.analysis.two_samples import LEVEL
 from milabench.dataclass import dataclass
 from milabench.events.values import SMALLEST
 
@@ -191,6 +193,7 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
             validity="suspect" if notes else "valid",
             reasons=notes,
             counts=counts,
+            log_mean=log_level(sessions, direction) if counts else None,
         )
         results.append(replace(result, value=geometric_mean(result.replicates)) if counts else result)
     first = results[0]
@@ -223,21 +226,17 @@ def _with_joint_intervals(
     return {
         (metric, point): replace(
             row,
-            contrasts=tuple(
-                _widened(contrast, row.sides[0], row.sides[place + 1], counts[metric, place])
-                for place, contrast in enumerate(row.contrasts)
-            ),
+            contrasts=tuple(_widened(contrast, counts[metric, place]) for place, contrast in enumerate(row.contrasts)),
         )
         for (metric, point), row in rows.items()
     }
 
 
-def _widened(contrast: Contrast | None, first: SystemResult, other: SystemResult, together: int) -> Contrast | None:
-    if contrast is None or contrast.ci95 is None:
+def _widened(contrast: Contrast | None, together: int) -> Contrast | None:
+    if contrast is None or contrast.evidence is None:
         return contrast
-    estimate = estimate_of(first, other)
-    ci95, ci90 = (estimate.ratio_interval(1 - level / together) for level in (0.05, 0.10))
-    return replace(contrast, ci95=ci95, ci90=ci90)
+    evidence = replace(contrast.evidence, together=together)
+    return replace(contrast, ci95=evidence.interval(LEVEL), evidence=evidence)
 
 
 def _ratios(keys: Iterable[tuple[str, str]], rows: Iterator[ComparisonRow]) -> Iterable[CurveRatio]:

@@ -9,13 +9,13 @@ from itertools import chain
 
 from milabench.analysis.ab_run import launches
 from milabench.analysis.case_sets import cases_of, differing
-from milabench.analysis.comparison_model import Per, System, SystemResult
+from milabench.analysis.comparison_model import Per, System, SystemResult, log_level
 from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
-from milabench.analysis.summary_model import BenchSummary, Summary, Validity
+from milabench.analysis.summary_model import BenchSummary, Validity
 from milabench.analysis.system_diff import differing_work
-from milabench.analysis.two_samples import Estimate
+from milabench.analysis.two_samples import Estimate, LogMean
 
 ACROSS = " (--across compares it all the same)"
 _WORST_FIRST = ("failed", "cancelled", "missing", "skipped", "passed")
@@ -27,7 +27,7 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
 
     That is a mean over other cases, or, unless `across`, other work. Of a sweep over a server, that is requests and loads.
     """
-    of_systems = [[_bench(session.summary, name) for session in system.sessions] for system in systems]
+    of_systems = [[session.by_name.get(name) for session in system.sessions] for system in systems]
     sides = [
         _side(system.name, [bench for bench in benches if bench is not None], per)
         for system, benches in zip(systems, of_systems, strict=True)
@@ -40,9 +40,9 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
         why_not = ""
         if apart := differing(cases[0], cases[place]):
             why_not = f"is of other cases than {first.system}: {apart}"
-        elif not across and (unlike := differing_work(system.sessions, name)):
+        elif not across and system.later and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
-        elif not across and (unlike := differing_work([systems[0], system], name, is_served=is_served)):
+        elif not across and place and (unlike := differing_work([systems[0], system], name, is_served=is_served)):
             why_not = f"does other work than {first.system}: {unlike}{ACROSS}"
         if why_not:
             sides[place] = replace(sides[place], counts=False, why_not=why_not)
@@ -55,10 +55,6 @@ def noise_of(system: System, name: str) -> float:
     return max(
         (pair.noise or 0.0 for ab in runs for pair in ab.pairs if name in (pair.bench, pair.a, pair.b)), default=0.0
     )
-
-
-def _bench(summary: Summary, name: str) -> BenchSummary | None:
-    return next((bench for bench in summary.benchmarks if bench.bench == name), None)
 
 
 def _cases(benches: Sequence[BenchSummary | None]) -> frozenset[str]:
@@ -75,14 +71,21 @@ def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResul
         why_not = why_not or "has other units in other sessions: " + ", ".join(bench.units for bench in benches)
     if not sessions:
         why_not = why_not or "no launch has a number of each of its instances"
-    side = SystemResult(
+    values, direction = tuple(chain(*sessions)), first.direction
+    means = values if len(sessions) == 1 else tuple(map(geometric_mean, sessions))
+    value = geometric_mean(means) if means else None
+    log_mean = log_level(sessions, direction)
+    return SystemResult(
         system=system,
         outcome=min((bench.outcome for bench in benches), key=_WORST_FIRST.index),
         units=first.units,
-        direction=first.direction,
-        values=tuple(chain(*sessions)),
+        direction=direction,
+        value=value,
+        ci95=None if value is None or log_mean is None else _interval(value, log_mean),
+        values=values,
         sessions=tuple(map(len, sessions)),
         weight=first.weight,
+        spread=log_stdev(values),
         spread_within=_known(mean, benches, "spread_within"),
         spread_devices=_known(mean, benches, "spread_devices"),
         instances=first.instances,
@@ -95,21 +98,15 @@ def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResul
         memory_peak_mib=_known(max, benches, "memory_peak_mib"),
         energy_j=_known(math.fsum, benches, "energy_j"),
         first_step_s=_known(mean, benches, "first_step_s"),
+        log_mean=log_mean,
         counts=not why_not,
         why_not=why_not,
     )
-    if not sessions:
-        return side
-    side = replace(side, value=geometric_mean(side.replicates), spread=log_stdev(side.values))
-    return replace(side, ci95=_interval(side))
 
 
-def _interval(side: SystemResult) -> Interval | None:
+def _interval(value: float, level: LogMean) -> Interval:
     """Return the interval of a side's value; that of a lower-is-better metric has the same variance."""
-    if side.log_mean is None or side.value is None:
-        return None
-    of_value = Estimate.of_variances(math.log(side.value), [(side.log_mean.variance, side.log_mean.freedom)])
-    return of_value.ratio_interval()
+    return Estimate.of_variances(math.log(value), [(level.variance, level.freedom)]).ratio_interval()
 
 
 def _known(combined: Callable[[list[float]], float], benches: Sequence[BenchSummary], name: str) -> float | None:
@@ -128,10 +125,12 @@ def _values(bench: BenchSummary, per: Per) -> tuple[float, ...]:
 def _by_device(benches: Sequence[BenchSummary]) -> tuple[float, ...]:
     """Return what each accelerator reached; nothing where a job spans several, or slots share a processor."""
     by_slot: dict[str, list[float]] = {}
-    for process in (process for bench in benches for process in bench.processes):
-        if process.slot.partition("/")[2].startswith("D"):
-            by_slot.setdefault(process.slot, []).append(process.throughput.value)
-    is_one_each = all(bench.perf is not None and 0 < bench.ngpu == len(by_slot) for bench in benches)
+    if any(bench.perf is None or bench.ngpu == 0 for bench in benches):
+        return ()
+    for rate in (rate for bench in benches for rate in bench.rates):
+        if rate.slot.partition("/")[2].startswith("D"):
+            by_slot.setdefault(rate.slot, []).append(rate.value)
+    is_one_each = all(bench.ngpu == len(by_slot) for bench in benches)
     return tuple(geometric_mean(values) for values in by_slot.values()) if is_one_each else ()
 
 
@@ -154,11 +153,11 @@ def _why_not(bench: BenchSummary) -> str:
 
 
 def _joules(benches: Sequence[BenchSummary]) -> float | None:
-    joules = [
-        joules_per_item(process, step_energies)
-        for bench in benches
-        for step_energies in (energies(bench),)
-        for process in bench.processes
-    ]
+    joules: list[float | None] = []
+    for bench in benches:
+        if step_energies := energies(bench):
+            joules += [joules_per_item(process, step_energies) for process in bench.processes]
+        else:
+            joules += [None] * len(bench.rates)
     known = [value for value in joules if value is not None]
     return mean(known) if known and len(known) == len(joules) else None

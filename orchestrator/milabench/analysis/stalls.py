@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from milabench.analysis.order_statistics import median_and_deviation
+from milabench.analysis.order_statistics import OrderStatistics, order_statistics
 from milabench.analysis.sample_statistics import MAD_TO_SD, median
 from milabench.dataclass import dataclass
 
@@ -67,16 +67,21 @@ class Stalls:
         return self.uncertainty > MOST_UNCERTAIN
 
 
-def stalls(cycles: Sequence[float], items: Sequence[float] | None = None) -> Stalls:
+def stalls(
+    cycles: Sequence[float], items: Sequence[float] | None = None, order: OrderStatistics | None = None
+) -> Stalls:
     """Find the stalls of a window: `cycles` from the begin of each step to that of the next, `items` of each where they differ.
 
-    A step is long only when it is long for its items, too: a large batch is no stall.
+    A step is long only when it is long for its items, too: a large batch is no stall. `order` is that of the cycles, where it is
+    known.
     """
-    excess = _excess(cycles)
+    excess = _excess(cycles, order)
     if items is not None and excess:
         mean = math.fsum(items) / len(items)
         for_items = _excess([t * mean / n if n > 0 else t for t, n in zip(cycles, items, strict=True)])
         excess = {index: min(above, for_items[index]) for index, above in excess.items() if index in for_items}
+    if not excess:
+        return Stalls()
     events = [
         Stall(start=run.start, stop=run.stop, excess=math.fsum(excess[index] for index in run)) for run in _runs(excess)
     ]
@@ -92,13 +97,16 @@ def stalls(cycles: Sequence[float], items: Sequence[float] | None = None) -> Sta
     )
 
 
-def _excess(durations: Sequence[float]) -> dict[int, float]:
+def _excess(durations: Sequence[float], order: OrderStatistics | None = None) -> dict[int, float]:
     """Return by how much each duration is above the median, by its index, for those that are far above it."""
     if not durations:
         return {}
-    centre, deviation = median_and_deviation(durations)
-    reach = max(_FAR * MAD_TO_SD * deviation, _LEAST_EXCESS * centre)
+    order = order_statistics(durations) if order is None else order
+    centre = order.median
+    reach = max(_FAR * MAD_TO_SD * order.deviation, _LEAST_EXCESS * centre)
     excess: dict[int, float] = {}
+    if order.most - centre <= reach:
+        return excess
     # Of millions nearly none is far above: where the longest of many is not, none of them is looked at.
     for first in range(0, len(durations), _AT_ONCE):
         some = durations[first : first + _AT_ONCE]

@@ -15,7 +15,8 @@ from itertools import accumulate, pairwise
 from operator import mul, sub
 
 from milabench.analysis.intervals import normal_quantile, t_tail
-from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
+from milabench.analysis.order_statistics import OrderStatistics
+from milabench.analysis.sample_statistics import effective_n, lag1, mean, median, median_absolute_deviation
 from milabench.analysis.stalls import stalls
 from milabench.dataclass import dataclass
 
@@ -63,20 +64,20 @@ class Steadiness:
         return self.p >= LEVEL / launches
 
 
-def steadiness(durations: Sequence[float]) -> Steadiness:
+def steadiness(durations: Sequence[float], order: OrderStatistics | None = None) -> Steadiness:
     """Judge a window: where its warm-up ends, and whether what follows is steady.
 
     A change in the first half from slow to fast is the end of a warm-up. Any other one is none: a device that slows down
-    as it gets hot begins fast.
+    as it gets hot begins fast. `order` is that of the durations, where it is known.
     """
     n = len(durations)
-    blocks, starts = _units(durations)
+    blocks, starts = _units(durations, order)
     settled, p_slower = _warm_up(blocks)
     rest = blocks[settled:]
     slope, p_drift = drift(rest)
     settled_at = starts[settled] if settled else 0
     own = durations[settled_at:]
-    correlation = lag1(own) or 0.0
+    correlation = lag1(own, near=mean(rest)) or 0.0 if rest else 0.0
     return Steadiness(
         n=n,
         settled_at=settled_at,
@@ -87,12 +88,12 @@ def steadiness(durations: Sequence[float]) -> Steadiness:
     )
 
 
-def _units(durations: Sequence[float]) -> tuple[Sequence[float], Sequence[int]]:
+def _units(durations: Sequence[float], order: OrderStatistics | None) -> tuple[Sequence[float], Sequence[int]]:
     """Return (what is tested, the index at which each of it begins): durations, means of neighbours, or of whole periods.
 
     Where regular long steps hold a good part of the time, as at the end of each epoch, the steps between them say little.
     """
-    rhythm = stalls(durations).rhythm
+    rhythm = stalls(durations, order=order).rhythm
     if rhythm is not None and rhythm.share_of_all > _RHYTHM_COUNTS and len(rhythm.starts) > _LEAST_PERIODS:
         bounds = pairwise(rhythm.starts)
         return [math.fsum(durations[start:stop]) / (stop - start) for start, stop in bounds], rhythm.starts

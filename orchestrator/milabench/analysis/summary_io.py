@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,12 +18,14 @@ from milabench.events.values import as_mapping, mappings_in
 
 
 def summary_from_json(
-    value: Mapping[str, Any], manifest: Mapping[str, Any] | None = None, *, has_shape: bool = False
+    value: Mapping[str, Any],
+    manifest: Mapping[str, Any] | None = None,
+    benches: tuple[BenchSummary, ...] | None = None,
 ) -> Summary:
     """Return the summary whose `to_json` this is, also of one by an earlier version. Raises RecordError for anything else.
 
-    `manifest` is that of its run, from which the pairs of an A/B run are found again. `has_shape`: it is known to have that of a
-    summary.
+    `manifest` is that of its run, from which the pairs of an A/B run are found again. `benches` are its benchmarks where those
+    have been read; then it is known to have the shape of a summary.
     """
     if "projection" in value or any("projected_value" in row for row in mappings_in(value.get("benchmarks"))):
         raise RecordError("holds projected values, which nobody measured: they stand in no report and no comparison")
@@ -32,10 +34,11 @@ def summary_from_json(
             f"is no summary or report of a run: schema {value.get('schema')!r}, and this version reads {SCHEMA}"
         )
     try:
-        if not has_shape:
+        if benches is None:
             require_shape(value, SHAPE)
         summary = from_json_value(Summary, value)
-        benches = tuple(map(_with_processes, summary.benchmarks))
+        if benches is None:
+            benches = tuple(map(_with_processes, summary.benchmarks))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RecordError(f"is no summary or report of a run: {error}") from None
     return replace(summary, benchmarks=benches, ab=ab_of(manifest or {}, benches))
@@ -43,8 +46,7 @@ def summary_from_json(
 
 def _with_processes(bench: BenchSummary) -> BenchSummary:
     """Return the benchmark with its processes, which are written as its `rate` metrics, and with what follows from them."""
-    rates = (metric for metric in bench.metrics if metric.get("metric") == "rate" and "repeat" in metric)
-    processes = tuple(map(_process_from_json, rates))
+    processes = processes_from_json(bench.metrics)
     alike = (process for process in processes if process.throughput.units == processes[0].throughput.units)
     return replace(
         bench,
@@ -52,6 +54,12 @@ def _with_processes(bench: BenchSummary) -> BenchSummary:
         instances=len({process.slot for process in processes}),
         replicates=len({process.repeat for process in alike}),
     )
+
+
+def processes_from_json(metrics: Iterable[Mapping[str, Any]]) -> tuple[ReplicateResult, ...]:
+    """Return the replicates among the metrics of a benchmark. Raises KeyError, TypeError or ValueError."""
+    rates = (metric for metric in metrics if metric.get("metric") == "rate" and "repeat" in metric)
+    return tuple(map(_process_from_json, rates))
 
 
 def rate_to_json(process: ReplicateResult) -> dict[str, Any]:

@@ -6,12 +6,12 @@ Keys are written in the order of the fields: adding a field adds a key, and `Jso
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from milabench.analysis.intervals import Interval, least_difference, share_of_processes
-from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.json_codec import JsonKey, Unread, to_json_value
 from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
@@ -39,6 +39,36 @@ class ReplicateResult:
     slot: str
     repeat: int
     throughput: Throughput
+
+
+class LaunchRate(NamedTuple):
+    """What a comparison needs of a replicate: its place (`ReplicateResult.slot`) and number, and its rate."""
+
+    slot: str
+    repeat: int
+    value: float
+
+
+class UnreadProcesses(Unread):
+    """The replicates of a stored summary, decoded when somebody looks at more of them than their rates."""
+
+    __slots__ = ("_read", "rates")
+
+    def __init__(
+        self, source: Any, decode: Callable[[Any], Sequence[ReplicateResult]], rates: Sequence[LaunchRate]
+    ) -> None:
+        super().__init__(source, self._decoded)
+        self._read: Callable[[Any], Sequence[ReplicateResult]] | Sequence[ReplicateResult] = decode
+        self.rates = tuple(rates)
+
+    def _decoded(self, source: Any) -> Sequence[ReplicateResult]:
+        # A report looks at them column by column.
+        if callable(self._read):
+            self._read = self._read(source)
+        return self._read
+
+    def __len__(self) -> int:
+        return len(self.rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +175,7 @@ class BenchSummary:
     nodes: int = 0
     instances: int = 0
     replicates: int = 0
-    processes: tuple[ReplicateResult, ...] = field(default=(), metadata={"json": JsonKey(write=len, is_read=False)})
+    processes: Sequence[ReplicateResult] = field(default=(), metadata={"json": JsonKey(write=len, is_read=False)})
     perf: float | None = None
     units: str = ""
     direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
@@ -184,6 +214,13 @@ class BenchSummary:
     milabench13: BenchFigures | None = field(
         default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.milabench13 is None)}
     )
+
+    @property
+    def rates(self) -> Sequence[LaunchRate]:
+        """The rates of its processes."""
+        if isinstance(self.processes, UnreadProcesses):
+            return self.processes.rates
+        return [LaunchRate(each.slot, each.repeat, each.throughput.value) for each in self.processes]
 
     @property
     def sem(self) -> float | None:

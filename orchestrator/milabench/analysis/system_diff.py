@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Literal, get_args
 
 from milabench.analysis.comparison_model import ComparisonRow, System
@@ -150,8 +150,9 @@ def differing_requests(systems: Sequence[System], bench: str) -> str:
 def _unequal_work(
     systems: Sequence[System], bench: str, parts: Sequence[str]
 ) -> Sequence[tuple[str, tuple[str | None, ...]]]:
-    tables = [_of_sessions(system, partial(_work, bench=bench, parts=parts)) for system in systems]
-    return list(_unequal(tables)) if all(knows_work(system, bench) for system in systems) else []
+    if not all(knows_work(system, bench) for system in systems):
+        return []
+    return list(_unequal([_of_sessions(system, partial(_work, bench=bench, parts=parts)) for system in systems]))
 
 
 def work_of(system: System, bench: str) -> Mapping[str, str]:
@@ -224,8 +225,9 @@ def all_differences(systems: Sequence[System], benches: Sequence[str]) -> list[D
     of_benchmarks = {"benchmark": _arguments, "environment": _environment}
     for bench in benches:
         for area, of_bench in of_benchmarks.items():
-            tables = [_of_sessions(system, partial(of_bench, bench=bench)) for system in systems]
-            if all(tables):  # a benchmark missing from a run is reported as excluded
+            known = (_of_sessions(system, partial(of_bench, bench=bench)) for system in systems)
+            tables = list(takewhile(bool, known))
+            if len(tables) == len(systems):  # a benchmark missing from a run is reported as excluded
                 for name, values in _unequal(tables):
                     merged.setdefault((area, name, values), []).append(bench)
     differences = [

@@ -153,7 +153,7 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
     slowest = max(parts, key=_span_s)
     # Seconds an item, so that a smaller last batch is not a faster one.
     durations = slowest.durations()
-    steady = None if durations is None else steadiness(durations)
+    steady = None if durations is None else steadiness(durations, slowest.order(durations))
     if steady is not None and steady.settled_at and is_complete:
         parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
     cycles = slowest.cycles(merged(pauses))

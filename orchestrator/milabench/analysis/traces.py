@@ -9,6 +9,7 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from milabench.analysis.measure import Measurement, MeasurementFold, main_task
@@ -260,7 +261,7 @@ def _rate_quantiles(series: Series, window: Window | None) -> tuple[float, ...]:
         # Nanoseconds as they were recorded: the slow ones are the low rates.
         lasted = part.durations() or ()
         return tuple(part.items_each * 1e9 / max(1.0, ns) for ns in quantiles(lasted, [1 - q for q in QUANTILES]))
-    return tuple(quantiles(array("d", part.rates()), QUANTILES))
+    return tuple(quantiles(array("d", chain.from_iterable(part.rates())), QUANTILES))
 
 
 def _device(device: DeviceReadings, begin: float) -> DeviceTrace:

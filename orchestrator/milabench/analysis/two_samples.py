@@ -170,8 +170,7 @@ class Judgement:
     """What one of a family of claims comes to.
 
     `p` is that of the difference being within the margin, `p_holm` corrected for the family, `p_bh` for screening;
-    `p_equal_holm`, corrected too, is that of its being beyond the margin. `detectable` is the relative difference that would be
-    found in half of cases, were it alone among its family.
+    `p_equal_holm`, corrected too, is that of its being beyond the margin. `family` is how many claims are judged together.
     """
 
     verdict: Verdict
@@ -179,7 +178,14 @@ class Judgement:
     p_holm: float
     p_bh: float
     p_equal_holm: float
-    detectable: float
+    estimate: Estimate
+    margin: float
+    family: int
+
+    @property
+    def detectable(self) -> float:
+        """The relative difference that would be found in half of cases, were it alone among its family."""
+        return self.estimate.detectable(self.margin, 1 - LEVEL / self.family)
 
 
 def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float]) -> list[Judgement | None]:
@@ -188,8 +194,11 @@ def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float])
     Where there is no estimate there is no claim: it has no verdict, and makes the others' no stricter.
     """
     claims = [(e, margin) for e, margin in zip(estimates, margins, strict=True) if e is not None]
-    p_difference = [difference_p(e.d, e.error, e.freedom, margin) for e, margin in claims]
-    p_equal = holm([equivalence_p(e.d, e.error, e.freedom, margin) for e, margin in claims])
+    tails = [tails_of(abs(e.d) - math.log1p(margin), e.error, e.freedom) for e, margin in claims]
+    # A difference beyond the margin is claimed of either sign; 0.05 is reached where the 95 % interval lies wholly beyond it,
+    # and of the other tail, for equivalence, where the 90 % interval lies wholly within it.
+    p_difference = [min(1.0, 2 * beyond) for beyond, _ in tails]
+    p_equal = holm([within for _, within in tails])
     corrected = zip(p_difference, holm(p_difference), benjamini_hochberg(p_difference), p_equal, strict=True)
     judged: list[Judgement | None] = []
     for e, margin in zip(estimates, margins, strict=True):
@@ -205,7 +214,9 @@ def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float])
                 p_holm=p_holm,
                 p_bh=p_bh,
                 p_equal_holm=p_equal_holm,
-                detectable=e.detectable(margin, 1 - LEVEL / len(claims)),
+                estimate=e,
+                margin=margin,
+                family=len(claims),
             )
         )
     return judged
@@ -225,22 +236,19 @@ def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p
     return "INCONCLUSIVE"
 
 
-def difference_p(d: float, error: float, freedom: float, margin: float) -> float:
-    """Two-sided p-value of |d| <= ln(1 + margin): at most 0.05 just when the 95 % interval lies wholly beyond the margin."""
-    return min(1.0, 2 * tail(abs(d) - math.log1p(margin), error, freedom))
-
-
-def equivalence_p(d: float, error: float, freedom: float, margin: float) -> float:
-    """p-value of |d| >= ln(1 + margin): at most 0.05 just when the 90 % interval lies wholly within the margin."""
-    return tail(math.log1p(margin) - abs(d), error, freedom)
-
-
 def tail(distance: float, error: float, freedom: float) -> float:
     """P(T > distance / error) of logarithms; without any spread it is certain on which side of one a value lies."""
+    return tails_of(distance, error, freedom)[0]
+
+
+def tails_of(distance: float, error: float, freedom: float) -> tuple[float, float]:
+    """P(T > z) and P(T > -z) for z = distance / error, as `tail`; one evaluation is for both."""
     if error <= ROUNDING:
-        return 0.0 if distance > ROUNDING else 0.5 if distance >= -ROUNDING else 1.0
+        above = 0.0 if distance > ROUNDING else 0.5 if distance >= -ROUNDING else 1.0
+        return above, 1 - above
     z = distance / error
-    return t_tail(z, freedom) if z >= 0 else 1 - t_tail(-z, freedom)
+    far = t_tail(abs(z), freedom)
+    return (far, 1 - far) if z >= 0 else (1 - far, far)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
-from itertools import chain, pairwise
+from functools import cached_property
+from itertools import chain, islice, pairwise
 from operator import sub, truediv
 from typing import NamedTuple
 
 from milabench.analysis.intervals import most_bounds
-from milabench.analysis.order_statistics import quantiles
+from milabench.analysis.order_statistics import OrderStatistics, order_statistics
+from milabench.analysis.sample_statistics import in_blocks
 from milabench.analysis.series import Columns, Compact, Runs, Series
 from milabench.dataclass import dataclass
 
@@ -115,38 +117,45 @@ class Part:
 
     def seconds(self) -> float:
         """Return the sum of their durations, in seconds."""
-        # Whole nanoseconds are exact as floats up to 2^53 of them, a hundred days: the sum is rounded once, at the end.
-        return math.fsum(self._lasted()) / self.series.lasted_per_s
+        return self._whole / self.series.lasted_per_s
 
     def durations(self) -> Sequence[float] | None:
         """Return the time per item of each entry, in any one unit; None where an entry has no items."""
         if self.items_each is not None:
-            return self._lasted() if self.items_each > 0 else None
+            return self._lasted if self.items_each > 0 else None
         n = array("d", self._entries(self.series.n))
-        return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted(), n))
+        return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted, n))
 
-    def rates(self) -> Iterable[float]:
-        """Return the rate of each entry, items a second."""
-        per_s = self.series.lasted_per_s
-        if self.items_each is not None:
-            scaled = self.items_each * per_s
-            return (scaled / lasted for lasted in self._lasted())
-        return (n / lasted * per_s for n, lasted in zip(self._entries(self.series.n), self._lasted(), strict=True))
+    def order(self, durations: Sequence[float]) -> OrderStatistics:
+        """Return the order statistics of times of the entries; of those that were recorded they are worked out once."""
+        return self._order if durations is self._lasted else order_statistics(durations, QUANTILES.values())
+
+    def rates(self) -> Iterator[Sequence[float]]:
+        """Yield the rates of the entries, items a second, some at a time."""
+        per_s, entries, each = self.series.lasted_per_s, self._entries(self.series.n), self.items_each
+        for some in in_blocks(self._lasted):
+            if each is not None:
+                scaled = each * per_s
+                yield [scaled / lasted for lasted in some]
+            else:
+                yield [n / lasted * per_s for n, lasted in zip(islice(entries, len(some)), some, strict=True)]
 
     def step_seconds(self) -> tuple[Sequence[float], float]:
         """Return the time per step of each entry, and the factor that converts it to seconds."""
         steps, scale = _constant(self.series.steps), 1 / self.series.lasted_per_s
         if steps is not None:
-            return self._lasted(), scale / max(1.0, steps)
+            return self._lasted, scale / max(1.0, steps)
         each = (max(1.0, steps) for steps in self._entries(self.series.steps))
-        return array("d", map(truediv, self._lasted(), each)), scale
+        return array("d", map(truediv, self._lasted, each)), scale
 
     def host_ns(self) -> int:
         """Return the sum of their durations on the host's clock, in nanoseconds."""
         series = self.series
         if isinstance(series, Columns):
             return sum(series.host(index) for indices in self._ranges for index in indices)
-        column = memoryview(series.lasted if series.host_ns is None else series.host_ns)
+        if series.host_ns is None:
+            return int(self._whole)
+        column = memoryview(series.host_ns)
         return sum(sum(column[indices.start : indices.stop]) for indices in self._ranges)
 
     def steps_before(self) -> int:
@@ -240,8 +249,28 @@ class Part:
         rest = Part(self.series, ranges, self._start_ns)
         return rest if len(rest) else self
 
+    @cached_property
+    def _order(self) -> OrderStatistics:
+        return order_statistics(self._lasted, QUANTILES.values())
+
+    @cached_property
+    def _whole(self) -> float:
+        """The sum of the durations: of whole nanoseconds exact, of seconds rounded once."""
+        series = self.series
+        if isinstance(series, Columns):
+            return math.fsum(self._lasted)
+        # Nearly all of the series is in the part: of the rest there is less to add up.
+        column, bounds = (
+            memoryview(series.lasted),
+            [0, *(end for each in self._ranges for end in (each.start, each.stop))],
+        )
+        return series.whole_ns - sum(
+            sum(column[i:j]) for i, j in zip(bounds[::2], [*bounds[1::2], len(column)], strict=True)
+        )
+
+    @cached_property
     def _lasted(self) -> Sequence[float]:
-        """Return the durations in the series' unit: a view where they lie together, as they nearly always do."""
+        """The durations in the series' unit: a view where they lie together, as they nearly always do."""
         # A slice of an array would copy it; this is called for every number that a part adds up to.
         whole = memoryview(self.series.lasted)
         if len(self._ranges) == 1:
@@ -274,6 +303,6 @@ def latency(part: Part) -> dict[str, float]:
     values, scale = part.step_seconds()
     if not len(values):
         return {}
-    bounded = {name: q for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
-    by_name = dict(zip(bounded, quantiles(values, list(bounded.values())), strict=True))
-    return {name: scale * value for name, value in {"min": min(values), **by_name, "max": max(values)}.items()}
+    order = part.order(values)
+    bounded = {name: order.quantiles[q] for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
+    return {name: scale * value for name, value in {"min": order.least, **bounded, "max": order.most}.items()}

@@ -102,7 +102,7 @@ def command(
 
     compared = compare_runs(request, terminal_session(), destination.format)
     width = table_width(wide) if destination.output is None else None
-    destination.write(compared.render(destination.format, width))
+    destination.write_pieces(compared.pieces(destination.format, width))
     return comparison_exit_code(compared.comparison)
 
 

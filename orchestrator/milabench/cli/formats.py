@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -66,6 +67,14 @@ class Destination:
             return
         write_file(self.output, text, is_folder_made=False)
         click.echo(f"written to {self.output}", err=True)
+
+    def write_pieces(self, pieces: Iterable[str]) -> None:
+        """Write a text as `write`, to the terminal while it is made. Raises RecordError."""
+        if self.output is not None:
+            self.write("".join(pieces))
+            return
+        for piece in pieces:
+            click.echo(piece, nl=False)
 
 
 def _choices(*, has_workbook: bool) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ import msgspec
 
 from milabench.events.model import Data, Line, ObservationBatch, Other, StepEvent
 from milabench.events.observation_columns import LARGEST_NS, batch_of, single_events
+from milabench.events.plain_columns import PREFIX as COLUMNS_PREFIX
+from milabench.events.plain_columns import plain_batch
 from milabench.events.values import LARGEST, SMALLEST
 from milabench.events.wire import decode
 
@@ -116,6 +118,9 @@ def _decode_group(lines: Sequence[bytes], step: str) -> Iterator[StepEvent]:
 
 
 def _decode_single(line: bytes, step: str) -> Iterator[StepEvent]:
+    if line.startswith(COLUMNS_PREFIX) and (plain := plain_batch(line, step)) is not None:
+        yield plain
+        return
     try:
         event = decode(line, step)
     except ValueError:

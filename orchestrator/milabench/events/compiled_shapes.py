@@ -10,16 +10,18 @@ from typing import Annotated, Any
 
 import msgspec
 
-from milabench.events.shapes import ABOVE_ZERO, NOT_NEGATIVE, Required, Shape
+from milabench.events.shapes import ABOVE_ZERO, COUNT, NOT_NEGATIVE, Required, Shape
 from milabench.events.values import LARGEST, SMALLEST
 
 _SCALARS: Mapping[Shape, Any] = {
     str: str,
     bool: bool,
+    object: Any,
     int: Annotated[int, msgspec.Meta(ge=-(2**63) + 1, le=2**63 - 1)],
     float: Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)],
     ABOVE_ZERO: Annotated[float, msgspec.Meta(ge=SMALLEST, le=LARGEST)],
     NOT_NEGATIVE: Annotated[float, msgspec.Meta(ge=0, le=LARGEST)],
+    COUNT: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)],
 }
 
 
@@ -29,13 +31,15 @@ class ShapeCheck:
     def __init__(self, shape: Shape) -> None:
         self._decoder = msgspec.json.Decoder(_type_of(shape))
 
-    def passes(self, content: bytes) -> bool:
-        """Return whether the value that these bytes hold is known to have the shape."""
+    def checked(self, content: bytes) -> Any:
+        """Return the value that these bytes hold, None where it is not known to have the shape.
+
+        A mapping of known keys has them as attributes, None for what is missing, and no others.
+        """
         try:
-            self._decoder.decode(content)
+            return self._decoder.decode(content)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return False
-        return True
+            return None
 
 
 def _type_of(shape: Shape) -> Any:

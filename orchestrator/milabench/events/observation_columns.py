@@ -5,7 +5,6 @@ A column is a list with a value for each observation, null where there is none, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Any
@@ -17,20 +16,25 @@ from milabench.events.values import LARGEST, SMALLEST, finite_number, whole
 NS = 10**9  # not 1e9: an integer is divided before it is rounded
 LARGEST_NS = 2**32 - 1
 """Durations up to here fit into four bytes: of plain observations none is longer."""
+LATEST_NS = 2**62
+"""No plain observation begins later on the clock of its host."""
 _PARTS = {"wait": "wait_ns", "forward": "forward_ns", "backward": "backward_ns", "optimizer": "optimizer_ns"}
-_MOST = 1 << 20
+MOST = 1 << 20
 """Observations of one record; a number that somebody wrote must not take all memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
+class RecordColumns:
+    """The columns of a record, each with a value for each observation."""
+
     task: str
     units: str
     rank: int | None
     clock: str
     is_warmup: bool
     unix_minus_mono_ns: int
-    batch_id: Sequence[int]
+    batch_id: int | Sequence[int]
+    """As it was recorded: of a batch nobody asks for it."""
     t0_ns: Sequence[int]
     host_ns: Sequence[int]
     ns: Sequence[int]
@@ -43,23 +47,27 @@ class _Columns:
 
 def single_events(event: Data) -> Iterator[Data]:
     """Yield one event for each observation of a record of columns; any other record as it is."""
-    columns = _columns(event.data)
+    columns = _columns_of_any(event.data)
     if columns is None:
         yield event
         return
-    for place in range(len(columns.host_ns)):
-        yield Data(step=event.step, t=event.t, extra=event.extra, data=_observation(columns, place))
+    for place, batch_id in enumerate(_batch_ids(columns)):
+        data = _observation(columns, place, batch_id)
+        yield Data(step=event.step, t=event.t, extra=event.extra, data=data)
 
 
 def batch_of(event: Data) -> ObservationBatch | None:
     """Return the observations of a record of columns as a batch; None for other records, and where one of them is not plain."""
-    columns = _columns(event.data)
-    if columns is None or not _are_plain(columns):
-        return None
-    waits = [wait_ns for wait_ns in columns.parts_ns.get("wait", ()) if wait_ns is not None]
+    columns = _columns_of_any(event.data)
+    return None if columns is None or not _are_plain(columns) else batch_of_plain(columns, event.step)
+
+
+def batch_of_plain(columns: RecordColumns, step: str) -> ObservationBatch:
+    """Return columns of which all observations are plain as a batch."""
+    waited_ns = None if columns.is_warmup else _total(columns.parts_ns.get("wait", ()))
     count = len(columns.host_ns)
     return ObservationBatch(
-        step=event.step,
+        step=step,
         task=columns.task,
         rank=columns.rank or 0,
         units=columns.units,
@@ -71,11 +79,28 @@ def batch_of(event: Data) -> ObservationBatch | None:
         steps=columns.steps,
         warmup=[columns.is_warmup] * count,
         epoch_end=[place in columns.epoch_end for place in range(count)] if columns.epoch_end else [False] * count,
-        wait=math.fsum(waits) / 1e9 if waits and not columns.is_warmup else None,
+        wait=None if waited_ns is None else waited_ns / 1e9,
     )
 
 
-def _observation(columns: _Columns, place: int) -> dict[str, Any]:
+def _total(column: Sequence[int | None]) -> int | None:
+    """Return the sum of what is known of a column; None where nothing is."""
+    try:
+        return sum(column) if column else None  # type: ignore[arg-type]  # all of it is known, as nearly always
+    except TypeError:
+        known = [value for value in column if value is not None]
+        return sum(known) if known else None
+
+
+def _batch_ids(columns: RecordColumns) -> Sequence[int]:
+    """Return the number of each observation's first step; one value stands for all where each counts on from the one before."""
+    first = columns.batch_id
+    if not isinstance(first, int):
+        return first
+    return list(islice(accumulate(columns.steps, initial=whole(first, 0)), len(columns.steps)))
+
+
+def _observation(columns: RecordColumns, place: int, batch_id: int) -> dict[str, Any]:
     t0_ns, host_ns, ns, n = columns.t0_ns[place], columns.host_ns[place], columns.ns[place], columns.n[place]
     data: dict[str, Any] = {
         "task": columns.task,
@@ -84,7 +109,7 @@ def _observation(columns: _Columns, place: int) -> dict[str, Any]:
         "time": (t0_ns + host_ns + columns.unix_minus_mono_ns) / NS,
         "elapsed": ns / 1e9,
         "n": n,
-        "batch_id": columns.batch_id[place],
+        "batch_id": batch_id,
         "t0_ns": t0_ns,
         "host_ns": host_ns,
         "clock": columns.clock,
@@ -105,12 +130,12 @@ def _observation(columns: _Columns, place: int) -> dict[str, Any]:
     return data
 
 
-def _are_plain(columns: _Columns) -> bool:
+def _are_plain(columns: RecordColumns) -> bool:
     """Return whether each has a rate, takes time that four bytes hold, and has a place on the host's clock."""
     return (
         _within(columns.host_ns, 1, LARGEST_NS)
         and _within(columns.ns, 2, LARGEST_NS)
-        and _within(columns.t0_ns, 0, 2**62)
+        and _within(columns.t0_ns, 0, LATEST_NS)
         and _within(columns.n, SMALLEST, LARGEST)
         and _within(columns.steps, 0, 2**31)
         and abs(columns.unix_minus_mono_ns) < 2**62
@@ -121,59 +146,64 @@ def _within(values: Sequence[float], low: float, high: float) -> bool:
     return low <= min(values) and max(values) <= high
 
 
-def _columns(data: Mapping[str, Any]) -> _Columns | None:
+def _columns_of_any(data: Mapping[str, Any]) -> RecordColumns | None:
     """Return the columns of a record; None where it is another, or not what the agent writes."""
-    count = whole(data.get("observations"), 0)
-    task, units, clock = (data.get(name) for name in ("task", "units", "clock"))
-    offset_ns, rank = data.get("unix_minus_mono_ns"), data.get("rank")
-    host_ns = _wholes(data.get("host_ns"), count)
-    steps = _wholes(data.get("steps", 1), count)
-    n = _numbers(data.get("n"), count)
-    if host_ns is None or steps is None or n is None or type(offset_ns) is not int:
+    rank, number = data.get("rank"), data.get("n")
+    is_what_the_agent_writes = (
+        whole(data.get("observations"), 0) > 0
+        and all(isinstance(data.get(name), str) for name in ("task", "units", "clock"))
+        and type(data.get("unix_minus_mono_ns")) is int
+        and (rank is None or whole(rank, -1) >= 0)
+        and all(_are_wholes(data.get(name)) for name in ("batch_id", "t0_ns", "host_ns"))
+        and all(_are_wholes(data[name]) for name in ("device_ns", "steps") if name in data)
+        and (finite_number(number) is not None or _is_list_of(number, int, float))
+        and all(_is_list_of(data[name], int, type(None)) for name in _PARTS.values() if name in data)
+        and _is_list_of(data.get("epoch_end", []), int)
+    )
+    return columns_of(data) if is_what_the_agent_writes else None
+
+
+def columns_of(data: Mapping[str, Any]) -> RecordColumns | None:
+    """Return the columns of a record whose values are of the kinds that the agent writes; None where one has another length."""
+    count, begin_ns, batch_id = data["observations"], data["t0_ns"], data["batch_id"]
+    host_ns, n, steps = (_column(value, count) for value in (data["host_ns"], data["n"], data.get("steps", 1)))
+    ns = _column(data["device_ns"], count) if "device_ns" in data else host_ns
+    if host_ns is None or n is None or steps is None or ns is None:
         return None
-    # One value stands for all where each observation counts on from the one before, or begins as that ends.
-    batch_id = _wholes(data.get("batch_id"), count, accumulate(steps, initial=whole(data.get("batch_id"), 0)))
-    t0_ns = _wholes(data.get("t0_ns"), count, accumulate(host_ns, initial=whole(data.get("t0_ns"), 0)))
-    ns = _wholes(data["device_ns"], count) if "device_ns" in data else host_ns
-    ends = data.get("epoch_end", [])
+    if isinstance(begin_ns, int):  # each of the others begins where the one before it ended
+        begin_ns = list(accumulate(host_ns[:-1], initial=whole(begin_ns, 0)))
     parts = {name: data[key] for name, key in _PARTS.items() if key in data}
-    if batch_id is None or t0_ns is None or ns is None or not _is_list_of(ends, int):
+    lists = (begin_ns, *parts.values(), *(() if isinstance(batch_id, int) else (batch_id,)))
+    if any(len(column) != count for column in lists):
         return None
-    if not (isinstance(task, str) and isinstance(units, str) and isinstance(clock, str)):
-        return None
-    if rank is not None and whole(rank, -1) < 0:
-        return None
-    if not all(_is_list_of(column, int, type(None)) and len(column) == count for column in parts.values()):
-        return None
-    return _Columns(
-        task=task,
-        units=units,
-        rank=rank,
-        clock=clock,
+    return RecordColumns(
+        task=data["task"],
+        units=data["units"],
+        rank=data.get("rank"),
+        clock=data["clock"],
         is_warmup=data.get("warmup") is True,
-        unix_minus_mono_ns=offset_ns,
+        unix_minus_mono_ns=data["unix_minus_mono_ns"],
         batch_id=batch_id,
-        t0_ns=t0_ns,
+        t0_ns=begin_ns,
         host_ns=host_ns,
         ns=ns,
         n=n,
         steps=steps,
         parts_ns=parts,
-        epoch_end=frozenset(ends),
+        epoch_end=frozenset(data.get("epoch_end", ())),
     )
 
 
-def _wholes(column: Any, count: int, from_first: Iterator[int] | None = None) -> list[int] | None:
-    """Return a column of whole numbers, where it is one value that many times or what follows `from_first`; None for others."""
-    if type(column) is int and 0 < count <= _MOST:
-        return [column] * count if from_first is None else list(islice(from_first, count))
-    return column if _is_list_of(column, int) and len(column) == count > 0 else None
+def _column(value: Any, count: int) -> Sequence[Any] | None:
+    """Return a column, also where one value stands for all; None where it has another length."""
+    if isinstance(value, list):
+        return value if len(value) == count else None
+    return [value] * count if count <= MOST else None
 
 
-def _numbers(column: Any, count: int) -> Sequence[float] | None:
-    if finite_number(column) is not None and 0 < count <= _MOST:
-        return [column] * count
-    return column if _is_list_of(column, int, float) and len(column) == count > 0 else None
+def _are_wholes(value: Any) -> bool:
+    """Return whether this is a whole number or a list of them."""
+    return type(value) is int or _is_list_of(value, int)
 
 
 def _is_list_of(value: Any, *kinds: type) -> bool:

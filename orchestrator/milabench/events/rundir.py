@@ -349,8 +349,8 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-OnRead = Callable[[int, int], object]
-"""Takes how many bytes, and how many whole lines, are about to be decoded."""
+OnRead = Callable[[int], object]
+"""Takes how many bytes are about to be decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -598,7 +598,7 @@ def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterat
     rest = b""
     for piece in _read(path, lambda file: iter(partial(file.read, _PIECE), b"")):
         if on_read is not None:
-            on_read(len(piece), piece.count(b"\n"))
+            on_read(len(piece))
         end = piece.rfind(b"\n") + 1
         if end:
             yield from decode_lines(b"".join((rest, memoryview(piece)[:end])), step)

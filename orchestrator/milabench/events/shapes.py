@@ -18,6 +18,7 @@ Check = Callable[[Any], bool]
 
 # A file of the run, which is in the run's folder; a number that can be divided by; one that can be counted or measured.
 FILE, ABOVE_ZERO, NOT_NEGATIVE = "the name of a file", "a number above zero", "a number, zero or more"
+COUNT = "a whole number, zero or more"
 _NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 _SCHEMAS: Mapping[Shape, Mapping[str, Any]] = {
     str: {"type": "string"},
@@ -27,6 +28,7 @@ _SCHEMAS: Mapping[Shape, Mapping[str, Any]] = {
     FILE: {"type": "string", "pattern": "^[^/]+$"},
     ABOVE_ZERO: {"type": "number", "exclusiveMinimum": 0},
     NOT_NEGATIVE: {"type": "number", "minimum": 0},
+    COUNT: {"type": "integer", "minimum": 0},
 }
 _SHOWN = 40  # characters of a value that is not as it should be
 
@@ -139,12 +141,18 @@ CAPSULE: Shape = {
 RATE: Shape = {
     "value": Required(ABOVE_ZERO),
     "repeat": Required(int),
-    **dict.fromkeys(
-        ("observations", "warm_up_steps", "all_steps", "spread_within", "left_out", "steps_rate"), NOT_NEGATIVE
-    ),
-    "totals": [{**dict.fromkeys(("items", "seconds"), Required(NOT_NEGATIVE)), "step_seconds": NOT_NEGATIVE}],
-    **{key: {str: NOT_NEGATIVE} for key in ("pauses", "latency")},
-    "window": dict.fromkeys(("n", "lag1", "p"), float),
+    **dict.fromkeys(("observations", "warm_up_steps", "all_steps"), COUNT),
+    **dict.fromkeys(("spread_within", "left_out", "steps_rate"), NOT_NEGATIVE),
+    "totals": [
+        {
+            **dict.fromkeys(("items", "seconds"), Required(NOT_NEGATIVE)),
+            **dict.fromkeys(("rank", "observations", "steps"), Required(int)),
+            "step_seconds": NOT_NEGATIVE,
+        }
+    ],
+    **{key: {str: Required(NOT_NEGATIVE)} for key in ("pauses", "latency")},
+    "window": {**dict.fromkeys(("n", "lag1"), Required(float)), "p": float},
+    **dict.fromkeys(("warmup_left", "drift", "n_effective"), float),
 }
 _COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), Required(int))
 _POINT_VALUE = {"value": Required(float), "ci95": [float], "launches": [float]}
@@ -223,6 +231,7 @@ _FITS: Mapping[Shape, Check] = {
     FILE: _is_file,
     ABOVE_ZERO: _is_above_zero,
     NOT_NEGATIVE: _is_not_negative,
+    COUNT: lambda value: _is_whole(value) and value >= 0,
     object: lambda _: True,
 }
 

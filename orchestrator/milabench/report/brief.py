@@ -10,7 +10,7 @@ from milabench.events.reasons import REASONS
 from milabench.report import document, model
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks
-from milabench.report.text import document_text
+from milabench.report.text import document_lines, document_text
 from milabench.shown import cut_text
 
 if TYPE_CHECKING:
@@ -132,6 +132,6 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
     return lines
 
 
-_RENDERER = DocumentRenderer(write=document_text, document=brief_document)
+_RENDERER = DocumentRenderer(write=document_text, lines=document_lines, document=brief_document)
 render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
 render_acceptance, fitted = _RENDERER.render_acceptance, _RENDERER.fitted

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import compress
+from operator import itemgetter
 from typing import TypeVar
 
 from milabench.dataclass import dataclass
@@ -38,11 +40,14 @@ class Table:
         empty = [
             at
             for at, heading in enumerate(self.headings)
-            if (optional is None or heading in optional) and not any(row[at] for row in self.rows)
+            if (optional is None or heading in optional) and not any(map(itemgetter(at), self.rows))
         ]
+        if not empty:
+            return self, []
+        stays = [at not in empty for at in range(len(self.headings))]
 
         def kept(row: Iterable[T]) -> tuple[T, ...]:
-            return tuple(cell for at, cell in enumerate(row) if at not in empty)
+            return tuple(compress(row, stays))
 
         table = replace(
             self, headings=kept(self.headings), is_text=kept(self.is_text), rows=tuple(map(kept, self.rows))

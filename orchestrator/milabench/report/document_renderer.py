@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,14 +56,19 @@ def run_document(summary: Summary) -> document.Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRenderer:
-    """A Renderer without drawings; `write` turns a document into text, `document` a run into a document."""
+    """A Renderer without drawings; `write` turns a document into text, `document` a run into a document.
+
+    `lines`, where there is one, yields what `write` returns line by line.
+    """
 
     write: Callable[..., str]
+    lines: Callable[..., Iterator[str]] | None = None
     document: Callable[[Summary], document.Document] = run_document
 
-    def fitted(self, width: int) -> DocumentRenderer:
+    def fitted(self, width: int | None) -> DocumentRenderer:
         """Return the renderer whose tables fit a terminal of so many characters, where its `write` can."""
-        return replace(self, write=partial(self.write, width=width))
+        lines = None if self.lines is None else partial(self.lines, width=width)
+        return replace(self, write=partial(self.write, width=width), lines=lines)
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the reports on some runs, one after the other."""
@@ -74,6 +79,11 @@ class DocumentRenderer:
     ) -> str:
         """Return a comparison; `differences` where requested."""
         return self.write(comparison_document(comparison, differences))
+
+    def comparison_lines(self, comparison: Comparison, differences: Differences = None) -> Iterator[str]:
+        """Yield the lines of the same, without their ends."""
+        assert self.lines is not None
+        return self.lines(comparison_document(comparison, differences))
 
     def render_acceptance(self, acceptance: Acceptance) -> str:
         """Return the verdict on a run, criterion by criterion."""

@@ -10,7 +10,7 @@ from typing import Any
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System
 from milabench.analysis.job_mix import JobMix
-from milabench.analysis.json_codec import schema_of_type, strict
+from milabench.analysis.json_codec import schema_of_type, strict, to_json_value
 from milabench.analysis.summary_model import SCHEMA, Failure, Summary
 from milabench.analysis.system_diff import Difference, Differences
 from milabench.analysis.traces import RunTraces
@@ -49,8 +49,8 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
             "systems": [_facts(system) for system in comparison.systems],
             "excluded": [{"bench": bench, "why": why} for bench, why in comparison.excluded],
             "indices": [asdict(index) for index in comparison.indices],
-            "benchmarks": [asdict(row) for row in comparison.rows],
-            **({"curves": [asdict(curves) for curves in comparison.curves]} if comparison.curves else {}),
+            "benchmarks": to_json_value(comparison.rows),
+            **({"curves": to_json_value(comparison.curves)} if comparison.curves else {}),
             "job_mix": {"declared": comparison.has_work, "systems": [asdict(mix) for mix in comparison.job_mix]},
             **({} if differences is None else {"differences": [asdict(difference) for difference in differences]}),
         },

@@ -6,7 +6,7 @@ A format is a module of this package named after it and a line in `FORMATS`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from milabench.dataclass import dataclass
@@ -34,6 +34,13 @@ class Renderer(Protocol):
         """Return the verdict on a run, criterion by criterion."""
 
 
+class LineRenderer(Renderer, Protocol):
+    """What a format offers whose tables fit a terminal."""
+
+    def comparison_lines(self, comparison: Comparison, differences: Differences = None) -> Iterator[str]:
+        """Yield the lines of a comparison, without their ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format; `draws` says that it shows the course of steps, so that their records have to be read for it.
@@ -56,9 +63,11 @@ class Format:
 
     def fitted(self, width: int | None) -> Renderer:
         """Return the renderer whose tables fit a terminal of so many characters; None: as wide as they are."""
-        if width is None or not self.fits:
-            return self.renderer
-        return cast("Renderer", importlib.import_module(f"milabench.report.{self.name}").fitted(width))
+        return self.renderer if width is None or not self.fits else self.by_line(width)
+
+    def by_line(self, width: int | None) -> LineRenderer:
+        """Return the same, which also writes a comparison line by line; only of a format that fits a terminal."""
+        return cast("LineRenderer", importlib.import_module(f"milabench.report.{self.name}").fitted(width))
 
 
 # Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.

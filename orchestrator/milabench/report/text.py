@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
-from milabench.report.text_table import text_table
+from milabench.report.text_table import table_lines
 from milabench.shown import visible_line
 
 WIDTH = 120
@@ -19,19 +19,28 @@ def document_text(document: Document, width: int | None = None) -> str:
 
     `width` is that of the terminal which tables are fitted to; None: they are written whole.
     """
-    lines: list[str] = []
+    return "\n".join(document_lines(document, width)) + "\n"
+
+
+def document_lines(document: Document, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of `document_text`."""
     previous: Block | None = None
     for block in document:
         is_headline = isinstance(previous, Title) and previous.label != "" and isinstance(block, Properties)
-        lines += [
-            *([""] if previous is not None and not is_headline else []),
-            *map(visible_line, _lines(block, document, width)),
-        ]
+        if previous is not None and not is_headline:
+            yield ""
+        if isinstance(block, Table):
+            if block.title:
+                yield visible_line(block.title)
+            yield from table_lines(block.headings, block.rows, block.is_text, spare=block.spare, width=width)
+        else:
+            yield from map(visible_line, _lines(block, document, width))
         previous = block
-    return "\n".join(lines) + "\n"
 
 
-def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]:
+def _lines(
+    block: Title | Properties | Statement | Value | Notes | Section, document: Document, width: int | None
+) -> Iterable[str]:
     match block:
         case Title():
             return [f"{block.label:<{_name_width(document)}}{block.text}" if block.label else block.text]
@@ -47,9 +56,6 @@ def _lines(block: Block, document: Document, width: int | None) -> Iterable[str]
             return [part for line in block.lines for part in _wrapped(line, width)]
         case Section():
             return [block.title, *(line for entry in block.entries for line in _entry_lines(entry))]
-        case Table():
-            table = text_table(block.headings, block.rows, block.is_text, spare=block.spare, width=width)
-            return [*([block.title] if block.title else []), *table]
         case _:
             assert_never(block)
 
@@ -72,6 +78,6 @@ def _entry_lines(entry: Entry) -> list[str]:
     return [f"  {name}{entry.text}", *(f"    {label:<{width}}{text}" for label, text in entry.details)]
 
 
-_RENDERER = DocumentRenderer(write=document_text)
+_RENDERER = DocumentRenderer(write=document_text, lines=document_lines)
 render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
 render_acceptance, fitted = _RENDERER.render_acceptance, _RENDERER.fitted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from milabench.shown import cut_text, visible_line
 
@@ -18,7 +18,19 @@ def text_table(
     spare: Iterable[str] = (),
     width: int | None = None,
 ) -> list[str]:
-    """Return heading, rule and rows in columns of minimal width; text to the left, numbers to the right.
+    """Return the lines of `table_lines`."""
+    return list(table_lines(headings, rows, is_text, spare=spare, width=width))
+
+
+def table_lines(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    is_text: Sequence[bool],
+    *,
+    spare: Iterable[str] = (),
+    width: int | None = None,
+) -> Iterator[str]:
+    """Yield heading, rule and rows in columns of minimal width; text to the left, numbers to the right.
 
     A table wider than the terminal's `width` is fitted to it: long values are shortened, then as many columns as need be
     are left out, those named first in `spare` first, and a last line says so. None: it is written whole.
@@ -27,15 +39,12 @@ def text_table(
     kept, note = _fitted(columns, tuple(spare), width)
     widths = {at: max(map(len, column)) for at, column in kept.items()}
 
-    def line(row: int) -> str:
-        padded = (
-            column[row].ljust(widths[at]) if is_text[at] else column[row].rjust(widths[at])
-            for at, column in kept.items()
-        )
-        return " | ".join(padded).rstrip()
-
-    rule = "-+-".join("-" * wide for wide in widths.values())
-    return [*map(visible_line, (line(0), rule, *map(line, range(1, len(rows) + 1)))), *note]
+    template = " | ".join(f"%{'-' if is_text[at] else ''}{wide}s" for at, wide in widths.items())
+    lines = ((template % row).rstrip() for row in zip(*kept.values(), strict=True))
+    yield visible_line(next(lines, ""))
+    yield "-+-".join("-" * wide for wide in widths.values())
+    yield from map(visible_line, lines)
+    yield from note
 
 
 def _fitted(

@@ -18,18 +18,18 @@ EVERY_S = 0.2
 
 
 class ReadingProgress:
-    """Tells, now and then, which share of a run's records is read, how many a second, and when it will be all of them."""
+    """Tells, now and then, which share of a run's records is read, how fast, and when it will be all of them."""
 
     def __init__(self, run: Run, show: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
         self._show = show
         self._clock = clock
         self._whole: int | None = None
-        self._bytes = self._records = 0
+        self._bytes = 0
         self._began = self._shown = 0.0
 
-    def take(self, size: int, records: int) -> None:
-        """Take a piece into account that is read now."""
+    def take(self, size: int) -> None:
+        """Take a piece of so many bytes into account that is read now."""
         now = self._clock()
         if self._whole is None:
             self._whole, self._began, self._shown = _bytes_to_read(self._run), now, now + SHOWN_AFTER_S - EVERY_S
@@ -37,13 +37,12 @@ class ReadingProgress:
             self._shown = now
             self._show(self._text(now - self._began))
         self._bytes += size
-        self._records += records
 
     def _text(self, lasted_s: float) -> str:
         share = min(1.0, self._bytes / self._whole) if self._whole else 1.0
         left_s = lasted_s * (1 - share) / share if share else 0.0
         return (
-            f"reading {self._run.name}: {100 * share:.0f} %, {self._records / lasted_s:,.0f} records/s, "
+            f"reading {self._run.name}: {100 * share:.0f} %, {self._bytes / lasted_s / 1e6:,.1f} MB/s, "
             f"about {duration(left_s)} left"
         )
 

@@ -171,11 +171,13 @@ def find_report_source(
     validations: str | None = None,
     tracing: Tracing | None = None,
     watched: Callable[[Run], Run] = lambda run: run,
+    *,
+    is_one_of_many: bool = False,
 ) -> ReportSource:
     """Return a run by path or name, the JSON report or bundle of one, or a shipped reference (`reference:NAME`).
 
-    `tracing` draws the run where its records are read, `watched` makes it tell how far they are. Raises NothingSelected or
-    RecordError.
+    `tracing` draws the run where its records are read, `watched` makes it tell how far they are; `is_one_of_many` as in
+    `KeptSummary.sparing`. Raises NothingSelected or RecordError.
     """
     if name.startswith(SHIPPED):
         return read_reference(name.removeprefix(SHIPPED))
@@ -186,7 +188,8 @@ def find_report_source(
     run = watched(with_ends(find_run(base, name)))
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
-    return ReportSource(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)
+    summary = summary_of(run, validations, course, is_one_of_many=is_one_of_many)
+    return ReportSource(name=run.name, summary=summary, manifest=run.manifest, run=run)
 
 
 def shipped_references() -> list[str]:

@@ -6,9 +6,10 @@ Each imports its own part of the analysis where it begins: criteria alone take 1
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from milabench.analysis.traces import Trace, Tracing
     from milabench.procurement.tender import Tender
 
+_MANY = 16  # runs of a comparison whose summaries stay in memory with all of their lists
+_LINES = 64  # of a comparison that are written at a time
 _MOST_NAMED = 3  # runs of a system that its name lists
 
 
@@ -275,6 +278,16 @@ class RunComparison:
         traces = None if self.tracing is None else [self._traces(sources) for sources in self.sources]
         return FORMATS[format_name].fitted(width).render_comparison(self.comparison, self.differences, traces)
 
+    def pieces(self, format_name: str, width: int | None = None) -> Iterator[str]:
+        """Yield the text of `render` as it is made: of a hundred runs it is megabytes, nearly all of them blanks."""
+        form = FORMATS[format_name]
+        if not form.fits:
+            yield self.render(format_name, width)
+            return
+        lines = form.by_line(width).comparison_lines(self.comparison, self.differences)
+        while piece := "".join(f"{line}\n" for line in islice(lines, _LINES)):
+            yield piece
+
     def _traces(self, sources: Sequence[ReportSource]) -> Sequence[Trace] | None:
         """Return the time series of a system's runs, steps named by the run where there are several."""
         assert self.tracing is not None
@@ -299,12 +312,17 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     profile = (
         WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     )
-    tracing = tracing_for(FORMATS[format_name], compared=sum(map(len, sides)))
+    compared = sum(map(len, sides))
+    tracing = tracing_for(FORMATS[format_name], compared=compared)
     with shown_reading(session) as watched:
-        sources = tuple(
-            tuple(find_report_source(folder, name, request.validations, tracing, watched) for name in side)
-            for side in sides
+        find = functools.partial(
+            find_report_source,
+            validations=request.validations,
+            tracing=tracing,
+            watched=watched,
+            is_one_of_many=compared > _MANY,
         )
+        sources = tuple(tuple(find(folder, name) for name in side) for side in sides)
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)

@@ -6,8 +6,10 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError
@@ -16,13 +18,14 @@ from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
     from milabench.analysis.kept_summary import KeptSummary
-    from milabench.analysis.step_results import CourseOf
-    from milabench.analysis.summary_model import Summary
+    from milabench.analysis.step_results import CourseOf, SupersededAttempt
+    from milabench.analysis.summary_model import BenchSummary, Failure, Summary
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
 ANALYSIS = 8
 _ENDINGS = (".data", ".stdout", ".stderr")
+_Logged = TypeVar("_Logged", "Failure", "SupersededAttempt")
 
 
 def recompute_summary(run: Run) -> dict[str, Any]:
@@ -35,10 +38,12 @@ def recompute_summary(run: Run) -> dict[str, Any]:
     return value
 
 
-def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
+def summary_of(
+    run: Run, validations: str | None = None, course: CourseOf | None = None, *, is_one_of_many: bool = False
+) -> Summary:
     """Return the summary of a run. `validations` are checks other than the run's own, which no stored summary has.
 
-    `course` observes the records where they are read.
+    `course` observes the records where they are read; `is_one_of_many` as in `KeptSummary.sparing`.
 
     Raises RecordError when its records cannot be read.
     """
@@ -47,7 +52,7 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
 
     if validations is not None:
         return summarise(run, checks_of(run, validations), course)
-    stored = _stored(run)
+    stored = _stored(run, is_one_of_many=is_one_of_many)
     if stored is not None:
         return stored
     # From before: what is written while the records are read makes the stored summary out of date.
@@ -98,7 +103,7 @@ def content_digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def _stored(run: Run) -> Summary | None:
+def _stored(run: Run, *, is_one_of_many: bool = False) -> Summary | None:
     """Return the stored summary; None where there is none, or one of other records or another version."""
     import msgspec
 
@@ -110,13 +115,13 @@ def _stored(run: Run) -> Summary | None:
     if not run.is_ended:
         return None
     try:
-        kept = KeptSummary(read_regular(run.path / SUMMARY))
+        kept = KeptSummary(partial(read_regular, run.path / SUMMARY))
         if not _is_made_of_these_records(run, kept):
             return None
-        sparing = kept.sparing_values()
-        value = kept.values() if sparing is None else sparing
-        _relocate(run, value)
-        return summary_from_json(value, run.manifest, has_shape=sparing is not None)
+        summary = None
+        if kept.made_of["summary"] == kept.digest:
+            summary = kept.sparing(run.manifest, is_one_of_many=is_one_of_many)
+        return _relocated(run, summary or summary_from_json(kept.values(), run.manifest))
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError, RecordError):
         return None
 
@@ -126,21 +131,25 @@ def _is_made_of_these_records(run: Run, kept: KeptSummary) -> bool:
     sources = kept.made_of
     if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
         return False
-    # The digest is that of the bytes as they were written; a file that something else wrote anew has others.
-    digest = sources.get("summary")
-    if hashlib.sha256(kept.as_summarised).hexdigest() != digest and _digest_of(kept.values()) != digest:
+    # The digest is that of the bytes as they were written; a file that something else wrote has others.
+    if kept.digest != sources.get("summary") != _digest_of(kept.values()):
         return False
     return sources.get("stat") == stat_digest(run.path) or sources.get("content") == content_digest(run.path)
 
 
-def _relocate(run: Run, value: dict[str, Any]) -> None:
-    """Let the name of the run and the paths of its logs be what they are now."""
-    value["run"] = run.name
-    for bench in value["benchmarks"]:
-        others = (failure for flaky in bench["flaky"] for failure in flaky["others"])
-        for failure in (*bench["failures"], *others):
-            if failure["log"] is not None:
-                failure["log"] = str(run.path / Path(failure["log"]).name)
+def _relocated(run: Run, summary: Summary) -> Summary:
+    """Return the summary with the name of the run and the paths of its logs as they are now."""
+
+    def of_bench(bench: BenchSummary) -> BenchSummary:
+        if not bench.failures and not bench.flaky:
+            return bench
+        flaky = tuple(replace(each, others=tuple(map(at_home, each.others))) for each in bench.flaky)
+        return replace(bench, failures=tuple(map(at_home, bench.failures)), flaky=flaky)
+
+    def at_home(failure: _Logged) -> _Logged:
+        return failure if failure.log is None else replace(failure, log=str(run.path / Path(failure.log).name))
+
+    return replace(summary, run=run.name, benchmarks=tuple(map(of_bench, summary.benchmarks)))
 
 
 def _files(path: Path) -> Iterator[os.DirEntry[str]]:

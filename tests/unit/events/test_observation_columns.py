@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from milabench.events.batch_decoder import decode_lines
 from milabench.events.model import Data, ObservationBatch
 from milabench.events.observation_columns import batch_of, single_events
+from milabench.events.plain_columns import plain_batch
 from milabench.events.rundir import read_batches, read_events
 from milabench.execute.agent.ring import RingReader
 from milabench.execute.agent.slots import LONGEST
@@ -36,6 +37,36 @@ COLUMNS: dict[str, Any] = {
     "n": 8,
     "wait_ns": [1, None, 3],
 }
+
+ODD: list[dict[str, Any]] = [
+    {"observations": 4},
+    {"observations": 0},
+    {"observations": "3"},
+    {"host_ns": [10, 20]},
+    {"host_ns": [10, 20.5, 30]},
+    {"host_ns": None},
+    {"t0_ns": [1, 2]},
+    {"t0_ns": "1000"},
+    {"n": [1, None, 3]},
+    {"n": True},
+    {"wait_ns": 5},
+    {"wait_ns": [1, 2]},
+    {"device_ns": [1, None, 3]},
+    {"steps": [1, 1]},
+    {"batch_id": None},
+    {"epoch_end": [None]},
+    {"rank": -1},
+    {"clock": None},
+    {"units": 5},
+    {"unix_minus_mono_ns": 0.5},
+]
+
+NOT_PLAIN: list[dict[str, Any]] = [
+    {"host_ns": [10, 2**40, 30]},
+    {"host_ns": [10, 0, 30]},
+    {"n": [1, 0, 3]},
+    {"t0_ns": [-5, 1, 2]},
+]
 
 
 class Steps:
@@ -168,6 +199,8 @@ def test_what_stands_in_the_ring_is_read_back_from_the_records(
     lines = records_of(steps.slots, folder, drains=drains)
     assert_same(read(lines, folder), steps.expected)
     assert sorted(rows_in_batches(folder)) == sorted(map(row, steps.expected))
+    for line in lines.splitlines():
+        assert plain_batch(line, "s") == batch_of(Data(step="s", data=json.loads(line)["data"]))
 
 
 def row(data: dict[str, Any]) -> tuple[Any, ...]:
@@ -233,32 +266,7 @@ def test_times_are_those_of_the_step_before_where_one_continues_another(tmp_path
     assert all(after["t0_ns"] == data["t0_ns"] + data["host_ns"] for data, after in pairwise(found))
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"observations": 4},
-        {"observations": 0},
-        {"observations": "3"},
-        {"host_ns": [10, 20]},
-        {"host_ns": [10, 20.5, 30]},
-        {"host_ns": None},
-        {"t0_ns": [1, 2]},
-        {"t0_ns": "1000"},
-        {"n": [1, None, 3]},
-        {"n": True},
-        {"wait_ns": 5},
-        {"wait_ns": [1, 2]},
-        {"device_ns": [1, None, 3]},
-        {"steps": [1, 1]},
-        {"batch_id": None},
-        {"epoch_end": [None]},
-        {"rank": -1},
-        {"clock": None},
-        {"units": 5},
-        {"unix_minus_mono_ns": 0.5},
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("odd", ODD, ids=repr)
 def test_columns_that_the_agent_does_not_write_stay_the_record_that_they_are(odd: dict[str, Any]) -> None:
     event = Data(step="s", t=1.0, data={**COLUMNS, **odd})
     assert list(single_events(event)) == [event]
@@ -273,10 +281,32 @@ def test_columns_are_a_value_for_each_or_one_for_all() -> None:
     assert {first["n"], second["n"], third["n"]} == {8}
 
 
-@pytest.mark.parametrize(
-    "odd", [{"host_ns": [10, 2**40, 30]}, {"host_ns": [10, 0, 30]}, {"n": [1, 0, 3]}, {"t0_ns": [-5, 1, 2]}]
-)
+@pytest.mark.parametrize("odd", NOT_PLAIN, ids=repr)
 def test_columns_with_an_observation_that_is_not_plain_are_single_events(odd: dict[str, Any]) -> None:
     event = Data(step="s", t=1.0, data={**COLUMNS, **odd})
     assert batch_of(event) is None
     assert len(list(single_events(event))) == 3
+
+
+PLAIN: list[dict[str, Any]] = [
+    {},
+    {"rank": 1, "warmup": True},
+    {"rank": None, "epoch_end": [2], "steps": 2},
+    {"clock": "event", "device_ns": [9, 19, 29], "steps": [1, 2, 3]},
+    {"t0_ns": [0, 11, 40], "batch_id": [1, 2, 9], "n": [8, 8.5, 1e-3]},
+    {"n": 0.5, "host_ns": 7, "wait_ns": [None, None, None]},
+    {"forward_ns": [1, None, -3], "unknown": {"key": [1]}},
+]
+
+
+@pytest.mark.parametrize("more", PLAIN, ids=repr)
+def test_a_record_that_is_decoded_at_once_holds_what_it_holds_key_by_key(more: dict[str, Any]) -> None:
+    data = {**COLUMNS, **more}
+    batch = plain_batch(json.dumps({"event": "data", "data": data, "pipe": "data", "t": 1.0}).encode(), "s")
+    assert batch is not None
+    assert batch == batch_of(Data(step="s", t=1.0, data=data))
+
+
+@pytest.mark.parametrize("odd", [*ODD, *NOT_PLAIN, {"t0_ns": 2**62 - 20}, {"n": 1e60}, {"rank": True}], ids=repr)
+def test_what_may_be_another_record_is_not_decoded_at_once(odd: dict[str, Any]) -> None:
+    assert plain_batch(json.dumps({"event": "data", "data": {**COLUMNS, **odd}, "t": 1.0}).encode(), "s") is None

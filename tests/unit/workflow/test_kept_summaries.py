@@ -6,12 +6,14 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from milabench.analysis.json_codec import Unread
 from milabench.analysis.kept_summary import KeptSummary
 from milabench.analysis.summary_io import summary_from_json
+from milabench.errors import RecordError
 from milabench.events.rundir import Run, open_run
 from milabench.workflow import summaries
 from milabench.workflow.summaries import recompute_summary, summary_of
@@ -34,8 +36,8 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     stored = summaries._stored
 
-    def watched(run: Run) -> object:
-        found = stored(run)
+    def watched(run: Run, *, is_one_of_many: bool = False) -> object:
+        found = stored(run, is_one_of_many=is_one_of_many)
         seen.extend([] if found is not None else [run.name])
         return found
 
@@ -44,10 +46,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_what_is_read_sparingly_is_the_whole_summary(run: Run) -> None:
-    kept = KeptSummary((run.path / "summary.json").read_bytes())
-    sparing, values = kept.sparing_values(), kept.values()
-    assert sparing is not None
-    spared = summary_from_json(sparing, run.manifest, has_shape=True)
+    kept = KeptSummary((run.path / "summary.json").read_bytes)
+    spared, values = kept.sparing(run.manifest), kept.values()
+    assert spared is not None
     assert isinstance(spared.benchmarks[0].validations, Unread)
     assert spared == summary_from_json(values, run.manifest)
     assert spared.to_json() == summary_from_json(values, run.manifest).to_json()
@@ -83,15 +84,77 @@ def test_one_that_was_altered_is_computed_again(run: Run, computed: list[str], o
     assert path.read_bytes() == content  # written again
 
 
-def test_one_of_another_shape_with_a_digest_that_fits_is_computed_again(run: Run, computed: list[str]) -> None:
-    path = run.path / "summary.json"
-    value = json.loads(path.read_bytes())
-    made_of = value.pop("made_of")
-    value["benchmarks"][0]["metrics"] = [{"metric": "rate", "repeat": 0, "value": "fast"}]
-    made_of["summary"] = summaries._digest_of(value)
-    path.write_text(json.dumps({**value, "made_of": made_of}, separators=(",", ":")))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metrics": [{"metric": "rate", "repeat": 0, "value": "fast"}]},
+        {"counts": {"planned": 1}},
+        {"outcome": "perhaps"},
+        {"ci95": [1.0]},
+        {"failures": [{"step": "a"}]},
+        {"serving": {"points": [{"name": 1}]}},
+    ],
+)
+def test_one_of_another_shape_with_a_digest_that_fits_is_computed_again(
+    run: Run, computed: list[str], change: dict[str, object]
+) -> None:
+    value = json.loads((run.path / "summary.json").read_bytes())
+    value["benchmarks"][0] |= change
+    forge(run, value)
     summary_of(run)
     assert computed == [run.name]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": 0.0},
+        {"value": 1e60},
+        {"units": 1},
+        {"observations": 1.5},
+        {"steps": [], "step": ""},
+        {"totals": [{"rank": 0, "items": -1, "seconds": 1.0, "observations": 1, "steps": 1}]},
+        {"totals": [{"items": 1, "seconds": 1.0}]},
+        {"long_step": {"at_s": 1.0}},
+        {"drift": None},
+        {"window": {"n": 1}},
+        {"pauses": {"validation": None}},
+    ],
+)
+def test_a_launch_that_is_read_later_is_checked_at_once(
+    run: Run, computed: list[str], change: dict[str, object]
+) -> None:
+    value = json.loads((run.path / "summary.json").read_bytes())
+    rate = next(metric for metric in value["benchmarks"][0]["metrics"] if metric["metric"] == "rate")
+    rate |= {"window": {"n": 9, "lag1": 0.1, "p": 0.5}, "warmup_left": 0, "drift": 0.1, "n_effective": 9.0}
+    forge(run, value)
+    summary_of(run)
+    assert computed == []
+    rate |= change
+    forge(run, value)
+    summary_of(run)
+    assert computed == [run.name]
+
+
+def forge(run: Run, value: dict[str, Any]) -> None:
+    """Write another summary beside a run, with the digest that it would have."""
+    summary = {name: own for name, own in value.items() if name != "made_of"}
+    made_of = {**value["made_of"], "summary": summaries._digest_of(summary)}
+    (run.path / "summary.json").write_text(json.dumps({**summary, "made_of": made_of}, separators=(",", ":")))
+
+
+def test_the_lists_of_one_of_many_are_read_again_and_those_of_a_few_stay(run: Run) -> None:
+    few, many, another = (summary_of(run, is_one_of_many=is_one_of_many) for is_one_of_many in (False, True, True))
+    assert few == many
+    path = run.path / "summary.json"
+    path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
+    with pytest.raises(RecordError, match="changed while it was read"):
+        len(another.benchmarks[0].validations)
+    path.unlink()
+    with pytest.raises(RecordError, match="cannot be read again"):
+        list(another.benchmarks[0].processes)
+    assert another.benchmarks[0].rates == many.benchmarks[0].rates
+    assert few == many  # of which all has been read
 
 
 def test_what_is_changed_of_a_kept_summary_is_written_with_all_of_it(run: Run) -> None:

@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Run:
     return open_run(path)
 
 
-def records_of(run: Run) -> int:
+def size_of(run: Run) -> int:
     return sum((run.path / f"{run.stem(step)}.data").stat().st_size for step in run.files)
 
 
@@ -38,19 +38,30 @@ class Clock:
 
 
 def test_the_share_the_rate_and_the_time_that_is_left_are_told(run: Run) -> None:
-    clock, shown, whole = Clock(), list[str](), records_of(run)
+    clock, shown, whole = Clock(), list[str](), size_of(run)
     progress = ReadingProgress(run, shown.append, clock)
-    progress.take(whole // 4, 500)
+    progress.take(whole // 4)
     clock.now += 2.0
-    progress.take(whole // 4, 500)
-    assert shown == ["reading system_a: 25 %, 250 records/s, about 6.0 s left"]
+    progress.take(whole // 4)
+    (text,) = shown
+    assert text.startswith("reading system_a: 25 %, ")
+    assert text.endswith(" MB/s, about 6.0 s left")
+
+
+def test_the_rate_is_that_of_all_bytes_so_far(run: Run) -> None:
+    clock, shown = Clock(), list[str]()
+    progress = ReadingProgress(run, shown.append, clock)
+    for _ in range(3):
+        progress.take(50_000_000)
+        clock.now += 2.0
+    assert [text.split(", ")[1] for text in shown] == ["25.0 MB/s", "25.0 MB/s"]
 
 
 def test_what_is_read_at_once_says_nothing(run: Run) -> None:
     clock, shown = Clock(), list[str]()
     progress = ReadingProgress(run, shown.append, clock)
     for _ in range(9):
-        progress.take(100, 1)
+        progress.take(100)
         clock.now += 0.1
     assert shown == []
 
@@ -59,19 +70,18 @@ def test_it_is_not_told_more_often_than_a_person_reads(run: Run) -> None:
     clock, shown = Clock(), list[str]()
     progress = ReadingProgress(run, shown.append, clock)
     for _ in range(300):
-        progress.take(10, 1)
+        progress.take(10)
         clock.now += 0.01
     assert 8 <= len(shown) <= 11
 
 
-def test_all_bytes_and_all_lines_of_the_records_are_counted(run: Run) -> None:
-    sizes = list[tuple[int, int]]()
-    watched = replace(run, on_read=lambda size, records: sizes.append((size, records)))
+def test_all_bytes_of_the_records_are_counted(run: Run) -> None:
+    sizes = list[int]()
+    watched = replace(run, on_read=sizes.append)
     for step in run.files:
         assert list(watched.batches(step)) == list(run.batches(step))
     contents = [(run.path / f"{run.stem(step)}.data").read_bytes() for step in run.files]
-    assert sum(size for size, _ in sizes) == sum(map(len, contents))
-    assert sum(records for _, records in sizes) == sum(content.count(b"\n") for content in contents)
+    assert sum(sizes) == sum(map(len, contents))
 
 
 class Shown(CollectingReporter):
@@ -101,7 +111,7 @@ def test_nothing_is_left_on_the_terminal_whatever_ends_it(run: Run, end: type[Ba
 def test_an_interrupted_report_leaves_nothing_half_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name: path.read_bytes() for path in run.path.iterdir()}
 
-    def interrupted(self: ReadingProgress, size: int, records: int) -> None:
+    def interrupted(self: ReadingProgress, size: int) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ReadingProgress, "take", interrupted)
