@@ -11,11 +11,11 @@ import html
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.report.registry import FORMATS

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from milabench.dataclass import dataclass
+from dataclasses import dataclass
+
 from milabench.redaction import mask
 
 DONE = 0

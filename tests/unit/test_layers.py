@@ -12,13 +12,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# package -> the packages of milabench that it may import, besides itself and what stands below all of them
+# package -> the packages of milabench that it may import, besides itself, errors, version and redaction
 MAY_IMPORT = {
     "errors": set(),
     "version": set(),
     "redaction": set(),
     "shown": set(),
-    "dataclass": set(),
     "config": set(),
     "facts": set(),
     "events": set(),
@@ -99,7 +98,7 @@ def test_a_module_imports_only_what_its_layer_may(name: str, path: Path) -> None
     package = package_of(name)
     if package.startswith("__"):
         return
-    allowed = MAY_IMPORT[package] | {package, "dataclass", "errors", "version", "redaction", "shown"}
+    allowed = MAY_IMPORT[package] | {package, "errors", "version", "redaction", "shown"}
     reached = {parts[1] for found in imports(path) if (parts := found.split("."))[0] == "milabench" and len(parts) > 1}
     assert reached <= allowed, f"{name} imports {sorted(reached - allowed)}"
 
@@ -127,15 +126,6 @@ COPIED = {"execute/torchvision_shim.py"}
 def test_what_is_copied_into_environments_is_not_imported_here(name: str, path: Path) -> None:
     copied = {f"milabench.{module.removesuffix('.py').replace('/', '.')}" for module in COPIED}
     assert not imports(path) & copied
-
-
-# Programs of their own, which need no more than the standard library.
-STANDARD = ("dataclass.py", "execute/agent/", "devices/", *FOREIGN)
-
-
-@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_no_data_class_is_compiled_at_a_start(name: str, path: Path) -> None:
-    assert name.startswith(STANDARD) or "dataclasses.dataclass" not in imports(path)
 
 
 @pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.replicates import MOST, processes_for, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.two_samples import Estimate, welch
-from milabench.dataclass import dataclass
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 LEAST = 3  # replicates, below which an interval says nothing; docs/explanation/methodology.md, 1.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,6 @@ from milabench.config.kinds import INVALID, Key, Kind, MapOf, Record, ValueParse
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
 from milabench.config.yaml_reader import decode_text, parse_document
-from milabench.dataclass import dataclass
 
 Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]
 

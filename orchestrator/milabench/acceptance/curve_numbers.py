@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from milabench.acceptance.criteria import ServingCriterion
 from milabench.analysis.serving_compare import AREA, AREA_UNITS
 from milabench.analysis.serving_model import METRICS, PointValue, ServingCurve
-from milabench.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

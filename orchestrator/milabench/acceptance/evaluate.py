@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound
@@ -21,7 +21,6 @@ from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_compare import AREA
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.dataclass import dataclass
 
 Decide = Callable[[Sequence[float], Sequence[float], BoundTarget], BoundDecision]
 """What judges the numbers of launches, in their order, and those of a reference (else none), as `decide_bound` does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
@@ -17,7 +17,6 @@ from milabench.analysis.intervals import t_quantile
 from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.dataclass import dataclass
 from milabench.errors import RecordError
 from milabench.events.values import as_mapping, finite_number, mappings_in
 

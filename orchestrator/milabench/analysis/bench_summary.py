@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from milabench.analysis.case_sets import cases_of
@@ -26,7 +26,6 @@ from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.windows import Window
-from milabench.dataclass import dataclass
 from milabench.events.model import OutcomeName
 from milabench.events.reasons import Reason
 from milabench.events.values import SMALLEST, as_mapping, one_line, whole

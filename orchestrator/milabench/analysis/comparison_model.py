@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
@@ -30,7 +30,6 @@ from milabench.analysis.two_samples import (
     log_mean_of,
     mann_whitney_p,
 )
-from milabench.dataclass import dataclass
 from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
-
-from milabench.dataclass import dataclass
 
 TERA: Final = 1e12
 

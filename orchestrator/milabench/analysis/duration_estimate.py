@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.sample_statistics import median
-from milabench.dataclass import dataclass
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping, mappings_in

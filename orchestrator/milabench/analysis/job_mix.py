@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.two_samples import Estimate
-from milabench.dataclass import dataclass
 from milabench.events.values import finite_number
 
 HOURS_PER_YEAR = 8766.0

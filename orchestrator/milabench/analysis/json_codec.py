@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from milabench.dataclass import dataclass
 from milabench.events.shapes import Required, Shape
 from milabench.events.values import finite_number, strict
 

@@ -10,12 +10,12 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
 from milabench.analysis.search_limits import CHARACTER_S, LINE_S, LOG_S, SearchTooLong, search_watch
-from milabench.dataclass import dataclass
 from milabench.events.values import LARGEST, SMALLEST
 
 Direction = Literal["higher", "lower", "none"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import Any
 
@@ -21,7 +21,6 @@ from milabench.analysis.serving_model import METRICS, LaunchCurve
 from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput
 from milabench.analysis.windows import Window
-from milabench.dataclass import dataclass
 from milabench.events import model
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, energy_of

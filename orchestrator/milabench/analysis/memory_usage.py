@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.sample_statistics import mean, stdev
-from milabench.dataclass import dataclass
 from milabench.events.model import Data, StepEvent
 from milabench.events.values import finite_number
 

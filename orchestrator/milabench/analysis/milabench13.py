@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-
-from milabench.dataclass import dataclass
+from dataclasses import dataclass
 
 _LEAST_TRIMMED = 5  # rates, from which on the smallest and the largest are left out
 

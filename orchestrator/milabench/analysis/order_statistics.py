@@ -6,11 +6,11 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import floordiv, pos
 
 from milabench.analysis.sample_statistics import median_absolute_deviation, quantile
-from milabench.dataclass import dataclass
 
 _SORTED = 50_000
 """Up to so many values are sorted: sorting ten million takes seconds, and 40 bytes for each."""

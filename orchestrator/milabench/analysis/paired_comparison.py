@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.two_samples import MARGIN, Estimate, Verdict, judge_family, paired_difference
-from milabench.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 from milabench.analysis.measure import main_task
 from milabench.analysis.throughput import merged
 from milabench.analysis.windows import TimeSpan
-from milabench.dataclass import dataclass
 from milabench.events.model import Data, ObservationBatch, StepEvent
 from milabench.events.values import as_mapping, finite_number, positive, whole
 

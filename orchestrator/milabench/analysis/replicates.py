@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from milabench.analysis.intervals import normal_quantile, t_tail
 from milabench.analysis.sample_statistics import log_stdev
-from milabench.dataclass import dataclass
 
 PILOT = 5
 LEAST = 3  # rates from which a spread is taken; with two, one of them decides everything

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import Run
 from milabench.events.shares import current_attempt

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.two_samples import Estimate
-from milabench.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,11 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
 from typing import Any, ClassVar, overload
 
-from milabench.dataclass import dataclass
 from milabench.events.model import ObservationBatch
 from milabench.events.values import SMALLEST, finite_number, positive, whole
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from milabench.analysis.comparison_model import (
@@ -27,7 +27,6 @@ from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, Se
 from milabench.analysis.sides import ACROSS, noise_of
 from milabench.analysis.system_diff import differing_requests
 from milabench.analysis.two_samples import LEVEL
-from milabench.dataclass import dataclass
 from milabench.events.values import SMALLEST
 
 # The ratio of TPOT p90 is that of user_tps, which is 1000 / TPOT p90.

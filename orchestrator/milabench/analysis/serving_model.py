@@ -7,12 +7,11 @@ over the tokens of the second), TPOT the time from the first token to the last o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.throughput import Direction
-from milabench.dataclass import dataclass
 
 PointState = Literal["measured", "failed", "skipped"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from milabench.analysis.order_statistics import OrderStatistics, order_statistics
 from milabench.analysis.sample_statistics import MAD_TO_SD, median
-from milabench.dataclass import dataclass
 
 MOST_UNCERTAIN = 0.007
 """Of the window's time. By simulation (tests/perf/verdicts.py) one stall of 2 % is then always seen."""

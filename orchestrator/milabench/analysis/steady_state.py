@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from operator import mul, sub
 
@@ -18,7 +19,6 @@ from milabench.analysis.intervals import normal_quantile, t_tail
 from milabench.analysis.order_statistics import OrderStatistics
 from milabench.analysis.sample_statistics import effective_n, lag1, mean, median, median_absolute_deviation
 from milabench.analysis.stalls import stalls
-from milabench.dataclass import dataclass
 
 # Nobody acts on a change or a drift below this; docs/explanation/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast, get_args
 
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
-from milabench.dataclass import dataclass
 from milabench.events.attempts import Attempt, last_word
 from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
 from milabench.events.rundir import Run, parse_stem

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from milabench.analysis.intervals import Interval, least_difference, share_of_processes
@@ -18,7 +18,6 @@ from milabench.analysis.score import Score
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
-from milabench.dataclass import dataclass
 from milabench.events.model import OutcomeName
 from milabench.events.values import strict
 

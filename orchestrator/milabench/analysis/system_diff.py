@@ -8,14 +8,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, takewhile
 from typing import Any, Literal, get_args
 
 from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.host_load import busy_text
-from milabench.dataclass import dataclass
 from milabench.events.values import as_mapping, mappings_in
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]

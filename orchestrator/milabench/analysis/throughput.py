@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from milabench.analysis.json_codec import JsonKey
@@ -17,7 +17,6 @@ from milabench.analysis.series import Series
 from milabench.analysis.stalls import Stalls, stalls
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
-from milabench.dataclass import dataclass
 from milabench.events.reasons import Reason
 from milabench.events.values import finite_number
 

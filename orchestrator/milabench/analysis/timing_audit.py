@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, log_t_interval, median_interval
 from milabench.analysis.sample_statistics import geometric_mean, mean, median
 from milabench.analysis.steady_state import steadiness
-from milabench.dataclass import dataclass
 
 LEAST_FLOOR = 0.01  # differences below one percent are never called differences
 EVENT_SLACK_NS = 21_000  # two half microseconds of an event's resolution, and 20 us

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from milabench.analysis.order_statistics import quantiles
 from milabench.analysis.series import Compact, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import Window, part_of
-from milabench.dataclass import dataclass
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import Data, Line, StepEvent
 from milabench.events.readings import THROTTLED, DeviceReadings, Readings

@@ -9,7 +9,7 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from operator import sub, truediv
@@ -19,7 +19,6 @@ from milabench.analysis.intervals import most_bounds
 from milabench.analysis.order_statistics import OrderStatistics, order_statistics
 from milabench.analysis.sample_statistics import in_blocks
 from milabench.analysis.series import Columns, Compact, Runs, Series
-from milabench.dataclass import dataclass
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those

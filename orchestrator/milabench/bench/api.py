@@ -13,10 +13,8 @@ A benchfile is data. It defines one module-level name, `benchmark`:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from milabench.dataclass import dataclass
 
 COMMIT_DIGITS = 40
 

@@ -9,10 +9,10 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError
 from milabench.events.atomic_write import draft_of

@@ -13,13 +13,12 @@ import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from milabench.bundle.archive import copied, create_whole, pieces, wrong_name
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError
 from milabench.events.shapes import CAPSULE, require_shape

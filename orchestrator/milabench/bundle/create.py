@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from milabench.bundle.archive import ArchiveMember, add_file, create_archive
 from milabench.bundle.signing import sign
-from milabench.dataclass import dataclass
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
 from milabench.events.shapes import BUNDLE, require_shape

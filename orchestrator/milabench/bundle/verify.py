@@ -6,12 +6,12 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from milabench.bundle import archive, create
 from milabench.bundle.signing import signer_of
-from milabench.dataclass import dataclass
 from milabench.errors import RecordError
 from milabench.events.rundir import MANIFEST, open_run
 from milabench.events.values import finite_number

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from milabench.dataclass import dataclass
 from milabench.events.model import StepEvent, Verdict
 from milabench.events.readings import Readings
 

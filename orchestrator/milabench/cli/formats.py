@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from milabench.cli.options import Verb, file_option, gathered
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.report.registry import FORMATS, WORKBOOK, format_of_file
 from milabench.workflow.files import write_file

@@ -9,13 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from milabench.bench.api import COMMIT_DIGITS, RUNNER, Benchmark, ForeignBenchmark, StartedProcess
 from milabench.config.kinds import Argument
-from milabench.dataclass import dataclass
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.environ import program_environment
 from milabench.plan.placeholders import names_for

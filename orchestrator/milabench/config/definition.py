@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from milabench.config.kinds import INVALID, Kind, Text, ValueParser, path_at
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located
-from milabench.dataclass import dataclass
 
 BRANCH: Final = "main"
 """The branch of a git definition that names none."""

@@ -11,12 +11,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from milabench.config.problems import UnplacedProblem, did_you_mean
 from milabench.config.source_map import DYNAMIC, Located, located, plain
-from milabench.dataclass import dataclass
 from milabench.errors import Problem
 from milabench.redaction import learn, values_in
 

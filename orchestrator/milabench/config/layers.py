@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from milabench.config.matrix import MAX_BENCHMARKS, expand, is_matrix
@@ -26,7 +26,6 @@ from milabench.config.source_map import (
     settled,
 )
 from milabench.config.yaml_reader import parse_document
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.redaction import mask_argument
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,6 @@ from milabench.config.problems import Problems, did_you_mean
 from milabench.config.serving_check import Traces, is_whole_sweep
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, Origins, built_in, mapping_at, plain, settled
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from milabench.config.source_map import Located, MergeError, merge_documents
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 
 

@@ -7,7 +7,7 @@ are derived from these declarations; kinds.py says how.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
@@ -35,7 +35,6 @@ from milabench.config.kinds import (
 from milabench.config.serving import ServeConfig
 from milabench.config.sizes import SIZES
 from milabench.config.source_map import Origins
-from milabench.dataclass import dataclass
 from milabench.devices.registry import ARCHS
 from milabench.errors import ConfigError, Problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from milabench.config.kinds import (
@@ -22,7 +22,6 @@ from milabench.config.kinds import (
     path_at,
 )
 from milabench.config.source_map import Located
-from milabench.dataclass import dataclass
 
 FREE_PORT: Final = "@port"
 """A port that is free on the server's node when its step starts."""

@@ -5,10 +5,10 @@ two such trees.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from milabench.dataclass import dataclass
 from milabench.errors import Problem
 
 DYNAMIC: Final = 1

@@ -10,13 +10,12 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, Mark, SourceLocation, mapping_at, scalar
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 
 _REDUCTIONS: Final = {"average": "mean", "total": "sum", "average_aggregate": "mean"}

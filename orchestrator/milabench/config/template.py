@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
-
-from milabench.dataclass import dataclass
 
 # A field is a name with steps into it. Everything else in braces, such as {"image": 10}, is text; so are doubled braces,
 # and `${...}`, which belongs to OmegaConf or to whatever reads the text later.

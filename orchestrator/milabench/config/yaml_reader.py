@@ -8,14 +8,13 @@ nested brackets; events come one after the other, so depth and the size of what 
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
 
 from milabench.config.scalars import resolve_scalar
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, mapping_at, scalar, sequence
-from milabench.dataclass import dataclass
 from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
 
 MAX_BYTES: Final = 64 * 2**20

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.events.model import Line
 from milabench.events.values import one_line
 from milabench.events.wire import decode

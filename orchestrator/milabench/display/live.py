@@ -12,14 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.live import Live as RichLive
 from rich.text import Text
 
-from milabench.dataclass import dataclass
 from milabench.display.base import STYLES, Display, Tally, ending_of, progress_text, rate_text
 from milabench.plan.model import Plan
 from milabench.shown import visible_line

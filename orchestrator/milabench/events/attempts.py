@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
-from milabench.dataclass import dataclass
 from milabench.events.model import OutcomeName
 from milabench.events.values import finite_number
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from milabench.dataclass import dataclass
 
 Pipe = Literal["stdout", "stderr", "data"] | None
 VerdictName = Literal["pass", "warn", "fail"]

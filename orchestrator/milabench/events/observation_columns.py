@@ -6,10 +6,10 @@ A column is a list with a value for each observation, null where there is none, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.events.model import Data, ObservationBatch
 from milabench.events.values import LARGEST, SMALLEST, finite_number, whole
 

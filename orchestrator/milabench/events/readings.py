@@ -6,10 +6,9 @@ import itertools
 import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.events.model import Data, Event, StepEvent
 from milabench.events.values import finite_number
 

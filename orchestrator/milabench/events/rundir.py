@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import open_descriptor, open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file

@@ -6,9 +6,9 @@ What is not listed may be anything. A key may be missing or null unless it is `R
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.events.values import finite_number, positive
 
 Shape = Any

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from milabench.dataclass import dataclass
 from milabench.events.attempts import Attempt, attempts, last_word
 from milabench.events.values import as_mapping, finite_number, mappings_in
 

@@ -11,10 +11,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args
 
-from milabench.dataclass import dataclass
 from milabench.events import model
 from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Recorded, VerdictName, Why
 from milabench.events.values import LARGEST, finite_number

@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from milabench.dataclass import dataclass
 from milabench.execute.interrupts import SIGNALS
 
 

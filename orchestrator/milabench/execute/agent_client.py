@@ -8,12 +8,12 @@ import json
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol, cast
 
-from milabench.dataclass import dataclass
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.agent.procfs import signal_name

@@ -10,9 +10,9 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, MilabenchError, Unreachable
 from milabench.events.atomic_write import write_output

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from milabench.dataclass import dataclass
 from milabench.events.model import Why
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.model import Step

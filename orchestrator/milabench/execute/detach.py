@@ -13,10 +13,10 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, cast
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import open_descriptor
 from milabench.errors import RecordError, UsageError
 from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets

@@ -8,10 +8,9 @@ import errno
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from milabench.dataclass import dataclass
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import RunWriter, attempt_stem

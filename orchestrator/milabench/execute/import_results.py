@@ -6,9 +6,8 @@ import json
 import re
 import signal
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from milabench.dataclass import dataclass
 from milabench.execute.import_probe import MARK
 
 ABSENT = "not installed"

@@ -11,10 +11,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import open_descriptor
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from milabench.dataclass import dataclass
 from milabench.plan.venvs import VenvSpec
 
 TORCH_INDEX = "https://download.pytorch.org/whl"

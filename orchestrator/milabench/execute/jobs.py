@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from milabench.dataclass import dataclass
 from milabench.execute.heartbeat import FRESH_S
 from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobState, Scheduler
 

@@ -14,12 +14,11 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.devices.locks import try_lock, user_name
 from milabench.devices.regular_file import open_descriptor, open_regular
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable

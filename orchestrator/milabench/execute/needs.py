@@ -9,6 +9,7 @@ import tomllib
 import urllib.request
 import zipfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from milabench.dataclass import dataclass
 from milabench.execute.sizes import size_text
 
 # A wheel's list of contents is at its end, and is asked for only where it matters.

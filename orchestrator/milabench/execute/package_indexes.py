@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from milabench.dataclass import dataclass
 from milabench.redaction import learn, values_in
 
 PYPI = "https://pypi.org/simple"

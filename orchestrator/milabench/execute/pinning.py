@@ -6,10 +6,10 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from milabench.dataclass import dataclass
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.index_probe import url_responds

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from milabench.dataclass import dataclass
 from milabench.events.model import Why
 
 JobPhase = Literal["pending", "running", "ended", "absent", "unknown"]

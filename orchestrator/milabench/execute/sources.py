@@ -16,6 +16,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -23,7 +24,6 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from milabench.bench.api import COPY, Git, PyPI, Source, WorkingCopy
 from milabench.bench.load import folder_digest
-from milabench.dataclass import dataclass
 from milabench.errors import EnvironmentFailed
 from milabench.execute.activities import Activities
 from milabench.execute.install_session import Installed, InstallOptions, Report, hold_lock, make_folder

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import open_regular
 from milabench.errors import Unreachable
 

@@ -14,13 +14,12 @@ import threading
 import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePath
 
 from milabench.bench.api import PyPI
-from milabench.dataclass import dataclass
 from milabench.errors import EnvironmentFailed
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map

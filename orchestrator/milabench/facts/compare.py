@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from milabench.dataclass import dataclass
 from milabench.facts.model import Node
 
 CLOCK_NOTE_S = 1.0

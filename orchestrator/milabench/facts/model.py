@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-
-from milabench.dataclass import dataclass
 
 Arch: TypeAlias = str
 """The kind of a machine's accelerators: that of a vendor in devices/, or cpu."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError
 
 MAX_NAMES = 100_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Summary
-from milabench.dataclass import dataclass
 
 _MIB = 2**20
 # What reports write -> the base unit: as a word, in UCUM, and how many of it one is.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run

@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.dataclass import dataclass
 from milabench.errors import EnvironmentFailed, RecordError
 from milabench.events.atomic_write import draft_of
 from milabench.shown import visible

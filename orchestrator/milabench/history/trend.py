@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from milabench.analysis.changepoints import LEAST_HISTORY, segments
 from milabench.analysis.json_codec import JsonKey, to_json_value
-from milabench.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.plan.model import Plan, SkippedBench, Step
 from milabench.plan.run import shuffle_key
 

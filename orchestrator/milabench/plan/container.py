@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from urllib.parse import quote
 
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
-from milabench.dataclass import dataclass
 from milabench.devices.registry import vendor_of
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Device

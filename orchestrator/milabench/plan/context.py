@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError
 from milabench.facts.model import Node, SystemFacts
 from milabench.plan.model import STEP_DIR

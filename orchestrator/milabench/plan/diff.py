@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.plan.model import SCHEMA
 
 # The lists of a plan, and what tells their members apart.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from milabench.config.schema import BenchmarkConfig, Method
-from milabench.dataclass import dataclass
 from milabench.facts.model import Device, Node, SystemFacts
 
 # The launcher whose ranks are steps of their own.

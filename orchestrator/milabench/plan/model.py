@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
-from milabench.dataclass import dataclass
 from milabench.plan.canonical import Writer, canonical_json, digest, fast_writer, shown_json
 from milabench.redaction import mask_settings
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from milabench.dataclass import dataclass
 from milabench.plan.requirements import Lock, Pin, parse_requirements, render_requirements
 
 # The PyTorch index of each variant, in uv's words; the build for CUDA is on the ordinary index. A constraints file may

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
 from milabench.bench.api import Benchmark, ForeignBenchmark
-from milabench.dataclass import dataclass
 from milabench.plan.canonical import digest
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark

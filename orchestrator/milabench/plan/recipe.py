@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from milabench.dataclass import dataclass
 from milabench.plan.requirements import Lock, Pin, broken_constraints, parse_requirements, render_requirements
 from milabench.plan.venvs import VenvSpec
 from milabench.shown import visible_line

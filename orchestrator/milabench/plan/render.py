@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from milabench.config import expr
@@ -15,7 +15,6 @@ from milabench.config.kinds import Argument
 from milabench.config.problems import Problems, UnplacedProblem, did_you_mean
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 
 # Names with an underscore cannot be reached by a placeholder.

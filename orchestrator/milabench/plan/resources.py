@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from milabench.config.schema import BenchmarkConfig
-from milabench.dataclass import dataclass
 from milabench.facts.model import Node
 
 _MIB = 2**20

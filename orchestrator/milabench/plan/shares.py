@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from milabench.dataclass import dataclass
 from milabench.plan.model import Plan, Step
 
 

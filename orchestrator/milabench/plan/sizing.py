@@ -7,14 +7,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final
 
 from milabench.config.kinds import Capacity, Kind, ValueParser, Whole, capacity_mib, key, record_of
 from milabench.config.problems import Problems
 from milabench.config.schema import Positive, PositiveWhole
 from milabench.config.source_map import Located, Mark, SourceLocation, located, plain, sequence
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.

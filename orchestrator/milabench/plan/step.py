@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Final, Literal
@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from milabench.bench.api import RUNNER, ForeignBenchmark, StartedProcess
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.serving import FREE_PORT
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Device, Node
 from milabench.plan.container import containerized

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from milabench.bench.api import Git, Source, WorkingCopy
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.plan.canonical import digest
 from milabench.plan.container import Image

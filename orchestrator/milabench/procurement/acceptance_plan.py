@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from milabench.acceptance.bounds import LEAST
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
@@ -16,7 +16,6 @@ from milabench.acceptance.evaluate import replicate_values, units_of
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.dataclass import dataclass
 from milabench.procurement.statistical_power import (
     LaunchPlan,
     Noise,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.costs import YEAR_HOURS, OwnershipCosts, carbon_intensity, lifetime_cost
 from milabench.procurement.scores import METRICS, MachineSize

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.uncertainty import UncertainValue, constant, product, propagate, same_units, sum_of
 

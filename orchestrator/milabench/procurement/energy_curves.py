@@ -10,12 +10,11 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from milabench.analysis.intervals import Interval, normal_quantile
 from milabench.analysis.sample_statistics import mean, median
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 
 Point = tuple[float, float]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from milabench.analysis.ab_run import launches
@@ -16,7 +16,6 @@ from milabench.analysis.energy_per_item import energies, item_of, joules_per_ite
 from milabench.analysis.job_mix import Costs
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.summary_model import BenchSummary, Expense
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.costs import (
     YEAR_HOURS,

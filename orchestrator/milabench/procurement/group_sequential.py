@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from milabench.analysis.intervals import normal_quantile
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import falling_root, normal_density, normal_tail, points_for, scaled_rule
 

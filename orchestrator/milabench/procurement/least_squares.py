@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-
-from milabench.dataclass import dataclass
+from dataclasses import dataclass
 
 Vector = tuple[float, ...]
 Curve = Callable[[Vector, float], tuple[float, Vector] | None]

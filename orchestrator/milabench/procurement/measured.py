@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from milabench.analysis.comparison_model import System, SystemResult
@@ -13,7 +13,6 @@ from milabench.analysis.sides import sides_of
 from milabench.analysis.summary_model import BenchSummary, Validity
 from milabench.analysis.throughput import Direction
 from milabench.config.source_map import Origins
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.events.values import as_mapping, finite_number, written_number
 from milabench.procurement.figures import figure_of_merit

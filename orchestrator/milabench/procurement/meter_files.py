@@ -11,11 +11,10 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.events.values import written_number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal, cast, get_args
 
 from milabench.acceptance.criteria import ShareText
@@ -13,7 +13,6 @@ from milabench.config.kinds import ValueParser, Whole, key, record_of
 from milabench.config.problems import Problems
 from milabench.config.source_map import SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
-from milabench.dataclass import dataclass
 from milabench.events.values import as_mapping, finite_number, mappings_in
 from milabench.procurement.costs import whole_machine_power
 from milabench.procurement.energy_curves import Basis, ClockFit, EnergyCurve, total_curve

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.analysis.summary_model import BenchSummary
-from milabench.dataclass import dataclass
 from milabench.errors import NothingSelected
 
 LEAST: Final = 3  # launches that show a spread, as everywhere

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -15,7 +15,6 @@ from milabench.config.kinds import FilePath, ListOf, MapOf, Text, ValueParser, W
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Origins, SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
-from milabench.dataclass import dataclass
 from milabench.errors import Problem
 from milabench.procurement.amounts import Figure, Money, MoneyOrNone, PowerInKw
 from milabench.procurement.costs import Cooling, design_power, provisioned_power

@@ -6,12 +6,11 @@ What the records themselves say is recomputed before (bundle/verify.py); this co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.sides import sides_of
-from milabench.dataclass import dataclass
 from milabench.errors import NothingSelected, UsageError
 from milabench.procurement.offer import Offer, OfferBenchmark, PowerSource, Standing, offer_problems
 from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from milabench.dataclass import dataclass
 from milabench.procurement.costs import Delivery, OwnershipCosts, YearlyCost, lifetime_cost, yearly_cost
 from milabench.procurement.offer import Offer
 from milabench.procurement.tender import Tender

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Literal
-
-from milabench.dataclass import dataclass
 
 Subsystem = Literal["measured", "estimated", "left out"]
 Location = Literal["before conversion", "loss measured", "loss measured off line", "loss from the maker", "device"]

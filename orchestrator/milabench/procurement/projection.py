@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
 from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.procurement.least_squares import Curve, LeastSquares, Vector, least_squares
 from milabench.procurement.uncertainty import UncertainValue

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 from milabench.analysis.summary_model import Expense
 from milabench.config.problems import did_you_mean
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.procurement.measured import SourcedFigure
 from milabench.procurement.offer import Offer

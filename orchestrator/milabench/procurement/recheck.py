@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from milabench.acceptance.criteria import BenchCriteria
@@ -31,7 +31,6 @@ from milabench.analysis.summary_model import BenchSummary, some_names
 from milabench.analysis.system_diff import difference_line, differing_suite, work_of
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import Estimate, tail
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.uncertainty import UncertainValue
 

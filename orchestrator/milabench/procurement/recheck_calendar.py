@@ -5,9 +5,9 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
 
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 
 DATES = 5

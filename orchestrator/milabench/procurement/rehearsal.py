@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria
@@ -21,7 +21,6 @@ from milabench.analysis.summary_model import Summary
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import Verdict
 from milabench.config.problems import Problems, did_you_mean
-from milabench.dataclass import dataclass
 from milabench.errors import Problem
 from milabench.procurement.measured import SourcedFigure
 from milabench.procurement.noise import Draw, Logs, RunNoise

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.intervals import Interval, share_interval
 from milabench.analysis.two_samples import MARGIN
-from milabench.dataclass import dataclass
 from milabench.procurement.noise import RunNoise
 
 VERDICTS, AWARD, COVERAGE = "verdicts", "award", "coverage of 95 % intervals"

@@ -6,7 +6,7 @@ Measured and projected values are of two types and in two fields: no mean, score
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
@@ -15,7 +15,6 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.sides import sides_of
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import difference_line
-from milabench.dataclass import dataclass
 from milabench.errors import NothingSelected, UsageError
 from milabench.events.values import as_mapping, whole
 from milabench.procurement.projection import (

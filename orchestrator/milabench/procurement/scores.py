@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from milabench.analysis.throughput import Direction
 from milabench.config.problems import did_you_mean
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.uncertainty import Mean, UncertainValue, product, same_units, sum_of, weighted_mean
 

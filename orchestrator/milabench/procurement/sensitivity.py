@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from milabench.analysis.intervals import Interval, normal_quantile, t_quantile
 from milabench.analysis.sample_statistics import mean, stdev
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.procurement.uncertainty import UncertainValue
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from milabench.analysis.intervals import normal_quantile
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 
 Ending = Literal["accept", "reject"]

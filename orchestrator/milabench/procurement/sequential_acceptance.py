@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, get_args
 
@@ -19,7 +19,6 @@ from milabench.acceptance.evaluate import Acceptance, BenchEvaluation, Criterion
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.two_samples import tail
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import normal_tail
 from milabench.procurement.group_sequential import shaped_bounds, spending_bounds

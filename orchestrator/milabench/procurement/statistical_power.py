@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from milabench.analysis.intervals import t_quantile
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import normal_tail, scaled_rule
 

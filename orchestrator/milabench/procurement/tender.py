@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -30,7 +30,6 @@ from milabench.config.problems import Problems
 from milabench.config.sizes import SIZES
 from milabench.config.source_map import Located, Origins, SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.amounts import (
     CarbonMass,

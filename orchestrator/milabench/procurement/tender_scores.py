@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System
@@ -11,7 +11,6 @@ from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
 from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
 from milabench.config.problems import Problems
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.system_diff import all_differences
-from milabench.dataclass import dataclass
 from milabench.procurement.offer import OfferBenchmark
 from milabench.procurement.tender import Tier
 

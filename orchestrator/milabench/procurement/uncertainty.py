@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from milabench.analysis.intervals import Interval, normal_quantile, t_quantile
 from milabench.analysis.sample_statistics import log_stdev, mean
 from milabench.analysis.two_samples import Estimate
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem
 
 Mean = Literal["geometric", "arithmetic", "harmonic"]

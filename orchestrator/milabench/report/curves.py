@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from milabench.analysis.serving_curve import LEAST_POINTS, why_no_best
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary_model import Summary
-from milabench.dataclass import dataclass
 from milabench.report.document import Document, Notes, Table, section
 from milabench.report.model import format_number, ordered, percent
 from milabench.shown import cut_text

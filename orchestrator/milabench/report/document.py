@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import itemgetter
 from typing import TypeVar
-
-from milabench.dataclass import dataclass
 
 T = TypeVar("T")
 

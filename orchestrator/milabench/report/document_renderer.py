@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from milabench.dataclass import dataclass
 from milabench.report import comparison_text, document, model
 from milabench.report.curves import curve_blocks
 

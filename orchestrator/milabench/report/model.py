@@ -7,7 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from milabench.analysis.host_load import busy_text, clock_text
@@ -28,7 +28,6 @@ from milabench.analysis.summary_model import (
     validity_words,
 )
 from milabench.analysis.throughput import Throughput
-from milabench.dataclass import dataclass
 from milabench.events.shims import note_of
 from milabench.report.document import Entry, Statement, Table, words_table
 from milabench.report.labels import aim_text, percents, replicates_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from milabench.dataclass import dataclass
 from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
 from milabench.procurement.offer import Offer
 from milabench.procurement.offer_check import OfferCheck

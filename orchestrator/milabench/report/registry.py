@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
-
-from milabench.dataclass import dataclass
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance

@@ -6,11 +6,10 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.errors import EnvironmentFailed
 from milabench.shown import visible
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Unreachable, UsageError
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping

@@ -10,9 +10,9 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import read_regular
 from milabench.errors import UsageError
 from milabench.events.values import as_mapping

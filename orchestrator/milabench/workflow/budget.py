@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from milabench.config.kinds import ValueParser
 from milabench.config.problems import Problems
 from milabench.config.source_map import SourceLocation
 from milabench.config.yaml_reader import parse_document
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, Problem, UsageError
 from milabench.procurement.amounts import MONEY, POWER, Amount, Dimension
 from milabench.procurement.budget import (

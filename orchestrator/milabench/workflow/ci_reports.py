@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.dataclass import dataclass
 from milabench.errors import DONE, VERDICT_CODES, NothingSelected, RecordError, UsageError
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import CompareRequest, Extent, ReportRequest, Session, SuiteOptions

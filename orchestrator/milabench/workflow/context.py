@@ -8,11 +8,10 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, UsageError
 from milabench.redaction import mask_argument
 from milabench.workflow.files import ROOT, base_folder, suite_file

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.workflow.suites_used import UsedSuite
 
 KINDS = ("environments", "programs", "data", "images", "caches", "runs", "leftovers", "other")

@@ -6,12 +6,11 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from milabench.config.schema import SystemConfig
-from milabench.dataclass import dataclass
 from milabench.errors import Unreachable, UsageError
 from milabench.events.shims import note_of
 from milabench.execute.remote_host import connect_all, link_speeds

@@ -6,14 +6,13 @@ A number is computed once, recorded, and then fixed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations, spans
 from milabench.analysis.replicates import PILOT, Pilot, Replicates, replicates, within
-from milabench.dataclass import dataclass
 from milabench.errors import UsageError
 from milabench.events.rundir import Run, open_run, recent_runs
 from milabench.execute.sizes import disk_text

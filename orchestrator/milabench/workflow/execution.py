@@ -7,13 +7,12 @@ import contextlib
 import os
 import platform
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, assert_never
 
-from milabench.dataclass import dataclass
 from milabench.display.base import Display
 from milabench.errors import Unreachable, UsageError
 from milabench.events.fanout import Fanout

@@ -8,9 +8,9 @@ import os
 import secrets
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import read_regular
 from milabench.events.atomic_write import replace_file
 from milabench.execute.locks import hold_alone, hold_base

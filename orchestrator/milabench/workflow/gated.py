@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from milabench.dataclass import dataclass
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, GatedConfig

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,6 @@ from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, UsageError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under

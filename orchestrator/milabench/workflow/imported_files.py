@@ -6,14 +6,13 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from milabench.bench.registry import BENCHFILE, foreign_format
 from milabench.config.schema import BenchmarkConfig, PlanConfig, Suite
 from milabench.config.show import Written, mapping_yaml, plain_benchmark
-from milabench.dataclass import dataclass
 from milabench.plan.requirements import parse_requirements
 from milabench.workflow.foreign_environments import ADDED, variants
 from milabench.workflow.requirement_files import included_files, read_requirements

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.dataclass import dataclass
 from milabench.execute.allocation import SHARE, holder_script
 from milabench.facts.slurm import allocation_of
 from milabench.workflow.submit import job_batches, planned_shares

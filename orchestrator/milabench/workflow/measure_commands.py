@@ -9,14 +9,13 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from milabench.config.interpolate import escaped
 from milabench.config.schema import FILE_KEYS, REDUCTIONS
 from milabench.config.tasks import verbatim
-from milabench.dataclass import dataclass
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.redaction import is_searchable, is_secret_name, mask, values_in

@@ -6,11 +6,11 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.step_results import planned_steps
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.attempts import attempts, last_word

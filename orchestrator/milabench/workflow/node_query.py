@@ -7,12 +7,11 @@ import contextlib
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from milabench.config.schema import SystemConfig
-from milabench.dataclass import dataclass
 from milabench.errors import Unreachable, UsageError
 from milabench.execute.file_sync import RemoteFiles, remote_files_of, storages
 from milabench.execute.remote_host import RemoteHost

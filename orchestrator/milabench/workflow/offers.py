@@ -6,14 +6,13 @@ import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.bundle import archive
 from milabench.bundle.create import Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.plan.model import STEP_DIRS
 from milabench.procurement.offer_check import OfferCheck

@@ -6,14 +6,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from milabench.analysis.comparison_model import System
 from milabench.bundle import archive
 from milabench.bundle.verify import Verification, verify_bundle
-from milabench.dataclass import dataclass
 from milabench.errors import RecordError
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from milabench.dataclass import dataclass
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
 from milabench.execute.agent_client import local_leftovers, sweep_local

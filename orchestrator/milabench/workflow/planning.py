@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
 from milabench.config.schema import Suite, SystemConfig
-from milabench.dataclass import dataclass
 from milabench.errors import NothingSelected, UsageError
 from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name

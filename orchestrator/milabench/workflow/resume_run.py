@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from milabench.dataclass import dataclass
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from milabench.analysis.run_status import RunStatus, run_status
-from milabench.dataclass import dataclass
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.attempts import Attempt
 from milabench.events.rundir import Run, find_run, latest_run, open_run

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.errors import RecordError
 from milabench.events.rundir import RunWriter
 from milabench.plan.model import Plan, Step

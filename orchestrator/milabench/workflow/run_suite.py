@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.dataclass import dataclass
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.options import Extent, Submission, SuiteOptions

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from milabench.dataclass import dataclass
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.sizing import Observation, largest_fitting

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.dataclass import dataclass
 from milabench.errors import RecordError, UsageError
 from milabench.events.rundir import RunWriter
 from milabench.events.values import as_mapping

@@ -12,12 +12,11 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.config.sizes import SIZES
-from milabench.dataclass import dataclass
 from milabench.devices.regular_file import MIB, open_descriptor, read_regular
 from milabench.errors import RecordError, UsageError
 from milabench.events.atomic_write import replace_file

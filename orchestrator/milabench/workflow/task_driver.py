@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from milabench.analysis.log_child import log_fold
@@ -17,7 +17,6 @@ from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
 from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, verbatim, workers_of
-from milabench.dataclass import dataclass
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.rundir import open_run

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.score import Score
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import knows_work
-from milabench.dataclass import dataclass
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.procurement.offer import OfferBenchmark

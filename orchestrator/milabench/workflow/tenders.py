@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.two_samples import MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
-from milabench.dataclass import dataclass
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.procurement.offer import Offer, offer_problems
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance

@@ -6,11 +6,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.dataclass import dataclass
 from milabench.errors import (
     DONE,
     INTERRUPTED,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from milabench.dataclass import dataclass
 from milabench.execute.scheduler import JobState
 from milabench.execute.slurm.states import read_state
 from milabench.facts.slurm import expand_nodelist

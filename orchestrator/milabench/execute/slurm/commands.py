@@ -10,9 +10,9 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from milabench.dataclass import dataclass
 from milabench.errors import Unreachable
 from milabench.shown import cut_text, visible_line
 

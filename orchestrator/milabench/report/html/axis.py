@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-
-from milabench.dataclass import dataclass
+from dataclasses import dataclass
 
 _RATIOS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
-from milabench.dataclass import dataclass
 from milabench.report import model
 from milabench.report.document import Table
 from milabench.report.html.markup import Markup, el, html_table, note

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from milabench.analysis.intervals import Interval
-from milabench.dataclass import dataclass
 from milabench.report.html.axis import Scale, padded, ratio_ticks, short, ticks
 from milabench.report.html.axis import coordinate as at
 from milabench.report.html.markup import Child, Markup, el

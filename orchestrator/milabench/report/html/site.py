@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from milabench.analysis.baseline import FLOOR, LEAST_PLACES, LEVEL, Baseline, Expected
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Trace
-from milabench.dataclass import dataclass
 from milabench.report import model
 from milabench.report.document import Table, words_table
 from milabench.report.html import run as run_page

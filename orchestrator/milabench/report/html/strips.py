@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace
-from milabench.dataclass import dataclass
 from milabench.report.html.axis import Scale, padded, short, ticks
 from milabench.report.html.axis import coordinate as at
 from milabench.report.html.markup import Child, Markup, el
