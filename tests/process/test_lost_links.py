@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.execute import agent_client
+from milabench.execute import agent_client, local_agent
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Outcome, Progress, Started, StepRequest
 from milabench.plan.model import Step
@@ -76,12 +76,12 @@ def test_an_agent_that_says_nothing_is_given_up_and_ended(tmp_path: Path, monkey
     monkeypatch.setattr(agent_client, "START_S", 0.5)
     silent = tmp_path / "pid"
     command = ["/bin/sh", "-c", f"echo $$ > {silent}; exec sleep 600"]
-    answering = agent_client.agent_command
+    answering = local_agent.agent_command
 
     def agent_command(*words: str) -> list[str]:
         return command if words[0] == "serve" else [*answering(*words)]
 
-    monkeypatch.setattr(agent_client, "agent_command", agent_command)
+    monkeypatch.setattr(local_agent, "agent_command", agent_command)
 
     async def work() -> Outcome:
         async with local_node(f"silent-{time.monotonic_ns()}", grace_s=0.5) as node:

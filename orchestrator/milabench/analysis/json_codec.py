@@ -1,7 +1,7 @@
 """Frozen dataclasses <-> JSON objects, both ways from one declaration: the fields, and `JsonKey` where the two differ.
 
 The format is what the fields say: keys in the order of the fields, unknown keys ignored, a missing key its field's default.
-The standard library only, because these values are imported by commands that read no summary.
+Nothing beyond the standard library, because these values are imported by commands that read no summary.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -59,7 +60,7 @@ class Unread(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]  # as of a tuple of what cannot be hashed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class JsonKey:
     """How a field's JSON differs from `field name: value`; it stands in the field's metadata, under `json`.
 
@@ -199,7 +200,7 @@ def _is_plain(hint: Any) -> bool:
     return hint in _SCALAR_READERS
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _FromNothing:
     """The value of a required nested object that is missing: all of its defaults."""
 

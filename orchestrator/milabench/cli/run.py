@@ -56,12 +56,14 @@ def command(
     display: str,
 ) -> int:
     """Run and measure the selected benchmarks."""
-    from milabench.workflow.detach import run_detachable
-    from milabench.workflow.run_suite import execute_runs, prepare_runs
-
     if not extent.run_name:
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
     session = shared.terminal_session(display)
+    if not (dry_run or detach or settings.submit):
+        session.start_agent(extent.run_name)  # it starts while all that reads the suite is imported
+    from milabench.workflow.detach import run_detachable
+    from milabench.workflow.run_suite import execute_runs, prepare_runs
+
     if dry_run:
         from milabench.cli.plan import print_requests
 

@@ -19,6 +19,7 @@ from milabench.devices.regular_file import open_descriptor, open_regular, read_r
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Data, Event, Line, Other
+from milabench.events.names import bytes_of, encoded, stamped
 from milabench.events.observation_columns import single_events
 from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
 from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
@@ -39,7 +40,6 @@ MILABENCH13 = "milabench 1.3"
 """The format of a run that was imported from there, in its manifest."""
 _OF_A_SHARE = re.compile(rf"(?:manifest\.({SHARE_NAME.pattern})\.json|journal\.({SHARE_NAME.pattern})\.jsonl)")
 
-_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 _STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(?P<node>node\d+))?$")
@@ -73,11 +73,6 @@ class StepIdentity(Protocol):
     def repeat(self) -> int: ...
     @property
     def node(self) -> str: ...
-
-
-def encoded(name: str) -> str:
-    """Return the name with every byte percent-encoded that is not one of `A-Za-z0-9_.+-`."""
-    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in bytes_of(c)) for c in name)
 
 
 def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
@@ -146,7 +141,7 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
     Raises RecordError when it cannot be created.
     """
     runs = base / "runs"
-    stamp = f"{encoded(name)}.{now:%Y-%m-%d_%H-%M-%S}"
+    stamp = stamped(name, now)
     again = 0
     while True:
         path = runs / (f"{stamp}_{again}" if again else stamp)
@@ -320,14 +315,6 @@ def _ends_a_line(path: Path, size: int) -> bool:
     with open_regular(path) as file:
         file.seek(size - 1)
         return file.read(1) == b"\n"
-
-
-def bytes_of(text: str) -> bytes:
-    """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace")
 
 
 # The end of a line's record and the head of the next one, as the agent writes them.

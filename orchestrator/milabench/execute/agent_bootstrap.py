@@ -14,7 +14,7 @@ from functools import cache
 
 from milabench.errors import Unreachable
 from milabench.execute.agent.unpack import digest_of
-from milabench.execute.agent_client import RUN_MARKER
+from milabench.execute.local_agent import RUN_MARKER
 from milabench.execute.openssh import OpensshChannel, OpensshConnection
 from milabench.execute.srun import SrunChannel, SrunConnection
 from milabench.execute.ssh import SshChannel, SshConnection

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
+import subprocess
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, Protocol, cast
 
 from milabench.devices.registry import displaced_by
@@ -18,19 +19,19 @@ from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.agent.procfs import signal_name
 from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, ServerReady, Started, StepRequest, Waiting
+from milabench.execute.local_agent import GRACE_S, LEAVE_S, LocalAgent
 from milabench.execute.ssh import SshReader, SshWriter
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
 from milabench.plan.model import Step
 from milabench.redaction import mask_data, secrets_within
 
-RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
 START_S = 60.0  # from the first attempt to connect to the agent's hello
 ANSWER_S = 60.0  # an agent answers at once; only facts take seconds
-LEAVE_S = 15.0
 GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
 GIVEN_UP = "the run was interrupted before its agent had started"
 NOTHING_LEFT = "no leftover processes"
+HEADER_BYTES = 1 << 20  # with asyncio's 64 KiB a longer header would be a ValueError
 
 
 OnWaiting = Callable[[Sequence[Mapping[str, Any]]], object]
@@ -465,35 +466,59 @@ class AgentNode:
         return outcome
 
 
-def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None) -> AgentNode:
-    """Return the local machine as a node. `run_id` marks every process of the run, so it must be unique."""
-    words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
+def local_node(
+    run_id: str,
+    *,
+    name: str = "local",
+    grace_s: float = GRACE_S,
+    locks: Path | None = None,
+    started: LocalAgent | None = None,
+) -> AgentNode:
+    """Return the local machine as a node. `run_id` marks every process of the run, so it must be unique.
+
+    `started` is its agent, where that was started ahead.
+    """
 
     async def open_link() -> AgentLink:
-        try:
-            # A session of its own: Ctrl-C must reach only this process, which ends the steps in order.
-            process = await asyncio.create_subprocess_exec(
-                *agent_command(*words),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                env={**os.environ, RUN_MARKER: run_id},  # so that a sweep finds a hanging agent, as it finds its steps
-                start_new_session=True,
-                limit=1 << 20,  # with asyncio's 64 KiB a longer header would be a ValueError
-            )
-        except OSError as error:
-            raise Unreachable(f"{name}: the agent cannot be started: {error}") from None
-        assert process.stdin is not None
-        assert process.stdout is not None
+        nonlocal started
+        agent, started = started or LocalAgent(name, run_id, grace_s=grace_s, locks=locks), None
+        process = agent.take_over()
+        reader, writer = await _streams_of(process)
 
         async def describe_end() -> str:
-            code = await process.wait()
+            code = await _exit_code(process)
             return "the agent " + (
                 f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
             )
 
-        return AgentLink(process.stdout, process.stdin, describe_end)
+        return AgentLink(reader, writer, describe_end)
 
     return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s))
+
+
+async def _streams_of(process: subprocess.Popen[bytes]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the output and the input of a process as streams of this loop, which closes them."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=HEADER_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
+    writing, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), process.stdin
+    )
+    return reader, asyncio.StreamWriter(writing, protocol, None, loop)
+
+
+async def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a process that is ending; a loop that is closed before that waits for nothing."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def wait() -> None:
+        code = process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(code))
+
+    Thread(target=wait, daemon=True).start()
+    return await ended
 
 
 async def sweep_local(*markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:

@@ -23,3 +23,6 @@ class RetryPolicy:
     passed: frozenset[str] = frozenset()
     # An agent makes them itself when the step passes: a control plane that is killed loses no finished step.
     markers: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_RETRIES = RetryPolicy()

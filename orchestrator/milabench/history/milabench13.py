@@ -11,7 +11,8 @@ from milabench.analysis.step_results import StepResult, planned_steps, step_resu
 from milabench.analysis.summary import described_system
 from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
-from milabench.events.rundir import MILABENCH13, Run, encoded, open_run
+from milabench.events.names import encoded
+from milabench.events.rundir import MILABENCH13, Run, open_run
 from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 

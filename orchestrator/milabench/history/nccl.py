@@ -14,7 +14,7 @@ from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events import wire
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.events.rundir import encoded
+from milabench.events.names import encoded
 from milabench.events.shapes import require_shape
 from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces

@@ -128,7 +128,7 @@ def read_context(
     """
     from milabench.facts.probe import this_machine
 
-    probe = this_machine()  # answers while the modules that read the suite are imported
+    probe = session.agent or this_machine()  # answers while the modules that read the suite are imported
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.system import allocated_facts, system_facts

@@ -21,12 +21,12 @@ from milabench.plan.profile import PROFILES, Profile
 from milabench.plan.resources import memory_shortages, sum_of_data
 from milabench.report.labels import duration, replicates_text
 from milabench.workflow.planning import PlannedRequest, Request, plan_request
+from milabench.workflow.run_records import ExtendPlan, PlanExtension
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
     from milabench.config.schema import BenchmarkConfig
     from milabench.facts.model import Node
-    from milabench.workflow.execution import ExtendPlan, PlanExtension
 
 
 LATEST = 20  # runs that are read
@@ -236,7 +236,6 @@ def after_pilot(request: Request) -> ExtendPlan | None:
     target = request.target
     if target is None or target.precision is None or request.context.plan_context.replicates:
         return None
-    from milabench.workflow.execution import PlanExtension  # `plan` estimates without executing
 
     precision, budget_s = target.precision, target.budget_s
 

@@ -1,4 +1,4 @@
-"""Executes a plan and records it: run directory, agents, display, outcomes; shared by run, resume, prepare and size."""
+"""Executes a plan in its run directory and records it: agents, display, outcomes; of a new run, and of one that is resumed."""
 
 from __future__ import annotations
 
@@ -6,80 +6,50 @@ import asyncio
 import contextlib
 import os
 import platform
-import shutil
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, assert_never
 
 from milabench.display.base import Display
-from milabench.errors import RecordError, Unreachable, UsageError
+from milabench.errors import Unreachable, UsageError
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Data, Meta
-from milabench.events.rundir import RunWriter, create_run, open_run, stems
+from milabench.events.rundir import RunWriter, open_run, stems
 from milabench.events.wire import decode, encode
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
-from milabench.execute.locks import Orchestrator, hold_in_use, hold_run, this_orchestrator
-from milabench.execute.remote_host import remote_node
+from milabench.execute.local_agent import LocalAgent, lock_folder
+from milabench.execute.locks import Orchestrator, hold_in_use
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.shims import shims_of
-from milabench.execute.ssh import Address
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.context import dirs_at
 from milabench.plan.model import STEP_DIR, STEP_DIRS, Plan, Step
-from milabench.redaction import mask_argument, mask_settings
+from milabench.redaction import mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import sources
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
-from milabench.workflow.node_query import node_addresses
+from milabench.workflow.local_agents import local_names
+from milabench.workflow.run_records import ExtendPlan, RunDescription, planned_entries, with_stems, writing
 from milabench.workflow.shown_steps import ShownSteps
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDescription:
-    """What a run directory holds beside the plan: the name, what the environments were made from, the suite as resolved.
-
-    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `manifest` are
-    further entries of the manifest: what `resume` needs to decide the same plan again.
-    """
-
-    name: str
-    phase: str | None = None
-    suite: Mapping[str, Any] = field(default_factory=dict)
-    locks: Mapping[str, str] = field(default_factory=dict)
-    packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    manifest: Mapping[str, Any] = field(default_factory=dict)
+    from milabench.execute.ssh import Address
 
 
 OnProgress = Callable[[Progress], object]
-NO_RETRIES = RetryPolicy()
 _DISPLAYED = (b'"pause"', b'"progress"')  # what is looked for in records while benchmarks run
 TICK_S = 1.0
 # By which a job's signal may reach us later than a step: one after the other, on each node by its own daemon.
 SETTLE_S = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanExtension:
-    """A longer plan, which begins with the steps of the executed one; what the manifest holds of it, and messages on it."""
-
-    plan: Plan
-    manifest: Mapping[str, Any] = field(default_factory=dict)
-    messages: tuple[str, ...] = ()
-
-
-# Called with the run directory when all steps have ended, until it returns None; see `extend_plan` of `ExecutionSettings`.
-ExtendPlan = Callable[[Path], PlanExtension | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,42 +58,6 @@ class ExecutedPlan:
 
     path: Path
     result: ExecutionResult
-
-
-def execute_plan(
-    plan: Plan,
-    context: CommandContext,
-    description: RunDescription,
-    *,
-    retry: RetryPolicy = NO_RETRIES,
-    extend: ExtendPlan | None = None,
-    handover: DetachHandover | None = None,
-) -> ExecutedPlan:
-    """Execute the plan in a new run directory.
-
-    `extend` decides, by what was recorded, how the run goes on after the plan; `handover` lets go of the terminal
-    when the run has begun. Raises RecordError and Unreachable before anything is started, RecordError also when the
-    extension cannot be recorded.
-    """
-    files = stems(plan.steps)
-    plan = with_stems(plan, files)
-    writer = create_run(Path(context.dirs.base), description.name, datetime.now())
-    orchestrator = this_orchestrator(new_marker(writer.path), detached=handover is not None)
-    try:
-        # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
-        # run that cannot be resumed.
-        with interrupts().deferred(), hold_run(writer.path, orchestrator):
-            write_manifest(writer, plan, context, description, files)
-            return continue_plan(
-                plan, context, description, writer, orchestrator, retry=retry, extend=extend, handover=handover
-            )
-    except Unreachable:
-        # Nothing was started: such a run must not be the latest one. That of a detached one holds the reason.
-        if handover is None or handover.is_held:
-            shutil.rmtree(writer.path, ignore_errors=True)
-        raise
-    finally:
-        writer.close()
 
 
 def continue_plan(
@@ -137,6 +71,7 @@ def continue_plan(
     extend: ExtendPlan | None = None,
     whole: Plan | None = None,
     handover: DetachHandover | None = None,
+    agents: Mapping[str, LocalAgent] = MappingProxyType({}),
 ) -> ExecutedPlan:
     """Execute a plan, or what remains of the `whole` one, in a run directory whose lock we hold."""
     require_nodes(context)
@@ -162,6 +97,8 @@ def continue_plan(
 
         def show(progress: Progress) -> None:
             _show(display, shown, progress)
+            if isinstance(progress, Started) and plan.phase == "run":
+                import_readers_in_background()
             for finding in checks.findings():
                 display.on_message(finding)
 
@@ -182,9 +119,12 @@ def continue_plan(
         whole = whole or plan
         # What remains of a resumed run holds the devices of the whole run: between its steps no other may measure there.
         hosts = [session.hosts.machine(address) for address in addresses_used(whole, context)]
-        nodes = _local_nodes(whole, context, orchestrator.marker)
+        nodes = _local_nodes(whole, context, orchestrator.marker, agents)
         locks = lock_folder() if context.allocation is not None else None
-        nodes |= {host.name: remote_node(host, orchestrator.marker, locks=locks) for host in hosts}
+        if hosts:
+            from milabench.execute.remote_host import remote_node
+
+            nodes |= {host.name: remote_node(host, orchestrator.marker, locks=locks) for host in hosts}
         settings = ExecutionSettings(
             values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
             makedirs=_folders,
@@ -222,30 +162,15 @@ def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
     return locks | {f"{context.dirs.code}/.{folder}.lock": f"code/{folder}" for folder in folders}
 
 
-def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
-    """Return the plan with the file name of each step's records."""
-    return replace(plan, steps=tuple(replace(step, stem=files[step.id]) for step in plan.steps))
-
-
-def new_marker(path: Path) -> str:
-    """Return a new mark for the processes of one orchestrator; it begins with the run's name."""
-    return f"{path.name}-{os.urandom(4).hex()}"
-
-
-def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str, AgentNode]:
+def _local_nodes(
+    whole: Plan, context: CommandContext, marker: str, agents: Mapping[str, LocalAgent]
+) -> dict[str, AgentNode]:
     """Return this machine where the plan uses it, or where it is the only one."""
     locks = lock_folder()
-    used = {step.node for step in whole.steps}
     return {
-        node.name: local_node(marker, name=node.name, locks=locks)
-        for node in context.nodes
-        if node.local and (node.name in used or len(context.nodes) == 1)
+        name: local_node(marker, name=name, locks=locks, started=agents.get(name))
+        for name in local_names(whole, context)
     }
-
-
-def lock_folder() -> Path | None:
-    """Return another folder for device locks than the one that all runs of a machine share: for tests, which run concurrently."""
-    return Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
 
 
 async def _execute(
@@ -273,11 +198,10 @@ async def _execute(
     with interrupts().noticed_by(lambda: loop.call_soon_threadsafe(give_up)):
         ticking = asyncio.create_task(_tick(display))
         try:
-            opening = asyncio.gather(*map(start, nodes.values()))
-            await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
-            if plan.phase == "run":
+            # A command that is timed is left alone from its start on.
+            if plan.phase == "run" and any(step.config.get("timed") for step in plan.steps):
                 import_readers_in_background()
-            await opening
+            await asyncio.gather(*map(start, nodes.values()))
             return await execute(plan, nodes, writer, progress, settings)
         finally:
             ticking.cancel()
@@ -294,6 +218,10 @@ async def _tick(display: Display) -> None:
 
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
     """Return how the other nodes of a plan are reached."""
+    if not context.system.nodes and context.allocation is None:
+        return ()
+    from milabench.workflow.node_query import node_addresses  # with all that reaches other machines
+
     used = {step.node for step in plan.steps}
     addresses = node_addresses(context.system, context.machine, allocation=context.allocation)
     return tuple(address for name, address in addresses.items() if name in used)
@@ -388,36 +316,6 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
     return encode(Config(step=step.id, data=mask_settings(step.config))) + encode(Meta(step=step.id, data=meta))
 
 
-def write_manifest(
-    writer: RunWriter, plan: Plan, context: CommandContext, description: RunDescription, files: Mapping[str, str]
-) -> None:
-    """Write what a new run will do, and journal its steps as planned. Raises RecordError."""
-    manifest = {
-        "phase": description.phase or plan.phase,
-        "name": description.name,
-        "created": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "version": __version__,
-        # A manifest is copied and shown to others.
-        "argv": ["milabench", *map(mask_argument, sys.argv[1:])],
-        "cwd": str(Path.cwd()),
-        "suite": dict(description.suite),
-        "suite_file": str(context.suite_file),
-        "system": dict(plan.system),
-        "plan": plan.to_json(),
-        "plan_hash": plan.hash,
-        "files": dict(files),
-        "seed": context.plan_context.seed,
-        "profile": context.plan_context.profile.name,
-        **({"costs": dict(context.suite.system.costs)} if context.suite.system.costs else {}),
-        **({"reference": context.suite.system.reference} if context.suite.system.reference else {}),
-        "locks": dict(description.locks),
-        **description.manifest,
-    }
-    with writing(writer.path):
-        writer.write_manifest(manifest)
-        writer.journal_all(_planned(plan.steps))
-
-
 def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], object]) -> Plan | None:
     """Return the added steps, which the manifest holds from now on; None when there are none. Raises RecordError."""
     with interrupts().raising():  # all records of the pilot are read
@@ -433,20 +331,7 @@ def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], obj
     changes = {"plan": plan.to_json(), "plan_hash": plan.hash, "files": files, **extension.manifest}
     with writing(writer.path):
         writer.write_manifest({**manifest, **changes})
-        writer.journal_all(_planned(added))
+        writer.journal_all(planned_entries(added))
     for message in extension.messages:
         report(message)
     return replace(plan, steps=added) if added else None
-
-
-def _planned(steps: Iterable[Step]) -> list[dict[str, Any]]:
-    return [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in steps]
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Raise RecordError for an OSError while a run directory is written."""
-    try:
-        yield
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {error.strerror}") from None

@@ -23,10 +23,11 @@ from milabench.events.shares import Share, ShareJob
 from milabench.execute.heartbeat import last_beat_age_s
 from milabench.execute.interrupts import interrupts
 from milabench.execute.jobs import JobTracker
+from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
 from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
-from milabench.workflow.execution import new_marker, writing
 from milabench.workflow.options import Session
+from milabench.workflow.run_records import writing
 from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
 from milabench.workflow.share_job import ends_of
 from milabench.workflow.submit import output_of, scheduler_of
@@ -161,7 +162,7 @@ def ask_about(run: Run, say: Callable[[str], object] = lambda _: None) -> tuple[
 
 
 def _harvest_once(path: Path, tracker: JobTracker) -> None:
-    with hold_run(path, this_orchestrator(new_marker(path))), contextlib.closing(RunWriter(path)) as writer:
+    with hold_run(path, this_orchestrator(new_marker(path.name))), contextlib.closing(RunWriter(path)) as writer:
         Harvest(path, writer, tracker, Display()).look("ended")
         if all(share.is_ended for share in open_run(path).shares.values()):
             end_run(path, writer)

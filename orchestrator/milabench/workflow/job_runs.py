@@ -16,13 +16,14 @@ from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, Re
 from milabench.events.rundir import MANIFEST, Run, RunWriter, create_run, open_run, stems
 from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
+from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
 from milabench.execute.scheduler import JobHandle, Scheduler
 from milabench.execute.slurm.scheduler import SlurmScheduler
-from milabench.workflow.execution import new_marker, with_stems, write_manifest, writing
 from milabench.workflow.follow_jobs import end_run, follow_jobs, open_jobs
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.run_records import with_stems, write_manifest, writing
 from milabench.workflow.run_suite import report_run
 from milabench.workflow.saved_options import plan_differences
 from milabench.workflow.share_job import stated_nodes
@@ -81,7 +82,7 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
     asked, scheduler = SlurmScheduler(os.environ, say=session.info), SlurmScheduler(os.environ)
     with contextlib.closing(create_run(Path(context.dirs.base), description.name, datetime.now())) as writer:
         path = writer.path
-        orchestrator = this_orchestrator(new_marker(path))
+        orchestrator = this_orchestrator(new_marker(path.name))
         with interrupts().deferred(), hold_run(path, orchestrator):
             try:
                 batches = job_batches(
@@ -166,7 +167,7 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
     Raises Unreachable when another orchestrator follows the run or the scheduler does not answer, RecordError for a run that
     is not as it was planned.
     """
-    orchestrator = this_orchestrator(new_marker(path))
+    orchestrator = this_orchestrator(new_marker(path.name))
     with (
         interrupts().deferred(),
         hold_run(path, orchestrator),
@@ -257,7 +258,7 @@ def cancel_jobs(run: Run, session: Session) -> None:
     Whoever follows the run, on whatever host, records their ends; nobody: we do.
     """
     scheduler = scheduler_of(run)
-    orchestrator = this_orchestrator(new_marker(run.path))
+    orchestrator = this_orchestrator(new_marker(run.path.name))
     try:
         with (
             interrupts().deferred(),

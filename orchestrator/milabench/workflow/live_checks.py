@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -101,10 +102,11 @@ class LiveChecks:
         return findings
 
 
+@cache
 def import_readers_in_background() -> None:
-    """Import what reads the records later, in a thread, while the agents start.
+    """Import what reads the records later, in a thread, once: after the last step a person would wait for it.
 
-    After the last step a person would wait for it, and during a measurement it would disturb.
+    To be called when the first step has been started, and imports itself; before that it would keep us from starting it.
     """
     # A thread that waits for the interpreter's lock gets it after this time, by default after 5 ms: agents go first.
     sys.setswitchinterval(SWITCH_S)

@@ -90,7 +90,7 @@ def measure_commands(options: CommandOptions, base: Path | None, session: Sessio
 
 def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> tuple[int, Path]:
     """Run launches that do not count; their records stay only where one failed."""
-    from milabench.workflow.execution import execute_plan
+    from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
 
     prepared: PreparedRuns = prepare_runs(options, replace(extent, run_name="warmup", baseline=""), settings, session)

@@ -14,8 +14,9 @@ from milabench.analysis.step_results import planned_steps
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.attempts import attempts, last_word
+from milabench.events.names import encoded
 from milabench.events.readings import Readings
-from milabench.events.rundir import Run, encoded
+from milabench.events.rundir import Run
 from milabench.events.wire import parse_object
 from milabench.procurement.energy_curves import ClockFit, Point, fit_clock, run_curve
 from milabench.procurement.meter_files import read_meter

@@ -6,12 +6,14 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
     from milabench.execute.allocation import HeldAllocation
+    from milabench.execute.local_agent import LocalAgent
     from milabench.execute.remote_host import HostPool
 
 Level = Literal["info", "note", "warning", "error"]
@@ -229,8 +231,22 @@ class Session:
         """The nodes of Slurm that the command uses."""
         self.wanted_nodes: tuple[str, ...] = ()
         """Those that it is to ask for, where not any will do."""
+        self.agent: LocalAgent | None = None
+        """This machine's, started ahead for the next run, while it describes the machine; see `start_agent`."""
         self._hosts: HostPool | None = None
         self._warnings: set[str] = set()
+
+    def start_agent(self, run_name: str) -> None:
+        """Start this machine's agent for the run that is made next, before its suite is read. Raises Unreachable.
+
+        It describes the machine. The lock of a run that takes it over names its marker; until then it has nothing to leave
+        behind, and ends with us.
+        """
+        from milabench.events.names import stamped
+        from milabench.execute.local_agent import LocalAgent, lock_folder, new_marker
+
+        marker = new_marker(stamped(run_name, datetime.now()))
+        self.agent = LocalAgent("local", marker, locks=lock_folder(), describes=True)
 
     @property
     def hosts(self) -> HostPool:
@@ -261,6 +277,9 @@ class Session:
 
     def close(self) -> None:
         """End the connections, of which a later use opens new ones, and give back the nodes that were asked for."""
+        if self.agent is not None:
+            self.agent.leave()
+            self.agent = None
         try:
             self.disconnect()
         finally:

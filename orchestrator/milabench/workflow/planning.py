@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
@@ -19,10 +19,7 @@ from milabench.redaction import mask_argument, mask_settings, secret_names
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.options import Extent, Session, SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.workflow.execution import RunDescription
-
+from milabench.workflow.run_records import RunDescription
 
 LEAST_PAIRS = 5
 PRECISION_OF_RIGOROUS = 0.01
@@ -367,7 +364,6 @@ def _locks_by_side(locks: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _describe_side(context: CommandContext, name: str) -> RunDescription:
-    from milabench.workflow.execution import RunDescription
     from milabench.workflow.saved_options import packages_digest, save_options
 
     locks, packages = environment_records(context)

@@ -18,10 +18,12 @@ from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
-from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
+from milabench.workflow.execution import ExecutedPlan
 from milabench.workflow.gated import gated_benches, token_environment, token_place, why_refused
+from milabench.workflow.new_run import execute_plan
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
+from milabench.workflow.run_records import RunDescription
 from milabench.workflow.suites_used import record_use
 
 LIMIT_S = 60.0  # what `milabench run` gives a benchmark that is not prepared

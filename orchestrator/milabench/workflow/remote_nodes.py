@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
-from milabench.execute.file_sync import RemoteFiles, remote_files_of
 from milabench.execute.inventory import COMPLETE
-from milabench.execute.remote_host import RemoteHost
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at, folder_on, modules_on
 from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
-from milabench.workflow.node_query import node_addresses
 
-OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
+if TYPE_CHECKING:
+    from milabench.execute.file_sync import RemoteFiles
+    from milabench.execute.remote_host import RemoteHost
+
+    OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
 
 
 def remote_nodes(context: CommandContext) -> tuple[Node, ...]:
@@ -58,6 +59,11 @@ def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None =
     nodes = first_of_storages(remote_nodes(context)) if nodes is None else nodes
     if not nodes:
         return
+    import asyncio  # for whoever has other machines, as the rest of it
+
+    from milabench.execute.file_sync import remote_files_of
+    from milabench.workflow.node_query import node_addresses
+
     addresses = node_addresses(
         context.system,
         context.machine,

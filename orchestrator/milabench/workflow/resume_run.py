@@ -12,16 +12,18 @@ from milabench.events.attempts import attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
 from milabench.execute.agent_client import NOTHING_LEFT
 from milabench.execute.detach import DetachHandover
+from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.allocation import claim_recorded
 from milabench.workflow.estimate import after_pilot
-from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
+from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
 from milabench.workflow.orphans import SWEEP, dead_orchestrators, on_each_machine, process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
+from milabench.workflow.run_records import RunDescription, with_stems, writing
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
 
@@ -48,7 +50,7 @@ def resume_run(
     `handover` lets go of the terminal when the run goes on. Raises Unreachable when its orchestrator lives,
     RecordError when it cannot be resumed or, without `force`, when suite, system or environments have changed.
     """
-    orchestrator = this_orchestrator(new_marker(path), detached=handover is not None)
+    orchestrator = this_orchestrator(new_marker(path.name), detached=handover is not None)
     with hold_run(path, orchestrator):
         run = open_run(path)  # only once we hold its lock: a living orchestrator would still write to it
         if run.phase != "run":

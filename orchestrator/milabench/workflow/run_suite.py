@@ -61,12 +61,16 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     Raises what `expand_requests` and `prepare_request` raise.
     """
-    from milabench.facts.probe import this_machine
+    if session.agent is None:
+        from milabench.facts.probe import this_machine
 
-    this_machine()  # answers while the modules that read the suite are imported
+        this_machine()  # answers while the modules that read the suite are imported
     from milabench.checks.registry import parse_checks
     from milabench.workflow.planning import expand_requests, require_submittable
     from milabench.workflow.suites_used import record_use
+
+    if session.agent is not None:
+        import milabench.workflow.execution  # noqa: F401  any run needs it: imported while the agent starts
 
     now = int(time.time())
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
@@ -100,7 +104,7 @@ def execute_runs(
 ) -> list[tuple[Path, int]]:
     """Execute the runs one after the other, until one is interrupted: return the directory and exit code of each."""
     from milabench.workflow.estimate import after_pilot, warn_of_memory
-    from milabench.workflow.execution import execute_plan
+    from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
 
     finished = []

@@ -19,14 +19,16 @@ from milabench.events.model import Why
 from milabench.events.rundir import Run, RunWriter, open_run
 from milabench.events.shares import Share
 from milabench.events.values import as_mapping, mappings_in, whole
+from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.slurm import Allocation, allocation_of
 from milabench.plan.model import Plan, Step, remaining_plan
-from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
+from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
+from milabench.workflow.run_records import RunDescription, with_stems, writing
 from milabench.workflow.run_suite import passed_steps
 from milabench.workflow.saved_options import changed_files
 
@@ -54,7 +56,7 @@ def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[st
         )
     if name not in open_run(path).shares:
         raise UsageError(f"{path}: has no share '{name}'; `milabench run --submit` makes runs with shares")
-    orchestrator = this_orchestrator(new_marker(path))
+    orchestrator = this_orchestrator(new_marker(path.name))
     with (
         hold_share(path, name, orchestrator),
         contextlib.closing(RunWriter(path, share=name, job=job_id(environ))) as writer,

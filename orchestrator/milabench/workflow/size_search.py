@@ -11,10 +11,11 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.sizing import Observation, largest_fitting
 from milabench.workflow.context import CommandContext, read_context, read_single_context
 from milabench.workflow.environments import environment_records
-from milabench.workflow.execution import RunDescription, execute_plan
+from milabench.workflow.new_run import execute_plan
 from milabench.workflow.options import Extent, Session, SizeRequest, SuiteOptions
 from milabench.workflow.planning import plan_single_suite, suite_values
 from milabench.workflow.preflight import require_ready
+from milabench.workflow.run_records import RunDescription
 from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
 
 _ONE_QUICK_LAUNCH = Extent(repeat=1, profile="quick")

@@ -9,7 +9,8 @@ from pathlib import Path
 from milabench.errors import NothingSelected
 from milabench.events.attempts import attempts
 from milabench.events.model import End, Line
-from milabench.events.rundir import Run, bytes_of, open_run
+from milabench.events.names import bytes_of
+from milabench.events.rundir import Run, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode
 from milabench.execute.locks import holder_of, share_holder

@@ -14,10 +14,12 @@ from milabench.events.rundir import Run, open_run
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.model import Node
 from milabench.plan.model import Plan
-from milabench.workflow import execution
+from milabench.workflow import execution, local_agents
 from milabench.workflow.context import CommandContext, read_context
-from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
+from milabench.workflow.execution import ExecutedPlan
+from milabench.workflow.new_run import execute_plan
 from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
+from milabench.workflow.run_records import RunDescription
 from tests.fake_node import FakeNode
 
 MACHINE = Node(hostname="box", cpu_model="EPYC 9354", cpu_count=8, memory_mib=65536, os="Debian 12", kernel="6.1.0")
@@ -36,6 +38,15 @@ class StartedFakeNode(FakeNode):
 
     async def open(self) -> None:
         """Nothing to start."""
+
+
+class FakeAgent:
+    """An agent that is no process."""
+
+    def __init__(self, *args: object, **options: object) -> None: ...
+
+    def leave(self) -> None:
+        """Nothing to end."""
 
 
 class FakeProbe:
@@ -89,10 +100,11 @@ def fake_nodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, StartedFakeNode]:
     """The nodes of the runs of a test, by name."""
     nodes: dict[str, StartedFakeNode] = {}
 
-    def start(marker: str, *, name: str, locks: object) -> StartedFakeNode:
+    def start(marker: str, *, name: str, locks: object, started: object) -> StartedFakeNode:
         return nodes.setdefault(name, StartedFakeNode(name))
 
     monkeypatch.setattr(execution, "local_node", start)
+    monkeypatch.setattr(local_agents, "LocalAgent", FakeAgent)
     return nodes
 
 

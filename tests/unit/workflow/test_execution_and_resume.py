@@ -17,13 +17,13 @@ from milabench.events.rundir import Run, open_run
 from milabench.plan.model import Plan, Step
 from milabench.workflow.context import CommandContext
 from milabench.workflow.estimate import apply_budget, estimate_lines, estimate_plan
-from milabench.workflow.execution import PlanExtension
 from milabench.workflow.measured_runs import require_measured, resolve_runs
 from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
 from milabench.workflow.planning import PlannedRequest, Request, describe_run, expand_requests, plan_request, request_of
 from milabench.workflow.results_store import run_identity
 from milabench.workflow.resume_run import attempts_made, remaining_work
 from milabench.workflow.run_lookup import active_run, all_runs, find_step, resolve_run
+from milabench.workflow.run_records import PlanExtension
 from milabench.workflow.run_suite import finish_run, only_failed, passed_steps
 from milabench.workflow.saved_options import load_options, packages_digest, plan_differences, replicates_of
 from tests.recorded_run import Recorded, rates, record
@@ -97,7 +97,7 @@ def planned(session: Session, options: SuiteOptions) -> PlannedRequest:
 @pytest.fixture
 def half(planned: PlannedRequest, execute: Execute) -> Run:
     """A run of the suite in which `a` has passed and `b` has failed."""
-    from milabench.workflow.execution import execute_plan
+    from milabench.workflow.new_run import execute_plan
 
     words = {"a": ("true",), "b": ("false",)}
     steps = tuple(replace(step, argv=words[step.bench]) for step in planned.plan.steps)

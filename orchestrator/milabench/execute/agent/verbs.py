@@ -17,11 +17,17 @@ def serve(argv: List[str]) -> int:
     """Answer requests on stdin with frames on stdout.
 
     `--run-id ID`; `--grace SECONDS` from TERM to KILL; `--locks FOLDER` of the device locks; `--lease SECONDS`: leave when
-    nothing was heard for so long, and leave a guard.
+    nothing was heard for so long, and leave a guard; `--first facts`: say first what `facts` prints, in a frame.
     """
+    _, options = split_options(argv, "run-id", "grace", "locks", "lease", "first")
+    if options.get("first") == "facts":
+        from .host_facts import host_facts
+
+        # While the rest is imported here, it is read there.
+        payload = json.dumps(host_facts([])) + "\n"
+        print(json.dumps({"k": "facts", "n": len(payload)}) + "\n" + payload, end="", flush=True)
     from .supervisor import Agent
 
-    _, options = split_options(argv, "run-id", "grace", "locks", "lease")
     lease = options.get("lease")
     grace_s = float(options.get("grace", GRACE_S))
     return Agent(options["run-id"], grace_s, options.get("locks"), None if lease is None else float(lease)).serve()

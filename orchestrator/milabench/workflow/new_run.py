@@ -1,0 +1,71 @@
+"""Makes a new run for a plan, and executes it; shared by run, prepare and size."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milabench.errors import Unreachable
+from milabench.events.rundir import create_run, stems
+from milabench.execute.interrupts import interrupts
+from milabench.execute.local_agent import new_marker
+from milabench.execute.locks import hold_run, this_orchestrator
+from milabench.execute.retry_policy import NO_RETRIES, RetryPolicy
+from milabench.plan.model import Plan
+from milabench.workflow.context import CommandContext
+from milabench.workflow.local_agents import agent_ahead, local_agents
+from milabench.workflow.run_records import ExtendPlan, RunDescription, with_stems, write_manifest
+
+if TYPE_CHECKING:
+    from milabench.execute.detach import DetachHandover
+    from milabench.workflow.execution import ExecutedPlan
+
+
+def execute_plan(
+    plan: Plan,
+    context: CommandContext,
+    description: RunDescription,
+    *,
+    retry: RetryPolicy = NO_RETRIES,
+    extend: ExtendPlan | None = None,
+    handover: DetachHandover | None = None,
+) -> ExecutedPlan:
+    """Execute the plan in a new run directory.
+
+    `extend` decides, by what was recorded, how the run goes on after the plan; `handover` lets go of the terminal
+    when the run has begun. Raises RecordError and Unreachable before anything is started, RecordError also when the
+    extension cannot be recorded.
+    """
+    files = stems(plan.steps)
+    plan = with_stems(plan, files)
+    writer = create_run(Path(context.dirs.base), description.name, datetime.now())
+    ahead = agent_ahead(plan, context)
+    marker = new_marker(writer.path.name) if ahead is None else ahead.run_id
+    orchestrator = this_orchestrator(marker, detached=handover is not None)
+    try:
+        # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
+        # run that cannot be resumed. An agent serves it when the lock names its marker, so that a sweep finds both.
+        with (
+            interrupts().deferred(),
+            hold_run(writer.path, orchestrator),
+            local_agents(plan, context, marker, ahead) as agents,
+        ):
+            write_manifest(writer, plan, context, description, files)
+            from milabench.workflow.execution import continue_plan  # with the event loop, while the agent starts
+
+            return continue_plan(
+                *(plan, context, description, writer, orchestrator),
+                retry=retry,
+                extend=extend,
+                handover=handover,
+                agents=agents,
+            )
+    except Unreachable:
+        # Nothing was started: such a run must not be the latest one. That of a detached one holds the reason.
+        if handover is None or handover.is_held:
+            shutil.rmtree(writer.path, ignore_errors=True)
+        raise
+    finally:
+        writer.close()

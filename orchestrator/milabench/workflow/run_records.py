@@ -1,0 +1,96 @@
+"""What a run directory holds of a run before it begins: its description, its plan, and what extends the plan later."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from milabench.errors import RecordError
+from milabench.events.rundir import RunWriter
+from milabench.plan.model import Plan, Step
+from milabench.redaction import mask_argument
+from milabench.version import __version__
+from milabench.workflow.context import CommandContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDescription:
+    """What a run directory holds beside the plan: the name, what the environments were made from, the suite as resolved.
+
+    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `manifest` are
+    further entries of the manifest: what `resume` needs to decide the same plan again.
+    """
+
+    name: str
+    phase: str | None = None
+    suite: Mapping[str, Any] = field(default_factory=dict)
+    locks: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanExtension:
+    """A longer plan, which begins with the steps of the executed one; what the manifest holds of it, and messages on it."""
+
+    plan: Plan
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
+
+
+# Called with the run directory when all steps have ended, until it returns None; see `extend_plan` of `ExecutionSettings`.
+ExtendPlan = Callable[[Path], PlanExtension | None]
+
+
+def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
+    """Return the plan with the file name of each step's records."""
+    return replace(plan, steps=tuple(replace(step, stem=files[step.id]) for step in plan.steps))
+
+
+def write_manifest(
+    writer: RunWriter, plan: Plan, context: CommandContext, description: RunDescription, files: Mapping[str, str]
+) -> None:
+    """Write what a new run will do, and journal its steps as planned. Raises RecordError."""
+    manifest = {
+        "phase": description.phase or plan.phase,
+        "name": description.name,
+        "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "version": __version__,
+        # A manifest is copied and shown to others.
+        "argv": ["milabench", *map(mask_argument, sys.argv[1:])],
+        "cwd": str(Path.cwd()),
+        "suite": dict(description.suite),
+        "suite_file": str(context.suite_file),
+        "system": dict(plan.system),
+        "plan": plan.to_json(),
+        "plan_hash": plan.hash,
+        "files": dict(files),
+        "seed": context.plan_context.seed,
+        "profile": context.plan_context.profile.name,
+        **({"costs": dict(context.suite.system.costs)} if context.suite.system.costs else {}),
+        **({"reference": context.suite.system.reference} if context.suite.system.reference else {}),
+        "locks": dict(description.locks),
+        **description.manifest,
+    }
+    with writing(writer.path):
+        writer.write_manifest(manifest)
+        writer.journal_all(planned_entries(plan.steps))
+
+
+def planned_entries(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return the entries of the journal for steps that are planned."""
+    return [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in steps]
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise RecordError for an OSError while a run directory is written."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
