@@ -34,7 +34,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     if (why := why_no_slurm() or why_no_slow_node()) is not None:
         pytest.skip(why)
     with cluster(Settings(nodes=8)) as made:
-        made.slow(SLOW, 0.08)
+        made.slow(SLOW, 0.04)
         for name, value in made.environ.items():
             monkeypatch.setenv(name, value)
         yield made

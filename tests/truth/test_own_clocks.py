@@ -41,7 +41,6 @@ LATE = {
 }  # their steps end with a call, and the program goes on after it
 PROGRAMS = (
     "torch_loop",
-    "loader_workers",
     "validation",
     "declared",
     "trainer",
@@ -51,7 +50,15 @@ PROGRAMS = (
     "bench_observer",
 )
 # .ci/run leaves these out: they differ from one of the others in how they are counted, not in what is.
-LONG = ("iterable_dataset", "accumulation", "lightning", "accelerated", "bench_observer_ranks", "bench_observer_steps")
+LONG = (
+    "loader_workers",
+    "iterable_dataset",
+    "accumulation",
+    "lightning",
+    "accelerated",
+    "bench_observer_ranks",
+    "bench_observer_steps",
+)
 EACH = pytest.mark.parametrize("name", (*PROGRAMS, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)))
 
 
