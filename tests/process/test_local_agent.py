@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from milabench.execute.agent_client import local_node
 from milabench.execute.api import Outcome, StepRequest
 from milabench.execute.local_agent import RUN_MARKER, LocalAgent
 from milabench.facts.model import Node
+from milabench.facts.probe import agent_command
 from milabench.plan.model import Step
 from tests.processes import is_gone
 
@@ -69,3 +71,15 @@ def test_one_that_hears_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
     agent = LocalAgent("local", "deaf", locks=tmp_path / "locks", describes=True)
     agent.leave()
     assert is_gone(agent.take_over().pid)
+
+
+def test_one_whose_orchestrator_was_killed_ends_without_a_word(tmp_path: Path) -> None:
+    words = ("serve", "--run-id", f"left-{time.monotonic_ns()}", "--locks", str(tmp_path), "--first", "facts")
+    with subprocess.Popen(
+        agent_command(*words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as agent:
+        assert agent.stdin is not None and agent.stdout is not None and agent.stderr is not None
+        agent.stdout.close()
+        agent.stdin.close()
+        assert agent.stderr.read() == b""
+    assert agent.returncode == 1

@@ -25,7 +25,10 @@ def serve(argv: List[str]) -> int:
 
         # While the rest is imported here, it is read there.
         payload = json.dumps(host_facts([])) + "\n"
-        print(json.dumps({"k": "facts", "n": len(payload)}) + "\n" + payload, end="", flush=True)
+        try:
+            print(json.dumps({"k": "facts", "n": len(payload)}) + "\n" + payload, end="", flush=True)
+        except BrokenPipeError:  # whoever started us was killed, and has left nothing to end
+            os._exit(1)
     from .supervisor import Agent
 
     lease = options.get("lease")
