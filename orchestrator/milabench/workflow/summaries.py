@@ -132,7 +132,8 @@ def _is_made_of_these_records(run: Run, kept: KeptSummary) -> bool:
     if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
         return False
     # The digest is that of the bytes as they were written; a file that something else wrote has others.
-    if kept.digest != sources.get("summary") != _digest_of(kept.values()):
+    digest = sources.get("summary")
+    if kept.digest != digest and _digest_of(kept.values()) != digest:
         return False
     return sources.get("stat") == stat_digest(run.path) or sources.get("content") == content_digest(run.path)
 
