@@ -55,9 +55,11 @@ class Owner:
         self.connections: list[ObservationConnection] = []
         self.frames = StepFrames(Outbox(-1), "s", Masker(), lambda: None)
         self.forwarded: list[bytes] = []
+        self.sizes: list[int] = []
         self.frames.emit = lambda _, payload, **__: self.forwarded.append(payload)  # type: ignore[method-assign]
 
-    def note_read(self, size: int, is_heartbeat: bool) -> None: ...
+    def note_read(self, size: int, is_heartbeat: bool) -> None:
+        self.sizes.append(size)
 
     def scan_output(self, pipe: str, data: bytes) -> None: ...
 
@@ -107,15 +109,14 @@ def test_the_final_record_and_an_error_are_noted_among_many_observations() -> No
 
 def readings_in_two_turns(written: bytes) -> list[int]:
     """The sizes of what is read in two turns of the loop from one that writes so much in a go, and again."""
-    owner, sizes, (ours, theirs) = Owner(), list[int](), socket.socketpair()
-    owner.note_read = lambda size, **_: sizes.append(size)  # type: ignore[method-assign]
+    owner, (ours, theirs) = Owner(), socket.socketpair()
     with theirs:
         connection = ObservationConnection(owner, ours)
         for _ in range(2):
             theirs.sendall(written)
             owner.loop.turn()
         connection.close()
-    return sizes
+    return owner.sizes
 
 
 def test_a_writer_that_fills_its_socket_is_read_again_at_once_and_one_that_does_not_later() -> None:
