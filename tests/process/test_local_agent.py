@@ -16,7 +16,7 @@ from milabench.execute.local_agent import RUN_MARKER, LocalAgent
 from milabench.facts.model import Node
 from milabench.facts.probe import agent_command
 from milabench.plan.model import Step
-from tests.processes import is_gone
+from tests.processes import is_gone, started
 
 
 def test_it_describes_the_machine_and_then_runs_steps_with_its_marker(tmp_path: Path) -> None:
@@ -75,9 +75,8 @@ def test_one_that_hears_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_one_whose_orchestrator_was_killed_ends_without_a_word(tmp_path: Path) -> None:
     words = ("serve", "--run-id", f"left-{time.monotonic_ns()}", "--locks", str(tmp_path), "--first", "facts")
-    with subprocess.Popen(
-        agent_command(*words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as agent:
+    pipe = subprocess.PIPE
+    with started(agent_command(*words), stdin=pipe, stdout=pipe, stderr=pipe) as agent:
         assert agent.stdin is not None and agent.stdout is not None and agent.stderr is not None
         agent.stdout.close()
         agent.stdin.close()
