@@ -35,11 +35,12 @@ class ContendedCheck(Check):
     doc = (
         "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
         "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged; none in more than 5 s or in the launch of a timed command, or readings that end within it: `sensor-lost`"
+        "judged; none in more than 5 s, less than three in the launch of a command without a window, or readings that end "
+        "within it: `sensor-lost`"
     )
     severities = ("warn",)
     reason = "contended"
-    _is_timed = False  # its number is the time of its launch, which nothing else judges
+    _is_command = False  # its number is the time of its launch, or in its lines: nothing else judges it
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(context, settings)
@@ -51,7 +52,7 @@ class ContendedCheck(Check):
         """Take a reading of the step's processes and their host into account."""
         super().observe(event)
         if isinstance(event, Config):
-            self._is_timed = event.data.get("timed") is True
+            self._is_command = event.data.get("timed") is True or bool(event.data.get("metrics"))
         process = event.data.get("process") if isinstance(event, Data) else None
         host = process.get("host") if isinstance(process, Mapping) else None
         time = finite_number(event.data.get("time")) if isinstance(event, Data) else None
@@ -75,10 +76,8 @@ class ContendedCheck(Check):
         window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        if not count and self._should_be_read(stop - start):
-            return self.warning("nobody read the processors", {"readings": 0})
         if count < LEAST_READINGS:
-            return self.passed({"readings": count})
+            return self._unjudged(count, stop - start)
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:
@@ -104,9 +103,15 @@ class ContendedCheck(Check):
             return self.warning(_message(numbers), numbers)
         return self.passed(numbers)
 
-    def _should_be_read(self, seconds: float) -> bool:
-        """Return whether a window that nobody read the host in is in doubt: a long one, and any of a timed command."""
-        return self._is_timed or seconds > LONGEST_UNREAD_S
+    def _unjudged(self, count: int, seconds: float) -> Verdict:
+        """Pass with too few readings, but for a long window without any, and a launch that nothing else judges."""
+        is_whole_launch = self._is_command and self.context.readings.window is None
+        if not count and (is_whole_launch or seconds > LONGEST_UNREAD_S):
+            return self.warning("nobody read the processors", {"readings": 0})
+        if is_whole_launch:
+            readings = f"{count} reading{'s' if count > 1 else ''}"
+            return self.warning(f"the launch was too short to judge: {readings} of the processors", {"readings": count})
+        return self.passed({"readings": count})
 
     def _per_second(self, name: str, window: Span) -> float | None:
         grown = growth(self._time, self._counters[name], window)

@@ -283,6 +283,15 @@ def test_a_launch_that_nobody_read_the_host_of_is_not_called_undisturbed(
     assert "sensor-lost: true: nobody read the processors" in said.out
 
 
+def test_a_printed_number_of_a_launch_that_was_hardly_watched_is_not_called_undisturbed(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
+) -> None:
+    said = bench("--runs", "3", "--metric", r"speed (\d+)", "--", "echo", "speed", "812")
+    assert said.code == 0, said.err
+    (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
+    assert (result["validity"], result["reasons"]) == ("suspect", ["sensor-lost"])
+
+
 def test_the_report_fits_the_terminal(environ: dict[str, str]) -> None:
     argv = [sys.executable, "-m", "milabench", "bench", "--display", "none", "--runs", "1", "true", f"echo {'x' * 28}"]
     terminal, end = pty.openpty()

@@ -132,13 +132,36 @@ def test_a_long_window_without_a_reading_is_not_taken_for_a_quiet_host() -> None
     assert judged(stop=START + 4).verdict == "pass"
 
 
-@pytest.mark.parametrize(("timed", "verdict"), [(True, "warn"), (False, "pass")])
-def test_a_timed_launch_that_nobody_read_the_host_of_is_not_taken_for_undisturbed(timed: bool, verdict: str) -> None:
+@pytest.mark.parametrize("config", [{"timed": True}, {"metrics": {"speed": {"pattern": "(.*)"}}}])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_launch_with_too_few_readings_of_the_host_is_not_taken_for_undisturbed(
+    config: dict[str, Any], count: int
+) -> None:
     check = ContendedCheck(StepContext(step="s"))
-    check.observe(Config(step="s", data={"timed": timed}))
+    for event in (Config(step="s", data=config), *readings(count, own=1.0)):
+        check.observe(event)
     said = check.verdict()
-    assert (said.verdict, said.numbers) == (verdict, {"readings": 0})
-    assert check.reason_for(said) == ("sensor-lost" if timed else None)
+    assert (said.verdict, said.numbers) == ("warn", {"readings": count})
+    assert check.reason_for(said) == "sensor-lost"
+
+
+@pytest.mark.parametrize("config", [{"timed": True}, {"metrics": {"speed": {"pattern": "(.*)"}}}])
+def test_three_readings_of_a_launch_are_enough_to_judge_it(config: dict[str, Any]) -> None:
+    check = ContendedCheck(StepContext(step="s"))
+    for event in (Config(step="s", data=config), *readings(3, own=1.0)):
+        check.observe(event)
+    assert (check.verdict().verdict, check.verdict().numbers["readings"]) == ("pass", 3)
+
+
+def test_a_short_window_in_a_program_that_prints_metrics_too_is_judged_as_a_window() -> None:
+    said = judged(Config(step="s", data={"metrics": {"speed": {}}}), *readings(own=1.0), stop=START + 1.9)
+    assert (said.verdict, said.numbers) == ("pass", {"readings": 2})
+
+
+def test_a_short_program_without_a_reading_is_judged_by_its_window_elsewhere() -> None:
+    check = ContendedCheck(StepContext(step="s"))
+    check.observe(Config(step="s", data={"timed": False, "metrics": {}}))
+    assert (check.verdict().verdict, check.verdict().numbers) == ("pass", {"readings": 0})
 
 
 @pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])
