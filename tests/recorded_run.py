@@ -41,6 +41,7 @@ class Recorded:
     tag: str = "D0"
     repeat: int = 0
     node: str = "local"
+    suffix: str = ""  # of the id, which counts the nodes; by default the node's name
     devices: tuple[int, ...] = (0,)
     method: str = "per_gpu"
     group: str = ""
@@ -60,7 +61,7 @@ class Recorded:
             self.bench,
             self.tag,
             f"R{self.repeat}" if self.repeat else "",
-            self.node if self.node != "local" else "",
+            self.suffix or (self.node if self.node != "local" else ""),
         )
         return ".".join(part for part in parts if part)
 
@@ -136,7 +137,8 @@ def _record_step(writer: rundir.RunWriter, step: Recorded) -> None:
     if step.outcome is not None:
         end: Any = End(step="", outcome=step.outcome, why=step.why, detail=step.detail, return_code=0)  # type: ignore[arg-type]
         writer.append(step.id, wire.encode(end, t=3.0))
-        entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail, "reasons": list(step.reasons)}
+        entry = {"node": step.node, "outcome": step.outcome, "why": step.why, "detail": step.detail}
+        entry |= {"reasons": list(step.reasons)}
         writer.journal({"step": step.id, "state": "ended", **{key: value for key, value in entry.items() if value}})
 
 

@@ -212,7 +212,7 @@ class BenchEvaluation:
         steps = f"of {counts['planned']} steps {outcomes}"
         requirement = "to pass"
         if bench.outcome == "failed" and self.criteria.failure_rate is None:
-            why = "; ".join(f"{failure.step}: {failure.why}" for failure in bench.failures[:3])
+            why = "; ".join(f"{failure.name}: {failure.why}" for failure in bench.failures[:3])
             return self._check("runs", "FAIL", requirement, f"{steps} ({why})")
         if bench.outcome == "passed" or (counts["passed"] and self.criteria.failure_rate is not None):
             return self._check("runs", "PASS", requirement, steps)

@@ -322,22 +322,20 @@ def _failed(summary: Summary, bench: BenchSummary, expected: Expected | None) ->
     for failure in bench.failures:
         detail = f": {failure.detail}" if failure.detail else ""
         yield Outlier(
-            location=_step_location(summary, failure.step.removeprefix(bench.bench).split(".")),
+            location=_step_location(summary, failure.node, failure.step.removeprefix(bench.bench).split(".")),
             run=summary.run,
             bench=bench.bench,
             metric="rate",
             units=expected.units,
             expected=expected.median,
             side="failed",
-            rule=f"{failure.step} did not pass: {failure.why}{detail}",
+            rule=f"{failure.name} did not pass: {failure.why}{detail}",
         )
 
 
-def _step_location(summary: Summary, suffixes: Sequence[str]) -> MeasuredUnit:
-    """Return where a step ran by the suffixes of its id: its device, and the node where there are several."""
-    names = {str(node.get("name")) for node in mappings_in(summary.system.get("nodes"))}
-    name = next((part for part in suffixes if part in names), "")
-    return _location(summary, name, next((part for part in suffixes if part[:1] == "D" and part[1:].isdigit()), ""))
+def _step_location(summary: Summary, node: str, suffixes: Sequence[str]) -> MeasuredUnit:
+    """Return where a step ran: its node, and its device by the suffixes of its id."""
+    return _location(summary, node, next((part for part in suffixes if part[:1] == "D" and part[1:].isdigit()), ""))
 
 
 def _location(summary: Summary, name: str, tag: str) -> MeasuredUnit:

@@ -209,7 +209,7 @@ def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:
     for result in results:
         if result.outcome in ("failed", "cancelled", "missing"):
             why = result.why or result.outcome
-            yield Failure(step=result.step.id, why=why, detail=result.detail, log=result.log)
+            yield Failure(step=result.step.id, why=why, detail=result.detail, log=result.log, node=result.node)
 
 
 def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:

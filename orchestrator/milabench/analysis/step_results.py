@@ -66,7 +66,7 @@ class StepResult:
     """One step as it ended: the last attempt that passed, else the last one, without its single observations.
 
     `verdicts` are those of our checks and `check_reasons` why they make the number suspect, `others` the attempts that do not
-    count.
+    count. `node` is that of the attempt, empty where it was given to none; the step has the one that was planned.
     """
 
     step: PlannedStep
@@ -79,6 +79,7 @@ class StepResult:
     verdicts: tuple[Verdict, ...] = ()
     check_reasons: tuple[str, ...] = ()
     attempt: int = 1
+    node: str = ""
     others: tuple[SupersededAttempt, ...] = ()
 
     @property
@@ -199,6 +200,7 @@ def step_result(
         verdicts=tuple(verdict for _, verdict in verdicts),
         check_reasons=tuple(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
         attempt=number,
+        node="" if attempt_that_counts is None else attempt_that_counts.node,
         others=tuple(_try(run, attempt) for attempt in attempts if attempt.number != number),
     )
 

@@ -18,6 +18,7 @@ from milabench.analysis.score import Score
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
+from milabench.events.attempts import with_node
 from milabench.events.model import OutcomeName
 from milabench.events.values import strict
 
@@ -72,12 +73,18 @@ class UnreadProcesses(Unread):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A step that failed, was cancelled or never ended, and the file in which to look."""
+    """A step that failed, was cancelled or never ended, on which node, if on any, and the file in which to look."""
 
     step: str
     why: str
     detail: str
     log: str | None
+    node: str = ""
+
+    @property
+    def name(self) -> str:
+        """The step, and where it ran."""
+        return with_node(self.step, self.node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NO
 
 def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
     """Return the status as text for a person; `live` is what the scheduler says of its jobs now, by share, where it was asked."""
+    from milabench.events.attempts import with_node
     from milabench.execute.detach import LOG
     from milabench.report.labels import duration
     from milabench.workflow.allocation import held_text
@@ -89,10 +90,10 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     lines += share_lines(handle, live)
     for tried in handle.running:
         since = f" for {duration(now - tried.began)}" if tried.began is not None else ""
-        node = f" on {tried.entry.get('node')}" if handle.run.shares else ""
+        node = f" on {tried.node}" if handle.run.shares else ""
         lines.append(f"running  {tried.step}{since} (pid {tried.entry.get('pid')}{node})")
     failed = [tried for tried in status.steps.values() if tried is not None and tried.outcome == "failed"]
-    lines += [f"failed   {tried.step}: {tried.why}: {tried.detail}" for tried in failed[:SHOWN]]
+    lines += [f"failed   {with_node(tried.step, tried.node)}: {tried.why}: {tried.detail}" for tried in failed[:SHOWN]]
     if len(failed) > SHOWN:
         lines.append(f"         and {len(failed) - SHOWN} more")
     lines.append(f"records  {path}")

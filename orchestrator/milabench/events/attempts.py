@@ -9,6 +9,8 @@ from typing import Any, cast, get_args
 from milabench.events.model import OutcomeName
 from milabench.events.values import finite_number
 
+LONE_NODES = ("", "local")
+"""What a node is called that is not told from others."""
 _OUTCOMES = get_args(OutcomeName)
 
 
@@ -33,9 +35,19 @@ class Attempt:
         return str(self.entry.get("why") or "")
 
     @property
+    def node(self) -> str:
+        """The node that it was given to; empty where none was, as for a job that never began."""
+        return str(self.entry.get("node") or "")
+
+    @property
     def detail(self) -> str:
         """One line for a person; empty when there is nothing to say."""
         return str(self.entry.get("detail") or "")
+
+
+def with_node(step: str, node: str) -> str:
+    """Return the step's id and the node that it ran on: ids count the nodes, whose names may be numbers as well."""
+    return step if node in LONE_NODES else f"{step} on {node}"
 
 
 def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, ...]]:

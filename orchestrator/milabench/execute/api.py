@@ -92,6 +92,7 @@ class Ended:
     step: str
     outcome: Outcome
     attempt: int = 1
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

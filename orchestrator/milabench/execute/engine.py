@@ -526,7 +526,7 @@ class Engine:
         before = self._outcomes.get(step.id)
         if before is None or before.name != "passed":
             self._outcomes[step.id] = outcome
-        self._progress(Ended(step=step.id, outcome=outcome, attempt=self._attempts[step.id]))
+        self._progress(Ended(step=step.id, outcome=outcome, attempt=self._attempts[step.id], node=step.node))
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome, or a failure if it was not recorded: what cannot be read later was not measured."""

@@ -302,7 +302,7 @@ def _job_row(mix: JobMix) -> tuple[str, ...]:
 def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
     """Return the failures, system by system."""
     return [
-        (f"{system.name}: {failure.step}", ": ".join(part for part in (failure.why, failure.detail) if part))
+        (f"{system.name}: {failure.name}", ": ".join(part for part in (failure.why, failure.detail) if part))
         for system in comparison.systems
         for failure in system.failures
     ]

@@ -71,7 +71,7 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
         **{name: getattr(bench, name) for name in ("sem", "spread", "mde", "icc")},
         **{name: bench.counts.get(name, 0) for name in _COUNTS},
         "reasons": " ".join(bench.reasons),
-        "failures": "; ".join(f"{failure.step}: {failure.why}" for failure in bench.failures),
+        "failures": "; ".join(f"{failure.name}: {failure.why}" for failure in bench.failures),
         "capsule": summary.capsule,
     }
 

@@ -475,7 +475,7 @@ def failures(summary: Summary) -> list[Entry]:
     for bench in ordered(summary.benchmarks):
         rerun = () if summary.is_of_milabench13 else (("rerun", rerun_line(summary, bench.bench)),)
         for failure in bench.failures:
-            entries.append(Entry(name=failure.step, text=step_reason(failure), details=(*_log(failure.log), *rerun)))
+            entries.append(Entry(name=failure.name, text=step_reason(failure), details=(*_log(failure.log), *rerun)))
     return entries
 
 

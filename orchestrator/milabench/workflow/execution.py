@@ -238,7 +238,8 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
             if observed:
                 shown.on_sums(progress.step, *observed)
         case Ended():
-            shown.on_end(progress.step, progress.outcome.name, progress.outcome.failure, progress.attempt)
+            outcome = progress.outcome
+            shown.on_end(progress.step, outcome.name, outcome.failure, progress.attempt, progress.node)
         case Waiting():
             display.on_message(f"waiting: {'; '.join(map(str, progress.holders))}")
         case Notice():

@@ -173,8 +173,8 @@ class RunView:
                 if self._is_current and step in self._records:
                     self._show_progress(step)
                 self._records.pop(step, None)
-                reason = (entry.get("why"), entry.get("detail"))
-                self._shown.on_end(step, outcome, ": ".join(str(part) for part in reason if part), _attempt(entry))
+                reason = ": ".join(str(part) for part in (entry.get("why"), entry.get("detail")) if part)
+                self._shown.on_end(step, outcome, reason, _attempt(entry), str(entry.get("node") or ""))
             case _:
                 pass
 
@@ -254,6 +254,8 @@ def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> N
     shown = ShownSteps(display, partial(measured_attempt, run))
     shown.on_plan(plan_of(run))
     ended: set[str] = set()
+    by_step = attempts(run.journal)
+    node_of = {(tried.step, tried.number): tried.node for of_step in by_step.values() for tried in of_step}
     for attempt, event in replay(run):
         reach(event.t)
         match event:
@@ -264,16 +266,16 @@ def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> N
             case End():
                 ended.add(event.step)
                 reason = ": ".join(part for part in (event.why or "", event.detail) if part)
-                shown.on_end(event.step, event.outcome, "" if event.outcome == "passed" else reason, attempt)
+                reason = "" if event.outcome == "passed" else reason
+                shown.on_end(event.step, event.outcome, reason, attempt, node_of.get((event.step, attempt), ""))
             case _ if sums := sums_of(event):
                 shown.on_sums(event.step, sums)
             case _:
                 pass
-    by_step = attempts(run.journal)
     for step, tried in by_step.items():
         last = last_word(tried)
         if last is not None and step not in ended:
-            shown.on_end(step, last.outcome or "missing", last.detail, last.number)
+            shown.on_end(step, last.outcome or "missing", last.detail, last.number, last.node)
     for step in run.files.keys() - ended - by_step.keys():
         shown.on_end(step, "missing", "did not start")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from milabench.display.base import Display
+from milabench.events.attempts import LONE_NODES
 from milabench.events.values import SMALLEST
 from milabench.plan.model import Plan, Step
 
@@ -53,8 +54,10 @@ class ShownSteps:
         if shown := self._rates[step].shown():
             self._display.on_progress(step, shown)
 
-    def on_end(self, step: str, outcome: str, reason: str, attempt: int = 1) -> None:
+    def on_end(self, step: str, outcome: str, reason: str, attempt: int = 1, node: str = "") -> None:
         """Show that an attempt at a step has ended, started or not, and the numbers of its group when that is over."""
+        if reason and node not in LONE_NODES:
+            reason = f"on {node}: {reason}"
         self._rates.pop(step, None)
         self._ended[step] = outcome, attempt
         self._unread.add(step)

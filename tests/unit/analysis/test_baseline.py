@@ -92,6 +92,24 @@ def test_a_device_on_which_a_benchmark_failed_falls_out(fleet: list[Summary], tm
     assert "out-of-memory" in found.outliers[0].rule
 
 
+def test_a_machine_on_which_a_benchmark_failed_is_named_whatever_the_step_is_called(tmp_path: Path) -> None:
+    names = [f"node{number}" for number in range(1, 7)]
+    nodes = [{**SYSTEM["nodes"][0], "name": name, "hostname": f"host-{name}"} for name in names]
+    manifest = {"system": {"arch": "cuda", "nodes": nodes}}
+
+    def fleet_run(dead: str) -> Summary:
+        steps = [
+            Recorded(node=name, suffix=f"node{index}", events=rates(100.0 + index), outcome=outcome, why=why)
+            for index, name in enumerate(names)
+            for outcome, why in [("failed", "lost-node") if name == dead else ("passed", None)]
+        ]
+        return summarise(record(tmp_path / (dead or "all"), *steps, manifest=manifest))
+
+    [one] = outliers([fleet_run("node2")], baseline([fleet_run("")])).outliers
+    assert (one.location.node, one.side) == ("host-node2", "failed")
+    assert one.rule == "digits.D0.node1 on node2 did not pass: lost-node"
+
+
 def test_too_few_places_and_other_units_are_not_judged(fleet: list[Summary], tmp_path: Path) -> None:
     few = outliers([node(tmp_path, "a", 100, 100)], baseline(fleet[:2]))
     assert (few.outliers, few.judged) == ((), 0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from milabench.cli import compare, report
+from milabench.cli import compare, report, status
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, open_run
 from milabench.workflow.summaries import stat_digest, store_summary, summary_of
@@ -61,6 +61,23 @@ def test_what_failed_only_on_the_other_system_ends_with_1(tmp_path: Path, invoke
     record(tmp_path, Recorded(outcome="failed", why="exit"), *both, name="b")
     assert invoke(compare.command, "a", "b").return_value == 1
     assert invoke(compare.command, "b", "a").return_value == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(report.command, ("--format", form)) for form in ("text", "brief", "markdown", "html", "csv", "junit")]
+    + [(status.command, ())],
+)
+def test_a_failure_names_the_machine_and_not_only_its_number(
+    tmp_path: Path, invoke: Invoke, command: Any, words: tuple[str, ...]
+) -> None:
+    steps = [
+        Recorded(node=f"node{at + 1}", suffix=f"node{at}", events=rates(5.0), outcome=outcome, why=why)
+        for at, (outcome, why) in enumerate([("passed", None), ("failed", "lost-node"), ("passed", None)])
+    ]
+    record(tmp_path, *steps)
+    shown = invoke(command, "latest", *words).stdout
+    assert "digits.D0.node1 on node2" in shown
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None:

@@ -16,9 +16,11 @@ class Shown(Display):
     """What was shown at the end of steps."""
 
     lines: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
 
     def on_end(self, step: str, outcome: str, reason: str, number: str = "") -> None:
         self.lines.append(f"{step} {outcome} {number}".rstrip())
+        self.reasons.append(reason)
 
     def on_message(self, text: str) -> None:
         self.lines.append(text)
@@ -74,6 +76,14 @@ def test_instances_are_read_when_the_last_of_them_has_ended() -> None:
     view.on_end("b", "passed", "")
     assert display.since() == ["b passed 30.00 items/s", "a: 20.00 items/s"]
     assert records.read == ["a~1", "b~1"]
+
+
+def test_the_end_of_a_step_that_failed_names_its_machine() -> None:
+    view, display = shown(Records({}), member("a.node1"), member("b", group=""))
+    view.on_end("a.node1", "failed", "exit: no disk", node="node2")
+    view.on_end("b", "failed", "exit", node="local")
+    view.on_end("b", "passed", "", node="node2")
+    assert display.reasons == ["on node2: exit: no disk", "exit", ""]
 
 
 def test_a_job_has_one_number_of_all_its_steps() -> None:
