@@ -14,7 +14,7 @@ from milabench.report.text import document_lines, document_text
 from milabench.shown import cut_text
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary_model import Summary
+    from milabench.analysis.summary_model import BenchSummary, Summary
 
 # How many characters of a terminal's line it fits, and what a benchmark stands for gets of them at least.
 WIDTH = 100
@@ -24,6 +24,8 @@ _OPTIONAL = ("fail", "sem %", "x reference", "stands for")
 # What a terminal can do without, the least important first.
 _SPARE = ("stands for", "n", "sem %")
 _WORDS = {str(reason): text for reason, text in REASONS.items()}
+# Also of a check's reason, where one message does not stand for all.
+_IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too seldom to judge, or a sensor stopped answering"}
 # Of what a report says of a run and its machines.
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
 _LEGEND = {
@@ -114,22 +116,33 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
     marked: dict[str, dict[str, str]] = {}
     benches = model.ordered(summary.benchmarks)
     for bench in benches:
-        seen = {check["check"]: check["message"] for check in bench.validations if check["verdict"] != "pass"}
-        words = {reason: seen.pop(reason, _WORDS.get(reason, "")) for reason in bench.reasons}
-        unsaid = [reason for reason, text in words.items() if not text]
-        if len(unsaid) == 1 and seen:  # it is called otherwise than the check that gave it
-            words[unsaid[0]], seen = "; ".join(seen.values()), {}
-        words |= seen
-        for reason, text in words.items():
+        for reason, text in _of_bench(bench).items():
             marked.setdefault(reason, {})[bench.bench] = text
     measured = sum(bench.perf is not None for bench in benches)
     lines = []
     for reason, texts in marked.items():
         whose = "all" if len(texts) == measured > 1 else ", ".join(texts)
         text, *others = dict.fromkeys(texts.values())
-        line = f"{whose}: {_WORDS.get(reason, text) if others else text}"
+        line = f"{whose}: {_IN_GENERAL.get(reason, text) if others else text}"
         lines.append((reason, cut_text(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
     return lines
+
+
+def _of_bench(bench: BenchSummary) -> dict[str, str]:
+    """Return the reasons of one benchmark in words, and what else its checks saw."""
+    seen: dict[str, dict[str, None]] = {}
+    for check in bench.validations:
+        if check["verdict"] != "pass":
+            seen.setdefault(check["check"], {})[check["message"]] = None
+    words = {}
+    for reason in bench.reasons:
+        text, *others = seen.pop(reason, {_WORDS.get(reason, ""): None})
+        words[reason] = _IN_GENERAL.get(reason, text) if others else text
+    unsaid = [reason for reason, text in words.items() if not text]
+    left = {check: "; ".join(texts) for check, texts in seen.items()}
+    if len(unsaid) == 1 and left:  # it is called otherwise than the check that gave it
+        words[unsaid[0]], left = "; ".join(left.values()), {}
+    return {reason: text or _IN_GENERAL.get(reason, "") for reason, text in words.items()} | left
 
 
 _RENDERER = DocumentRenderer(write=document_text, lines=document_lines, document=brief_document)

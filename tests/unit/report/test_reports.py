@@ -262,6 +262,25 @@ def suite_of_six(path: Path, profile: str) -> Summary:
     return replace(summary, benchmarks=tuple(doubted), score=score)
 
 
+def test_every_doubt_is_in_words_also_two_of_one_check(tmp_path: Path) -> None:
+    summary = summarise(record(tmp_path, Recorded(bench="a", events=rates(2.0, 2.0, 2.0))))
+
+    def doubts(reasons: tuple[str, ...], *messages: str) -> dict[str, str]:
+        said = [
+            {"step": f"a.node{at}", "check": "contended", "verdict": "warn", "numbers": {}, "message": message}
+            for at, message in enumerate(messages)
+        ]
+        bench = replace(summary.benchmarks[0], validity="suspect", reasons=reasons, validations=said)
+        return dict(brief.doubts(replace(summary, benchmarks=(bench,))))
+
+    unread, used = "nobody read the processors", "others used 1.99 of our 2 processors"
+    assert doubts(("sensor-lost",), unread) == {"sensor-lost": f"a: {unread}"}
+    assert doubts(("contended",), used) == {"contended": f"a: {used}"}
+    both = doubts(("contended", "sensor-lost"), used, unread)
+    assert both["contended"].startswith("a: others used our processors or devices")
+    assert both["sensor-lost"] == "a: the machine was read too seldom to judge, or a sensor stopped answering"
+
+
 CPU = {
     "arch": "cpu",
     "nodes": [
