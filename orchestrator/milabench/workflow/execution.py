@@ -30,7 +30,7 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.shims import shims_of
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.context import dirs_at
-from milabench.plan.model import STEP_DIR, STEP_DIRS, Plan, Step
+from milabench.plan.model import STEP_DIRS, Plan, Step
 from milabench.redaction import mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
@@ -270,8 +270,9 @@ def _told_apart(frame: Frame) -> Iterator[Mapping[str, Any]]:
 def _folders(step: Step) -> tuple[str, ...]:
     """Return the folders that a step expects to exist."""
     names = ("MILABENCH_DIR_DATA", "MILABENCH_DIR_CACHE", "MILABENCH_DIR_EXTRA")
-    # Its own folder is made for each attempt.
-    cwd = () if STEP_DIR in step.cwd else (step.cwd,)
+    # Its own folder is made for each attempt; that of a source, a definition or a suite is there, or is misspelt.
+    data = step.env.get("MILABENCH_DIR_DATA")
+    cwd = (step.cwd,) if data and Path(step.cwd).is_relative_to(data) else ()
     return tuple(dict.fromkeys([*cwd, *(step.env[name] for name in names if name in step.env)]))
 
 

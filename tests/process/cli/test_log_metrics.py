@@ -79,3 +79,11 @@ def test_a_log_in_which_nothing_matches_has_no_number_and_says_so(
     assert (
         f"metric speed: no line of the output matched 'Speed: {NUMBER}".replace("\\", "\\\\") in milabench("report").out
     )
+
+
+def test_a_folder_that_a_suite_misspells_is_not_made(milabench: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "suite.yaml"
+    file.write_text("lost: {command: [pwd], cwd: nowhere, timed: true}\n")
+    assert milabench("run", "--config", str(file), "--repeat", "1").code == 1
+    assert f"cannot start in {tmp_path / 'nowhere'}: there is no such folder" in milabench("report").out
+    assert not (tmp_path / "nowhere").exists()
