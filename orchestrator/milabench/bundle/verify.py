@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -82,7 +83,8 @@ def bundled_run(path: Path) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
         manifest, wrong = create.from_bytes(archive.read_member(file, create.NAME), str(path))
         wrong += create.compare_files(manifest, dict(_present(file, names, wrong)))
         if wrong:
-            raise RecordError(f"{path}: was modified: {wrong[0]}; `milabench verify {path}` shows everything")
+            show = f"milabench verify {shlex.quote(str(path))}"
+            raise RecordError(f"{path}: was modified: {wrong[0]}; `{show}` shows everything")
         if len(manifest.runs) != 1:
             raise RecordError(f"{path}: holds {len(manifest.runs)} runs where one is needed; bundle that one alone")
         run = manifest.runs[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -15,4 +16,4 @@ def command(folder: Path) -> None:
 
     for path in copy_shipped(folder):
         click.echo(f"created {path}")
-    click.echo(f"try it: milabench list --config {folder / 'config' / 'quickstart.yaml'}")
+    click.echo(f"try it: milabench list --config {shlex.quote(str(folder / 'config' / 'quickstart.yaml'))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -97,10 +98,11 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     if len(failed) > SHOWN:
         lines.append(f"         and {len(failed) - SHOWN} more")
     lines.append(f"records  {path}")
+    resume = f"milabench resume {shlex.quote(str(path))}"
     if handle.is_detached:
-        lines += [f"log      {path / LOG}", f"watch    milabench resume {path}"]
+        lines += [f"log      {path / LOG}", f"watch    {resume}"]
     if handle.state not in ACTIVE and status.counts.keys() - {"passed", "skipped"}:
-        lines.append(f"resume   milabench resume {path}")
+        lines.append(f"resume   {resume}")
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def _read_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
     run = open_run(folder)
     if run.manifest:
         unpack = "unpack it to a folder, and `milabench report --base FOLDER`"
-        way = unpack if Path(origin).is_file() else f"`milabench report {folder}`"
+        way = unpack if Path(origin).is_file() else f"`milabench report {shlex.quote(str(folder))}`"
         raise RecordError(f"{origin}: is a run of this milabench: {way} reads it directly")
     if run.phase != "run":
         return None, [f"{folder.name}: records of {run.phase}, not a benchmark"]

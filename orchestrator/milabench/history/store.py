@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -115,7 +116,8 @@ def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
 
 def _open_file(path: Path, is_writing: bool) -> Store:
     if not is_writing and not path.is_file():
-        raise NothingSelected(f"{path}: no results store; `milabench db add RUN... --db {path}` creates one")
+        create = f"milabench db add RUN... --db {shlex.quote(str(path))}"
+        raise NothingSelected(f"{path}: no results store; `{create}` creates one")
     try:
         if path.exists():
             open_regular(path).close()

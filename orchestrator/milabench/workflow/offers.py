@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -106,7 +107,8 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
         raise ConfigError(Problem(where, "run", what, "name the folder of the run, or a bundle of it"))
     verified = verify_bundle(path, recompute_summary)
     if verified.wrong:
-        raise RecordError(f"{path}: was modified: {verified.wrong[0]}; `milabench verify {path}` shows everything")
+        show = f"milabench verify {shlex.quote(str(path))}"
+        raise RecordError(f"{path}: was modified: {verified.wrong[0]}; `{show}` shows everything")
     with archive.open_checked(path) as file:
         names = archive.files(file)
         parts = []

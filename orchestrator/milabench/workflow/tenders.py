@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -118,8 +119,8 @@ class _BidReader:
             return None
         found = self.opened.enter_context(opened_offer(path, self.tender))
         if found.verification.wrong:
-            what = f"was modified: {found.verification.wrong[0]}; `milabench offer verify {path}` shows everything"
-            raise RecordError(f"{path}: {what}")
+            show = f"milabench offer verify {shlex.quote(str(path))}"
+            raise RecordError(f"{path}: was modified: {found.verification.wrong[0]}; `{show}` shows everything")
         if problems := offer_problems(found.offer, self.tender):
             raise ConfigError(problems)
         warn_of_other_text(found, self.tender, self.session)

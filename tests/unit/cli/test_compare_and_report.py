@@ -80,6 +80,11 @@ def test_a_failure_names_the_machine_and_not_only_its_number(
     assert "digits.D0.node1 on node2" in shown
 
 
+def test_the_command_that_status_shows_can_be_pasted(tmp_path: Path, invoke: Invoke) -> None:
+    run = record(tmp_path / "my base", Recorded(outcome="failed", why="exit"))
+    assert f"resume   milabench resume '{run.path}'" in invoke(status.command, run.path).stdout
+
+
 def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None:
     first, second = made(tmp_path, "a"), made(tmp_path, "a", 120.0)
     systems = told(invoke, compare.command, first.path, second.path)["comparison"]["systems"]

@@ -301,6 +301,8 @@ def test_an_empty_store_and_an_unknown_benchmark_are_one_line(milabench: Milaben
         3,
         f"error: {store}: no results store; `milabench db add RUN... --db {store}` creates one\n",
     )
+    elsewhere = milabench("history", "digits", "--db", "my results.sqlite").err
+    assert "`milabench db add RUN... --db 'my results.sqlite'`" in elsewhere
     (tmp_path / "empty").write_bytes(b"")
     assert milabench("db", "query", "SELECT 1", "--db", "empty").code == 3
     (tmp_path / "text").write_text("no database at all, but a long enough text to be looked at")
