@@ -320,8 +320,8 @@ def _last_chosen(function: Verb) -> Verb:
 
     @functools.wraps(function)
     def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
-        # The suites of an A/B run, and that of a capsule, are named otherwise.
-        if options.config_file is None and not values.get("ab") and not values.get("capsule"):
+        # The suites of an A/B run, that of a capsule, and files to check, are named otherwise.
+        if options.config_file is None and not any(map(values.get, ("ab", "capsule", "files"))):
             from milabench.workflow.suites_used import with_last_chosen
 
             options, line = with_last_chosen(options)

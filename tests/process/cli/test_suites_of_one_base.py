@@ -136,6 +136,8 @@ def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callab
     assert milabench("bench", "--runs", "1", "true").code == 0
     assert milabench("list", cwd=pair.folder).err.startswith("suite: b.yaml, the last used")
     assert milabench("list", MILABENCH_CONFIG=str(pair.folder / "a.yaml")).err == ""
+    # Nor do files that are named.
+    assert milabench("config", "check", "a.yaml", cwd=pair.folder).err == "1 file is valid\n"
     assert milabench("run").code == 0
 
 
