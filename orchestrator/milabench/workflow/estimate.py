@@ -132,8 +132,9 @@ class BudgetedPlan:
                 f"; profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}, and "
                 "the starts"
             )
-            # A command that is timed has neither, nor has a sweep: they take as long as they take.
-            is_timed = all(step.config.get("timed") or step.config.get("serve") for step in self.planned.plan.steps)
+            # A command has neither, nor has a sweep: they take as long as they take.
+            has_none = ("timed", "metrics", "serve")
+            is_timed = all(any(map(step.config.get, has_none)) for step in self.planned.plan.steps)
             return [
                 f"{what}: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,

@@ -181,6 +181,17 @@ def test_without_an_earlier_run_nothing_is_known_of_the_duration(planned: Planne
     assert line == f"estimate: unknown; no run below this base has passed with a, b; {known}"
 
 
+def test_a_command_that_is_measured_by_its_lines_has_no_window_to_estimate(
+    session: Session, options: SuiteOptions, tmp_path: Path
+) -> None:
+    suite = tmp_path / "lines.yaml"
+    suite.write_text("c: {command: [echo, speed 5], metrics: {speed: {pattern: 'speed (.*)', direction: higher}}}\n")
+    lines = replace(options, config_file=suite, select=None)
+    [request] = expand_requests(lines, Extent(run_name="run", seed=1), session, stamp="")
+    [line] = apply_budget(plan_request(request)).lines
+    assert line == "estimate: unknown; no run below this base has passed with c"
+
+
 def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: SuiteOptions) -> None:
     from milabench.errors import UsageError
 
