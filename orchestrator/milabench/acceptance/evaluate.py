@@ -110,6 +110,16 @@ def unended(summary: Summary | None, whose: str) -> list[CriterionResult]:
     return [CriterionResult(criterion="ended", verdict=verdict, requirement=asked, measured=found, missing=missing)]
 
 
+def _furthest_apart(bench: BenchSummary) -> str:
+    """Return which of the devices or nodes of a benchmark has the least rate and which the greatest: one of them is to blame."""
+    by_slot: dict[str, list[float]] = {}
+    for rate in bench.rates:
+        by_slot.setdefault(rate.slot.removeprefix("local/"), []).append(rate.value)
+    means = sorted((geometric_mean(values), slot) for slot, values in by_slot.items())
+    (least, slowest), (greatest, fastest) = means[0], means[-1]
+    return f", from {least:.6g} {bench.units} on {slowest} to {greatest:.6g} on {fastest}"
+
+
 def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
     """Return a number for each independent replicate, in order: of the instances launched together the geometric mean.
 
@@ -229,7 +239,7 @@ class BenchEvaluation:
             missing = "a second device: this number needs several"
             return self._check("device_spread", "INCONCLUSIVE", requirement, "not known", missing=missing)
         verdict: Verdict = "PASS" if spread <= limit else "FAIL"
-        measured = f"{spread:.2%} over {bench.instances}"
+        measured = f"{spread:.2%} over {bench.instances}{_furthest_apart(bench)}"
         return self._trusted(bench, self._check("device_spread", verdict, requirement, measured, value=spread))
 
     def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound) -> CriterionResult:
