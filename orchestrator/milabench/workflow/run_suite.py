@@ -189,7 +189,8 @@ def report_run(path: Path, session: Session, *, is_kept: bool = True) -> bool:
 
 def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bool = True) -> None:
     """Report how a run ended, and where its records are; unless it was a first look, each number and whether it is valid."""
-    from milabench.report.model import format_number, ordered, result_text, validity_text
+    from milabench.report.labels import format_number
+    from milabench.report.model import ordered, result_text, validity_text
 
     if summary.profile != "quick":
         for bench in ordered(summary.benchmarks):

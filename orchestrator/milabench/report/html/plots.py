@@ -10,7 +10,7 @@ from milabench.analysis.intervals import Interval
 from milabench.report.html.axis import Scale, padded, ratio_ticks, short, ticks
 from milabench.report.html.axis import coordinate as at
 from milabench.report.html.markup import Child, Markup, el
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 SERIES = "abcdef"
 """The classes that distinguish systems and steps: each has a colour and a dash of its own."""

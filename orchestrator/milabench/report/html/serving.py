@@ -9,7 +9,7 @@ from milabench.report.html.axis import Scale, coordinate
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import WIDTH, figure, label, marker, marks, plot_legend, svg
 from milabench.report.html.xy_axes import BOTTOM, LEFT, RIGHT, TOP, axes, axis_end, interval_path, scale_of
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 NamedCurve = tuple[str, ServingCurve]
 
