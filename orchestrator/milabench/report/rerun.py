@@ -12,12 +12,9 @@ from milabench.shown import suite_word
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
 _SELECTING = ("--select", "--exclude", "--run-name")
-
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
-
 _RERUN_FLAGS = ("use_current_env", "submit", "distribute")
-
 _RERUN_OPTIONS = (
     "config_file",
     "system_file",

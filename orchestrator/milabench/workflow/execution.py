@@ -17,7 +17,9 @@ from milabench.display.base import Display
 from milabench.errors import Unreachable, UsageError
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Data, Meta
-from milabench.events.rundir import RunWriter, open_run, stems
+from milabench.events.run_files import stems
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import open_run
 from milabench.events.wire import decode, encode
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.agent_client import AgentNode, local_node

@@ -12,7 +12,8 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
-from milabench.events.rundir import Run, find_run
+from milabench.events.rundir import Run
+from milabench.events.runs_folder import find_run
 from milabench.events.shapes import MANIFEST, require_shape
 from milabench.events.values import as_mapping, finite_number, mappings_in, positive
 from milabench.events.wire import parse_object

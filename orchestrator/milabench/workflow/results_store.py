@@ -12,7 +12,9 @@ from milabench.analysis.summary_model import Summary
 from milabench.bundle.create import relative_logs
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError
-from milabench.events.rundir import MANIFEST, Run, place_of_latest
+from milabench.events.run_files import MANIFEST
+from milabench.events.rundir import Run
+from milabench.events.runs_folder import runs_before_latest
 from milabench.events.shapes import STORED, require_shape
 from milabench.events.values import mappings_in
 from milabench.events.wire import parse_object
@@ -62,7 +64,7 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
     for wanted in names or (None,):
         # `night` also means `night.2026-03-01_12-00-00`.
         named = [text for name, text in rows if wanted in (name, str(name).rpartition(".")[0])]
-        if not named and (place := place_of_latest(wanted or "latest")) is not None:
+        if not named and (place := runs_before_latest(wanted or "latest")) is not None:
             named = [text for _, text in rows[place:]]
         text = next(iter(named), None)
         if text is None:

@@ -202,7 +202,7 @@ def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bo
 
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:
     """Return the part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
-    from milabench.events.rundir import find_run, latest_run
+    from milabench.events.runs_folder import find_run, latest_run
     from milabench.plan.model import restricted_plan
 
     run = find_run(base, name) if name else latest_run(base)

@@ -70,7 +70,7 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
 
     `stat` is the digest of sizes and times from before the records were read. Raises OSError.
     """
-    from milabench.events.rundir import RunWriter
+    from milabench.events.run_writer import RunWriter
 
     value = mask_data(summary.to_json())  # as it will be written
     sources = {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path), "summary": _digest_of(value)}
@@ -109,7 +109,7 @@ def _stored(run: Run, *, is_one_of_many: bool = False) -> Summary | None:
 
     from milabench.analysis.kept_summary import KeptSummary
     from milabench.analysis.summary_io import summary_from_json
-    from milabench.events.rundir import SUMMARY
+    from milabench.events.run_files import SUMMARY
 
     # The summary of an active run is about other records a second later.
     if not run.is_ended:
@@ -154,7 +154,7 @@ def _relocated(run: Run, summary: Summary) -> Summary:
 
 
 def _files(path: Path) -> Iterator[os.DirEntry[str]]:
-    from milabench.events.rundir import is_journal_or_manifest
+    from milabench.events.run_files import is_journal_or_manifest
 
     try:
         with os.scandir(path) as entries:
