@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from milabench.analysis.intervals import Interval, least_difference, share_of_processes
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, least_difference, share_of_processes
 from milabench.analysis.json_codec import JsonKey, Unread, to_json_value
 from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.paired_comparison import AB
@@ -228,13 +228,13 @@ class BenchSummary:
         The instances of one launch are no replicates: they share whatever that launch had.
         """
         n, spread = self.replicates, self.spread_replicates
-        return spread / math.sqrt(n) if spread is not None and n >= 3 else None
+        return spread / math.sqrt(n) if spread is not None and n >= LEAST_LAUNCHES else None
 
     @property
     def mde(self) -> float | None:
         """The relative difference that two such runs would find in 80 of 100 cases; None below three replicates."""
         n, spread = self.replicates, self.spread_replicates
-        return least_difference(spread, n) if spread is not None and n >= 3 else None
+        return least_difference(spread, n) if spread is not None and n >= LEAST_LAUNCHES else None
 
     @property
     def icc(self) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from milabench.analysis.replicates import LEAST
+from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.serving_curve import curve_messages
 from milabench.analysis.summary_model import (
     BenchSummary,
@@ -294,8 +294,8 @@ def next_line(summary: Summary) -> str:
         return f"`milabench resume {summary.run}`: runs again what did not pass"
     if summary.profile == "quick":
         return f"`{rerun_line(summary, profile='default')}`: for valid numbers"
-    if launches and launches < LEAST:
-        return f"`{rerun_line(summary, repeat=LEAST)}`: how far launches differ"
+    if launches and launches < LEAST_LAUNCHES:
+        return f"`{rerun_line(summary, repeat=LEAST_LAUNCHES)}`: how far launches differ"
     if any("contended" in bench.reasons for bench in summary.benchmarks):
         return f"`{rerun_line(summary)}`: again, on an idle machine"
     if summary.ab is None and summary.score.reference is None:
