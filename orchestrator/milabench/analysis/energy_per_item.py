@@ -24,10 +24,10 @@ def energies(bench: BenchSummary) -> dict[str, float]:
 
 
 def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, float]) -> float | None:
-    """Return the energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
+    """Return the energy that an item took a replicate, in J; `step_energies` is what `energies` returns.
 
-    Both are those of the whole window, what was warm-up still included. None unless every step reported its energy and the
-    items are known; a process that never left its warm-up has no window.
+    Energy and items are those of the whole window, what was warm-up still included. None unless every step reported its energy
+    and the items are known; a process that never left its warm-up has no window.
     """
     rate = process.throughput
     items = math.fsum([*(total.items for total in rate.totals), rate.left_out])

@@ -19,7 +19,7 @@ from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
 from milabench.events.model import OutcomeName
-from milabench.events.values import strict
+from milabench.events.values import mappings_in, strict
 
 SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]
@@ -260,11 +260,6 @@ def some_names(names: Sequence[str]) -> str:
     return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
 
 
-def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list; nothing of any other value."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expense:
     """What a benchmark's work takes: `quantity` for each `per`: an item such as `token`, `1M tokens`, `run`, `node year`, `year`.
@@ -346,7 +341,7 @@ class Summary:
     @property
     def nodes(self) -> list[Mapping[str, Any]]:
         """The nodes of its machine, as they were recorded."""
-        return mappings(self.system.get("nodes"))
+        return mappings_in(self.system.get("nodes"))
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -358,7 +353,7 @@ class Summary:
     @property
     def devices(self) -> list[Mapping[str, Any]]:
         """The devices of all nodes, as they were recorded."""
-        return [device for node in self.nodes for device in mappings(node.get("devices"))]
+        return [device for node in self.nodes for device in mappings_in(node.get("devices"))]
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""

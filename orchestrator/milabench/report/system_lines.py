@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from milabench.analysis.host_load import busy_text, clock_text
-from milabench.analysis.summary_model import Summary, mappings, some_names
+from milabench.analysis.summary_model import Summary, some_names
 from milabench.events.shims import note_of
+from milabench.events.values import mappings_in
 
 
 def system_lines(summary: Summary) -> list[tuple[str, str]]:
@@ -68,7 +69,7 @@ def _node_lines(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     memory = node.get("memory_MiB")
     if isinstance(memory, int | float) and memory:
         lines.append(("memory", f"{memory / 1024:.1f} GiB"))
-    devices = mappings(node.get("devices"))
+    devices = mappings_in(node.get("devices"))
     if devices:
         lines.append(("devices", _devices(devices)))
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
