@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from milabench.analysis.json_codec import Unread
+from milabench.analysis.lazy_list import may_hold
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult
 from milabench.events.values import finite_number
 
@@ -13,7 +13,7 @@ from milabench.events.values import finite_number
 def energies(bench: BenchSummary) -> dict[str, float]:
     """Return the energy of each step's devices in its window, in J, where reported; by board sensors, not at the wall."""
     by_step: dict[str, float] = {}
-    if isinstance(bench.metrics, Unread) and "energy" not in bench.metrics.words:
+    if not may_hold(bench.metrics, "energy"):
         return by_step
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))

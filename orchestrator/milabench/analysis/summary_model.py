@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, least_difference, share_of_processes
-from milabench.analysis.json_codec import JsonKey, Unread, to_json_value
+from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.lazy_list import LazyList
 from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
@@ -48,7 +49,7 @@ class LaunchRate(NamedTuple):
     value: float
 
 
-class UnreadProcesses(Unread):
+class LazyReplicates(LazyList):
     """The replicates of a stored summary, decoded when somebody looks at more of them than their rates."""
 
     __slots__ = ("_read", "rates")
@@ -217,7 +218,7 @@ class BenchSummary:
     @property
     def rates(self) -> Sequence[LaunchRate]:
         """The rates of its processes."""
-        if isinstance(self.processes, UnreadProcesses):
+        if isinstance(self.processes, LazyReplicates):
             return self.processes.rates
         return [LaunchRate(each.slot, each.repeat, each.throughput.value) for each in self.processes]
 

@@ -173,12 +173,12 @@ def find_report_source(
     tracing: Tracing | None = None,
     watched: Callable[[Run], Run] = lambda run: run,
     *,
-    is_one_of_many: bool = False,
+    keep_lists: bool = True,
 ) -> ReportSource:
     """Return a run by path or name, the JSON report or bundle of one, or a shipped reference (`reference:NAME`).
 
-    `tracing` draws the run where its records are read, `watched` makes it tell how far they are; `is_one_of_many` as in
-    `KeptSummary.sparing`. Raises NothingSelected or RecordError.
+    `tracing` draws the run where its records are read, `watched` makes it tell how far they are; `keep_lists` as in
+    `StoredSummary.lazy_summary`. Raises NothingSelected or RecordError.
     """
     if name.startswith(SHIPPED):
         return read_reference(name.removeprefix(SHIPPED))
@@ -189,7 +189,7 @@ def find_report_source(
     run = watched(with_ends(find_run(base, name)))
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
-    summary = summary_of(run, validations, course, is_one_of_many=is_one_of_many)
+    summary = summary_of(run, validations, course, keep_lists=keep_lists)
     return ReportSource(name=run.name, summary=summary, manifest=run.manifest, run=run)
 
 

@@ -321,7 +321,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
             validations=request.validations,
             tracing=tracing,
             watched=watched,
-            is_one_of_many=compared > _MANY,
+            keep_lists=compared <= _MANY,
         )
         shared = SharedManifests()
         sources = tuple(tuple(shared.share(find(folder, name)) for name in side) for side in sides)
