@@ -20,11 +20,11 @@ from milabench.analysis.summary_model import BenchSummary, LaunchRate, LazyRepli
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
 from milabench.events.compiled_shapes import ShapeCheck
-from milabench.events.shapes import RATE, SUMMARY, Required, Shape, require_shape
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, Required, Shape, require_shape
 from milabench.events.values import SMALLEST
 
 _LAST_KEY = b',"made_of":'
-_BENCH = SUMMARY["benchmarks"].shape[0]
+_BENCH = SUMMARY_SHAPE["benchmarks"].shape[0]
 _WHOLE = ("counts", "serving")
 """Objects of a benchmark that are read as they are, and not only what their shapes name of them."""
 _WORDS = ("main", "energy")
@@ -110,10 +110,10 @@ def _shape_check() -> ShapeCheck:
     """Return the check of everything that is read, also of what is read later."""
     own = {name: _of_any_object(shape) for name, shape in shape_of_type(BenchSummary).items()}
     # Most metrics are no rates: what those must have, others need not.
-    rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE.items()}
+    rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE_SHAPE.items()}
     metric = {**shape_of_type(Throughput), **rate, **_BENCH["metrics"][0]}
     bench = {**own, **_BENCH, "metrics": [metric], **{name: own[name] for name in _WHOLE}}
-    return ShapeCheck({**SUMMARY, "benchmarks": Required([bench])})
+    return ShapeCheck({**SUMMARY_SHAPE, "benchmarks": Required([bench])})
 
 
 def _of_any_object(shape: Shape) -> Shape:

@@ -12,8 +12,7 @@ from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
-from milabench.events.shapes import RATE, require_shape
-from milabench.events.shapes import SUMMARY as SHAPE
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, require_shape
 from milabench.events.values import as_mapping, mappings_in
 
 
@@ -35,7 +34,7 @@ def summary_from_json(
         )
     try:
         if benches is None:
-            require_shape(value, SHAPE)
+            require_shape(value, SUMMARY_SHAPE)
         summary = from_json_value(Summary, value)
         if benches is None:
             benches = tuple(map(_with_processes, summary.benchmarks))
@@ -99,7 +98,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
 
 
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
-    require_shape(rate, RATE)
+    require_shape(rate, RATE_SHAPE)
     throughput, window = from_json_value(Throughput, rate), as_mapping(rate.get("window"))
     if window:
         steady = Steadiness(

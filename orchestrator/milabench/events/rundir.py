@@ -23,9 +23,7 @@ from milabench.events.run_files import (
     shares_named,
     without_attempt,
 )
-from milabench.events.shapes import JOURNAL as JOURNAL_SHAPE
-from milabench.events.shapes import MANIFEST as MANIFEST_SHAPE
-from milabench.events.shapes import SHARE_MANIFEST, require_shape
+from milabench.events.shapes import JOURNAL_SHAPE, MANIFEST_SHAPE, SHARE_MANIFEST_SHAPE, require_shape
 from milabench.events.shares import Share, fold_shares, merge_journals, overlaid
 from milabench.events.values import as_mapping
 from milabench.events.wire import decode, parse_object
@@ -268,7 +266,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def read_share_manifest(path: Path) -> Mapping[str, Any]:
     """Return what a share does, and where; empty while it has not begun."""
-    return _read_manifest(path, SHARE_MANIFEST, may_be_torn=True) if path.exists() else {}
+    return _read_manifest(path, SHARE_MANIFEST_SHAPE, may_be_torn=True) if path.exists() else {}
 
 
 def _read_manifest(path: Path, shape: Mapping[str, Any], *, may_be_torn: bool) -> Mapping[str, Any]:

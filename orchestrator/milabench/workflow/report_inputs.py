@@ -14,7 +14,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import find_run
-from milabench.events.shapes import MANIFEST, require_shape
+from milabench.events.shapes import MANIFEST_SHAPE, require_shape
 from milabench.events.values import as_mapping, finite_number, mappings_in, positive
 from milabench.events.wire import parse_object
 from milabench.workflow.files import ROOT, is_archive, read_file
@@ -270,7 +270,7 @@ def _json_report(path: Path) -> ReportSource:
             value = parse_object(read_file(path, RecordError))
             # A reference result holds of the manifest what tells whether another run did the same work.
             manifest = as_mapping(value.get("manifest"))
-            require_shape(manifest, MANIFEST)
+            require_shape(manifest, MANIFEST_SHAPE)
         summary = summary_from_json(value, manifest)
     except (ValueError, RecordError) as error:
         raise RecordError(

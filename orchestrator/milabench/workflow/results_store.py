@@ -15,7 +15,7 @@ from milabench.errors import NothingSelected, RecordError
 from milabench.events.run_files import MANIFEST
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import runs_before_latest
-from milabench.events.shapes import STORED, require_shape
+from milabench.events.shapes import RESULT_ROW_SHAPE, require_shape
 from milabench.events.values import mappings_in
 from milabench.events.wire import parse_object
 from milabench.history import STORE
@@ -30,7 +30,7 @@ from milabench.workflow.summaries import summary_of
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
 _UNITS = {"memory_peak": "MiB", "first_step": "s"}
-_ROWS = {"rows": [STORED]}
+_ROWS = {"rows": [RESULT_ROW_SHAPE]}
 
 
 def store_location(base: Path | None, location: str | None) -> str:
