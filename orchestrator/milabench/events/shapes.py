@@ -240,10 +240,10 @@ def require_shape(value: Any, shape: Shape) -> None:
     """Raise ValueError, with the place, for a value of another shape: `plan.steps.3.id is [], not a text`."""
     if _check_of(shape)(value):
         return
-    for place, found, wanted in _misfits(value, shape, ""):
-        shown = repr(found)
+    for path, actual, wanted in _misfits(value, shape, ""):
+        shown = repr(actual)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-        raise ValueError(f"{place or 'it'} is {shown}, not {wanted}")
+        raise ValueError(f"{path or 'it'} is {shown}, not {wanted}")
 
 
 _CHECKS: dict[int, tuple[Shape, Check]] = {}
@@ -291,11 +291,11 @@ def _make_mapping_check(shape: Mapping[Any, Shape]) -> Check:
     return fits
 
 
-def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, str]]:
+def _misfits(value: Any, shape: Shape, path: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the places of values that do not fit, with the value and what it should be."""
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):
-            yield place, value, "a mapping"
+            yield path, value, "a mapping"
             return
         every = shape.get(str)
         for key, wanted in shape.items() if every is None else ((key, every) for key in value):
@@ -306,15 +306,15 @@ def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, s
                 continue
             # A summary has a hundred thousand of these: no generator for each.
             if isinstance(wanted, list | dict) or not _FITS[wanted](inner):
-                yield from _misfits(inner, wanted, f"{place}.{key}" if place else str(key))
+                yield from _misfits(inner, wanted, f"{path}.{key}" if path else str(key))
     elif isinstance(shape, list):
         if not isinstance(value, list):
-            yield place, value, "a list"
+            yield path, value, "a list"
             return
         for number, item in enumerate(value):
-            yield from _misfits(item, shape[0], f"{place}.{number}")
+            yield from _misfits(item, shape[0], f"{path}.{number}")
     elif not _FITS[shape](value):
-        yield place, value, _NAMES.get(shape) or str(shape)
+        yield path, value, _NAMES.get(shape) or str(shape)
 
 
 def schema_of_shape(shape: Shape) -> dict[str, Any]:
