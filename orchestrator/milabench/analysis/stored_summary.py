@@ -15,7 +15,7 @@ import msgspec
 
 from milabench.analysis.json_codec import from_checked_value, shape_of_type
 from milabench.analysis.lazy_list import LazyList
-from milabench.analysis.summary_io import processes_from_json, summary_from_json
+from milabench.analysis.summary_io import processes_from_json, summary_of_benches
 from milabench.analysis.summary_model import BenchSummary, LaunchRate, LazyReplicates, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
@@ -70,7 +70,7 @@ class StoredSummary:
             for index, (own, long) in enumerate(zip(checked.benchmarks, lists, strict=True))
         )
         others = {key: msgspec.json.decode(part) for key, part in self._parts.items() if key != "benchmarks"}
-        return summary_from_json({**others, "benchmarks": []}, manifest, benches)
+        return summary_of_benches(others, benches, manifest)
 
 
 def _digest_of(content: bytes) -> str:
