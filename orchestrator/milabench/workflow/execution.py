@@ -236,7 +236,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
         case Frame(kind="line"):
             display.on_line(progress.step, progress.payload)
         case Frame():
-            observed = [progress.last] if progress.last else list(_told_apart(progress))
+            observed = [progress.last] if progress.last else list(_display_sums(progress))
             if observed:
                 shown.on_sums(progress.step, *observed)
         case Ended():
@@ -251,7 +251,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
             assert_never(progress)
 
 
-def _told_apart(frame: Frame) -> Iterator[Mapping[str, Any]]:
+def _display_sums(frame: Frame) -> Iterator[Mapping[str, Any]]:
     """Yield what a display needs of records: pauses, the cases in hand, and how many rates a program has given of its own."""
     if not any(word in frame.payload for word in _DISPLAYED):
         return
