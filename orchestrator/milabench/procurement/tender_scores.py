@@ -277,7 +277,7 @@ def unscored_benchmarks(
     references = reference_figures(tender, metric, reference, problems)
     return [
         tuple(
-            _row(tender, wanted, bid, references.get(name), reference, problems, across=across)
+            _by_nodes(metric, _row(tender, wanted, bid, references.get(name), reference, problems, across=across))
             for name, wanted in tender.benchmarks.items()
         )
         for bid in bids
@@ -352,6 +352,23 @@ def _row(
     if row.figure is not None and published is not None and row.figure.value.units != published.value.units:
         problems.add(_differing_units(tender, bid, name, published, row.figure))
     return row
+
+
+def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
+    """Return a row without its figure where the metric counts nodes, and as many instances on them share neither figure.
+
+    Else whoever measures on fewer nodes has the same figure of one instance, and the more copies of it on all nodes.
+    """
+    if row.figure is None or "machine.nodes" not in METRICS[metric].needs:
+        return row
+    here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
+    if here == there:
+        return row
+    beside = f", of {there} on the reference" if row.reference is not None and row.reference.launches else ""
+    formula = row.figure.formula if row.figure.formula.isidentifier() else f"({row.figure.formula})"
+    all_of_them = f"{formula} {'/' if row.figure.direction == 'lower' else '*'} instances"
+    what = f"is the figure of one instance of {here}{beside}, which {metric} cannot share out over nodes"
+    return replace(row, why_not=f"{what}; that of all is '{all_of_them}'")
 
 
 def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFigure, figure: SourcedFigure) -> Problem:

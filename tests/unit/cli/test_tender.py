@@ -16,7 +16,7 @@ from milabench.cli import compare, tender
 from milabench.errors import ConfigError, MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement.scores import METRICS
 from tests.ats5 import ATS5, ATS5_NODES
-from tests.recorded_run import Recorded, rates, record
+from tests.recorded_run import Recorded, data, rates, record
 
 RUNS = Path(__file__).resolve().parents[2] / "runs"
 SHAPE = (1.0, 1.01, 0.99, 1.005)
@@ -313,6 +313,63 @@ def test_a_figure_of_merit_of_metrics_and_arguments(tmp_path: Path, invoke: Invo
     assert row["speedup"]["value"] == pytest.approx(2.5)
     # U = (n_ref / n) (N / N_ref)
     assert row["utilization"] == pytest.approx((1 / 1) * (1 / 4))
+
+
+def instances_on(base: Path, name: str, nodes: int) -> str:
+    """A run of two instances on each node, each of which reaches 50 years a day, whatever the nodes."""
+    own = data(metric="years_per_day", value=50.0, units="years/day", direction="higher")
+    steps = [
+        Recorded(
+            bench="weather",
+            tag=f"D{device}",
+            node=node,
+            devices=(device,),
+            repeat=at,
+            events=(*rates(*[each] * 5), own),
+        )
+        for at, each in enumerate(SHAPE)
+        for node in ([f"n{number}" for number in range(nodes)] if nodes > 1 else ["local"])
+        for device in (0, 1)
+    ]
+    return str(record(base, *steps, name=name).path)
+
+
+@pytest.mark.parametrize(
+    "formula", ["rate", "1e6 / rate", "instance_rate * instances", "years_per_day * instances", "20 / instances"]
+)
+def test_whoever_measures_on_fewer_nodes_has_no_higher_score_for_it(
+    tmp_path: Path, invoke: Invoke, formula: str
+) -> None:
+    runs = {nodes: instances_on(tmp_path, f"n{nodes}", nodes) for nodes in (1, 2, 4)}
+    bench = {"figure_of_merit": formula, **({"units": "s"} if "/" in formula else {})}
+    asked = {"metric": "ssi", "reference": {"run": runs[2], "nodes": 8}, "benchmarks": {"weather": bench}}
+    offers = [declared(f"{nodes}", 16, weather={"run": run}) for nodes, run in runs.items()]
+    assert [offer["score"]["value"] for offer in scores(invoke, asked, *offers)] == [pytest.approx(2.0)] * 3
+
+
+@pytest.mark.parametrize("formula", ["years_per_day", "instance_rate", "1 / instance_rate"])
+def test_a_figure_of_one_instance_of_other_counts_is_not_shared_out_over_nodes(
+    tmp_path: Path, invoke: Invoke, formula: str
+) -> None:
+    runs = {nodes: instances_on(tmp_path, f"n{nodes}", nodes) for nodes in (1, 2)}
+    bench = {"figure_of_merit": formula, **({"units": "s"} if "/" in formula else {})}
+    asked: dict[str, Any] = {
+        "metric": "ssi",
+        "reference": {"run": runs[2], "nodes": 8},
+        "benchmarks": {"weather": bench},
+    }
+    offers = [declared(f"{nodes}", 16, weather={"run": run}) for nodes, run in runs.items()]
+    fewer, same = scores(invoke, asked, *offers)
+    assert same["score"]["value"] == pytest.approx(2.0)
+    whole = {"years_per_day": "years_per_day * instances", "instance_rate": "instance_rate * instances"}
+    assert (fewer["score"], fewer["why_not"]) == (
+        None,
+        "weather is the figure of one instance of 2, of 4 on the reference, which ssi cannot share out over nodes; that of all"
+        f" is '{whole.get(formula, '(1 / instance_rate) / instances')}'",
+    )
+    # The index compares one instance with one.
+    first, second = scores(invoke, asked, *offers, metric="index")
+    assert first["score"]["value"] == pytest.approx(second["score"]["value"])
 
 
 def test_a_figure_without_units_is_better_as_its_metric_is(tmp_path: Path, invoke: Invoke) -> None:
