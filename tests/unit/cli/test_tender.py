@@ -83,7 +83,7 @@ def test_k_ssi_1_from_the_files(invoke: Invoke) -> None:
     )
     assert [row["speedup"]["value"] for row in rows] == pytest.approx([1.9993714285714286, 1.60736, 1.0685], rel=1e-12)
     assert system["score"]["value"] == pytest.approx(3.0612740016171007, rel=1e-12)
-    assert (system["admissible"], system["meets"]) == (True, "INCONCLUSIVE")  # declared: nothing measured it
+    assert (system["admissible"], system["meets"]) == (None, "INCONCLUSIVE")  # declared: nothing measured it
     (unweighted,) = scores(invoke, APEX.replace("weight: 2, ", ""), OFFER)
     assert unweighted["score"]["value"] == pytest.approx(2.6508931085607634, rel=1e-12)
 
@@ -234,6 +234,22 @@ def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invo
         0
     ]
     assert other["ratio"]["ci95"] == pytest.approx(alone["ci95"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("least", "meets", "admissible", "code"),
+    [(2.4, "PASS", True, 0), (2.5, "INCONCLUSIVE", None, 0), (2.6, "FAIL", False, 1)],
+)
+def test_an_offer_below_the_least_score_is_not_admissible(
+    tmp_path: Path, invoke: Invoke, least: float, meets: str, admissible: bool | None, code: int
+) -> None:
+    runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
+    benchmarks = {"digits": {"reference": {"nodes": 1}}}
+    asked = {"metric": "ssi", "reference": {"run": runs[0], "nodes": 8}, "benchmarks": benchmarks}
+    (system,) = scores(invoke, {**asked, "limits": {"ssi": least}}, declared("A", 8, digits={"run": runs[1]}))
+    assert (system["meets"], system["admissible"]) == (meets, admissible)
+    assert system["breaches"] == (["ssi: 2.5, the least is 2.6"] if meets == "FAIL" else [])
+    assert invoke(compare.command, "offer0.yaml", "--tender", "procurement.yaml").return_value == code
 
 
 @pytest.mark.parametrize(("level", "launches", "admissible"), [(100.1, 4, True), (99.9, 4, False), (250.0, 1, None)])
@@ -488,9 +504,10 @@ def test_people_read_every_term_of_a_score(invoke: Invoke, form: str) -> None:
 def test_in_brief_each_offer_is_one_line(invoke: Invoke) -> None:
     write("procurement.yaml", APEX), write("a.yaml", OFFER), write("b.yaml", OFFER.replace("vendor: A", "vendor: B"))
     shown = invoke(compare.command, "a.yaml", "b.yaml", "--tender", "procurement.yaml", "--format", "brief").stdout
+    text = "ssi 3.061, not shown to be admissible, of declared figures that nothing measured, INCONCLUSIVE at the least of 3"
     assert shown.splitlines() == [
-        "A: ssi 3.061, of declared figures that nothing measured, INCONCLUSIVE at the least of 3",
-        "B: ssi 3.061, of declared figures that nothing measured, INCONCLUSIVE at the least of 3, INCONCLUSIVE",
+        f"A: {text}",
+        f"B: {text}, INCONCLUSIVE",
     ]
 
 
