@@ -433,7 +433,7 @@ def test_a_job_that_is_taken_away_is_an_outcome_of_its_own(
         steps = ends(tmp_path)
         assert {step: end[:2] for step, end in steps.items()} == dict.fromkeys(steps, ("failed", why))
         assert all(f"job {job} is " in detail and "n1,n2" in detail for *_, detail in steps.values()), steps
-        assert f"failed   long.0.node0: {why}: " in milabench("status").out
+        assert f"failed   long.0.node0 on n1: {why}: " in milabench("status").out
         until(lambda: is_idle(slurm) and not slurm.job_processes())
     finally:
         if how == "crashed":

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from milabench.analysis.intervals import Interval, log_t_interval, t_quantile
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, log_t_interval, t_quantile
 from milabench.analysis.job_mix import Costs, JobTask, job_mix
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.serving import in_order
@@ -125,7 +125,7 @@ def _interval(values: Sequence[float]) -> Interval | None:
         interval = log_t_interval(values)
         # Of numbers that are no measurement, an end may be beyond all measure.
         return interval if interval is None or finite_number(interval[1]) is not None else None
-    if len(values) < 3:
+    if len(values) < LEAST_LAUNCHES:
         return None
     half = t_quantile(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return max(0.0, mean(values) - half), mean(values) + half
@@ -173,7 +173,7 @@ def _with_costs(point: LaunchPoint, joules_of: Callable[[float, float], float | 
         return point
     joules = joules_of(start, stop)
     per_token = None if joules is None or joules <= 0 else joules / (rate * (stop - start))
-    mix = job_mix("", [JobTask(work=_TOKENS, rate=rate, variance=None, joules_per_item=per_token)], costs)
+    mix = job_mix("", [JobTask(work=_TOKENS, rate=rate, level=None, joules_per_item=per_token)], costs)
     added = {
         **({} if per_token is None else {"joules_per_mtok": per_token * _TOKENS}),
         **({} if mix is None or mix.cost is None else {"cost_per_mtok": mix.cost}),
