@@ -38,6 +38,7 @@ class SupersededAttempt:
     why: str
     detail: str
     log: str | None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +222,7 @@ def _try(run: Run, attempt: Attempt) -> SupersededAttempt:
         why=attempt.why,
         detail=one_line(attempt.detail),
         log=_log(run, attempt.step, attempt.number),
+        node=attempt.node,
     )
 
 

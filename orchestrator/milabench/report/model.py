@@ -16,6 +16,7 @@ from milabench.analysis.summary_model import (
     some_names,
     validity_words,
 )
+from milabench.events.attempts import with_node
 from milabench.report.document import Entry, Statement, Table
 from milabench.report.labels import aim_text, format_number, percent_cell, percents, replicates_text
 from milabench.report.rerun import rerun_line
@@ -189,7 +190,7 @@ def flaky(summary: Summary) -> list[Entry]:
             for attempt in step.others:
                 ending = ": ".join(filter(None, (attempt.why, attempt.detail))) or attempt.outcome
                 text = f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}"
-                entries.append(Entry(name=step.step, text=text, details=_log(attempt.log)))
+                entries.append(Entry(name=with_node(step.step, attempt.node), text=text, details=_log(attempt.log)))
     return entries
 
 

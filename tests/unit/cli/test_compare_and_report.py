@@ -80,6 +80,15 @@ def test_a_failure_names_the_machine_and_not_only_its_number(
     assert "digits.D0.node1 on node2" in shown
 
 
+def test_a_flaky_step_names_the_machine_on_which_it_failed(tmp_path: Path, invoke: Invoke) -> None:
+    run = record(tmp_path, Recorded(node="node2", suffix="node1", events=rates(5.0), outcome="failed", why="exit"))
+    again = {"step": "digits.D0.node1", "attempt": 2, "node": "node2", "state": "ended", "outcome": "passed"}
+    with (run.path / "journal.jsonl").open("a") as journal:
+        journal.write(json.dumps(again) + "\n")
+    shown = invoke(report.command, run.path, "--full").stdout
+    assert "digits.D0.node1 on node2: passed at attempt 2; attempt 1: exit" in shown
+
+
 def test_the_command_that_status_shows_can_be_pasted(tmp_path: Path, invoke: Invoke) -> None:
     run = record(tmp_path / "my base", Recorded(outcome="failed", why="exit"))
     assert f"resume   milabench resume '{run.path}'" in invoke(status.command, run.path).stdout
