@@ -137,6 +137,11 @@ def _why_unavailable(unmet: Mapping[str, str]) -> str:
     return f"needs {needs} in {sys.prefix}; {shlex.join(['pip', 'install', *unmet])}"
 
 
+def benchmate_command() -> str:
+    """Return the command that installs the instruments into the active interpreter."""
+    return shlex.join(["pip", "install", str(BENCHMATE)])
+
+
 def require_files(context: SuiteContext) -> None:
     """Raise ConfigError for the files that benchfiles name and that do not exist."""
     problems = [

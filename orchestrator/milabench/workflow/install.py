@@ -325,7 +325,7 @@ def check_active_environment(context: CommandContext, how: InstallOptions) -> No
     fetched = fetch_sources(environments.sources(context), context.dirs, how, progress_report(session))
     problems = [str(result) for result in fetched if result.why]
     if find_spec("benchmate") is None:
-        problems.append(f"benchmate: not installed in {sys.prefix} (pip install {environments.BENCHMATE})")
+        problems.append(f"benchmate: not installed in {sys.prefix} ({environments.benchmate_command()})")
     lacking = environments.lacking_packages(context)
     if len(lacking) == len(context.benches):
         problems += [

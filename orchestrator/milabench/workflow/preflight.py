@@ -64,7 +64,7 @@ def _missing_local(context: CommandContext) -> list[str]:
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
     if find_spec("benchmate") is None:
-        missing.append(f"benchmate in {sys.prefix} (pip install {environments.BENCHMATE})")
+        missing.append(f"benchmate in {sys.prefix} ({environments.benchmate_command()})")
     return missing
 
 

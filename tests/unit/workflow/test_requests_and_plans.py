@@ -25,7 +25,7 @@ from milabench.workflow.planning import (
     plan_request,
     plan_single_suite,
 )
-from milabench.workflow.preflight import command_line, require_ready
+from milabench.workflow.preflight import command_line, missing_environments, require_ready
 
 from .conftest import ReadContext
 
@@ -198,6 +198,15 @@ def test_what_a_manifest_keeps_of_a_target_can_be_computed_again(expand: Expand)
 def test_commands_need_nothing_to_be_installed_or_prepared(context_of: ReadContext) -> None:
     context = context_of()
     require_ready(context, plan_single_suite(context))
+
+
+def test_the_command_that_installs_the_instruments_can_be_pasted(
+    context_of: ReadContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "BENCHMATE", Path("/my tools/benchmate"))
+    monkeypatch.setattr("milabench.workflow.preflight.find_spec", lambda _: None)
+    [missing] = missing_environments(context_of())
+    assert missing.endswith("(pip install '/my tools/benchmate')")
 
 
 def test_the_command_to_give_is_for_the_same_suite() -> None:
