@@ -236,19 +236,26 @@ def beside_shipped(run: Run, summary: Summary) -> Summary:
     return beside[ratios.index(max(ratios))] if any(ratios) else summary
 
 
-def accept_run(name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None) -> Acceptance:
+def accept_run(
+    name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None, *, across: bool = False
+) -> Acceptance:
     """Return the verdict on a run, by default on the latest.
 
-    `reference` is the run, or JSON report of one, that `x reference` in the criteria means. Raises ConfigError for bad
-    criteria, UsageError for a missing reference, NothingSelected and RecordError.
+    `reference` is the run, or JSON report of one, that `x reference` in the criteria means; what did other work there is decided
+    only `across`. Raises ConfigError for bad criteria, UsageError for a missing reference, NothingSelected and RecordError.
     """
-    from milabench.acceptance.evaluate import evaluate_criteria
+    from milabench.acceptance.evaluate import decided_across, evaluate_criteria, other_work
 
-    return evaluate_criteria(
-        read_criteria(criteria_file, reference),
-        summary_of(resolve_runs(base, [name] if name else [])[0]),
-        find_reference(base_folder(base), reference).summary if reference is not None else None,
-    )
+    criteria = read_criteria(criteria_file, reference)
+    found = resolve_runs(base, [name] if name else [])[0]
+    run = System(name=found.name, summary=summary_of(found), manifest=found.manifest)
+    if reference is None:
+        return evaluate_criteria(criteria, run.summary)
+    beside = find_reference(base_folder(base), reference)
+    unlike = other_work(run, beside)
+    if across:
+        return decided_across(evaluate_criteria(criteria, run.summary, beside.summary), unlike)
+    return evaluate_criteria(criteria, run.summary, beside.summary, unlike)
 
 
 def read_criteria(path: Path, reference: str | None, option: str = "--reference") -> Criteria:
