@@ -370,14 +370,28 @@ def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:
 
 
 def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: Session) -> None:
-    sides = [[source.run.path.resolve() for source in side if source.run is not None] for side in sources]
-    for side in sides:
-        for path in side:
-            if side.count(path) > 1:
-                raise UsageError(f"{path}: is given twice for one system: a run is one session of it")
-    paths = [path for side in sides for path in side]
-    for path in sorted({path for path in paths if paths.count(path) > 1}):
-        session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
+    """Refuse a run that is given twice for one system, also as a copy or a report of it; warn of one on two sides."""
+    named: dict[tuple[object, ...], str] = {}
+    repeated: dict[str, None] = {}
+    for side in sources:
+        of_side: set[tuple[object, ...]] = set()
+        for source in side:
+            identity, name = _identity(source), source.name if source.run is None else str(source.run.path.resolve())
+            if identity in of_side:
+                raise UsageError(f"{name}: is given twice for one system: a run is one session of it")
+            if identity in named:
+                repeated[named[identity]] = None
+            of_side.add(identity)
+            named.setdefault(identity, name)
+    for name in repeated:
+        session.warn(f"{name}: is given more than once: it is compared with itself, which says nothing")
+
+
+def _identity(source: ReportSource) -> tuple[object, ...]:
+    """Return what tells a run from all others: its name, when it was made, and its numbers; of one without a number, its path."""
+    summary, path = source.summary, None if source.run is None else source.run.path.resolve()
+    numbers = tuple(sorted((bench.bench, bench.perf) for bench in summary.benchmarks if bench.perf is not None))
+    return (summary.run, summary.created, numbers) if numbers else (source.name, path)
 
 
 def unique_names(sources: Sequence[Sequence[ReportSource]]) -> list[str]:
