@@ -10,10 +10,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
-from milabench.analysis.intervals import Interval
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.job_mix import Costs, JobMix
 from milabench.analysis.json_codec import JsonKey
-from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
@@ -166,7 +165,7 @@ class SystemResult:
 
 def log_level(sessions: Sequence[Sequence[float]], direction: Direction) -> LogMean | None:
     """Return the `log_mean` of what the launches of each session reached."""
-    if sum(map(len, sessions)) < LEAST:
+    if sum(map(len, sessions)) < LEAST_LAUNCHES:
         return None
     return log_mean_of([logs(launches, direction) for launches in sessions])
 

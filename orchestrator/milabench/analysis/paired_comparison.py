@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from milabench.analysis.intervals import Interval
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.two_samples import MARGIN, ROUNDING, Estimate, Verdict, judge_family, paired_difference
 
@@ -101,7 +101,7 @@ def paired_ratio(
         return None
     sign = -1.0 if lower_is_better else 1.0
     before, after = ([sign * math.log(side[block]) for block in blocks] for side in (a, b))
-    if len(blocks) < 3:
+    if len(blocks) < LEAST_LAUNCHES:
         ratio = math.exp(mean(after) - mean(before))
         return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
     estimate = paired_difference(before, after)

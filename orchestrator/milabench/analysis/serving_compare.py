@@ -217,15 +217,15 @@ def _with_joint_intervals(
 ) -> dict[tuple[str, str], ComparisonRow]:
     """Return the rows with intervals that hold together over the points of a metric, on each system (Bonferroni)."""
     counts = Counter(
-        (metric, place)
+        (metric, index)
         for (metric, _), row in rows.items()
-        for place, contrast in enumerate(row.contrasts)
+        for index, contrast in enumerate(row.contrasts)
         if contrast is not None and contrast.ci95 is not None
     )
     return {
         (metric, point): replace(
             row,
-            contrasts=tuple(_widened(contrast, counts[metric, place]) for place, contrast in enumerate(row.contrasts)),
+            contrasts=tuple(_widened(contrast, counts[metric, index]) for index, contrast in enumerate(row.contrasts)),
         )
         for (metric, point), row in rows.items()
     }

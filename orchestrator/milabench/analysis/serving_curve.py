@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from milabench.analysis.intervals import Interval, log_t_interval, t_quantile
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, log_t_interval, t_quantile
 from milabench.analysis.job_mix import Costs, JobTask, job_mix
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.serving import in_order
@@ -125,7 +125,7 @@ def _interval(values: Sequence[float]) -> Interval | None:
         interval = log_t_interval(values)
         # Of numbers that are no measurement, an end may be beyond all measure.
         return interval if interval is None or finite_number(interval[1]) is not None else None
-    if len(values) < 3:
+    if len(values) < LEAST_LAUNCHES:
         return None
     half = t_quantile(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return max(0.0, mean(values) - half), mean(values) + half

@@ -30,19 +30,19 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
     of_systems = [[session.by_name.get(name) for session in system.sessions] for system in systems]
     sides = [_side(system.name, benches, per) for system, benches in zip(systems, of_systems, strict=True)]
     first, cases = sides[0], [_cases(benches) for benches in of_systems]
-    for place, system in enumerate(systems):
-        if not (first.counts and sides[place].counts):
+    for index, system in enumerate(systems):
+        if not (first.counts and sides[index].counts):
             continue
-        is_served = all(b is not None and b.serving is not None for i in (0, place) for b in of_systems[i])
+        is_served = all(b is not None and b.serving is not None for i in (0, index) for b in of_systems[i])
         why_not = ""
-        if apart := differing(cases[0], cases[place]):
+        if apart := differing(cases[0], cases[index]):
             why_not = f"is of other cases than {first.system}: {apart}"
         elif not across and system.later and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
-        elif not across and place and (unlike := differing_work([systems[0], system], name, is_served=is_served)):
+        elif not across and index and (unlike := differing_work([systems[0], system], name, is_served=is_served)):
             why_not = f"does other work than {first.system}: {unlike}{ACROSS}"
         if why_not:
-            sides[place] = replace(sides[place], counts=False, why_not=why_not)
+            sides[index] = replace(sides[index], counts=False, why_not=why_not)
     return sides
 
 

@@ -51,8 +51,8 @@ def single_events(event: Data) -> Iterator[Data]:
     if columns is None:
         yield event
         return
-    for place, batch_id in enumerate(_batch_ids(columns)):
-        data = _observation(columns, place, batch_id)
+    for index, batch_id in enumerate(_batch_ids(columns)):
+        data = _observation(columns, index, batch_id)
         yield Data(step=event.step, t=event.t, extra=event.extra, data=data)
 
 
@@ -78,7 +78,7 @@ def batch_of_plain(columns: RecordColumns, step: str) -> ObservationBatch:
         n=columns.n,
         steps=columns.steps,
         warmup=[columns.is_warmup] * count,
-        epoch_end=[place in columns.epoch_end for place in range(count)] if columns.epoch_end else [False] * count,
+        epoch_end=[index in columns.epoch_end for index in range(count)] if columns.epoch_end else [False] * count,
         wait=None if waited_ns is None else waited_ns / 1e9,
     )
 
@@ -100,8 +100,8 @@ def _batch_ids(columns: RecordColumns) -> Sequence[int]:
     return list(islice(accumulate(columns.steps, initial=whole(first, 0)), len(columns.steps)))
 
 
-def _observation(columns: RecordColumns, place: int, batch_id: int) -> dict[str, Any]:
-    t0_ns, host_ns, ns, n = columns.t0_ns[place], columns.host_ns[place], columns.ns[place], columns.n[place]
+def _observation(columns: RecordColumns, index: int, batch_id: int) -> dict[str, Any]:
+    t0_ns, host_ns, ns, n = columns.t0_ns[index], columns.host_ns[index], columns.ns[index], columns.n[index]
     data: dict[str, Any] = {
         "task": columns.task,
         "rate": n / ns * 1e9 if ns > 0 else None,
@@ -116,14 +116,14 @@ def _observation(columns: RecordColumns, place: int, batch_id: int) -> dict[str,
     }
     if columns.rank is not None:
         data["rank"] = columns.rank
-    parts = {name: part / 1e9 for name, column in columns.parts_ns.items() if (part := column[place]) is not None}
+    parts = {name: part / 1e9 for name, column in columns.parts_ns.items() if (part := column[index]) is not None}
     if parts:
         data["parts"] = parts
-    if columns.steps[place] > 1:
-        data["steps"] = columns.steps[place]
+    if columns.steps[index] > 1:
+        data["steps"] = columns.steps[index]
     if columns.is_warmup:
         data["warmup"] = True
-    if place in columns.epoch_end:
+    if index in columns.epoch_end:
         data["epoch_end"] = True
     if ns <= 0:
         data["nonfinite"] = ["rate"]

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.events.rundir import RunWriter, attempt_stem
+from milabench.events.run_files import attempt_stem
+from milabench.events.run_writer import RunWriter
 from milabench.execute.agent_client import AgentNode, secrets_of
 from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
 from milabench.execute.interrupts import InterruptRequested, interrupts

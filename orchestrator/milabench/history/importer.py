@@ -11,7 +11,9 @@ from typing import Any
 
 from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
-from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run
+from milabench.events.run_files import MANIFEST
+from milabench.events.run_writer import RunWriter, create_run
+from milabench.events.rundir import open_run
 from milabench.redaction import mask_assignments, mask_bytes
 
 

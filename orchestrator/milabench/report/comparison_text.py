@@ -22,7 +22,7 @@ from milabench.analysis.serving_model import METRICS
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report.document import Table, words_table
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 
 def ratio_text(value: float | None) -> str:

@@ -9,7 +9,8 @@ from milabench.analysis.serving_curve import LEAST_POINTS, why_no_best
 from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary_model import Summary
 from milabench.report.document import Document, Notes, Table, section
-from milabench.report.model import format_number, ordered, percent
+from milabench.report.labels import format_number, percent_cell
+from milabench.report.model import ordered
 from milabench.shown import cut_text
 
 LEGEND = (
@@ -150,7 +151,7 @@ def _number(name: str) -> Callable[[CurvePoint], str]:
 
 
 def _percent(name: str) -> Callable[[CurvePoint], str]:
-    return lambda point: percent(point.values[name].value) if name in point.values else ""
+    return lambda point: percent_cell(point.values[name].value) if name in point.values else ""
 
 
 def _count(name: str) -> Callable[[CurvePoint], str]:

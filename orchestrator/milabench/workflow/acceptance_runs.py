@@ -12,7 +12,7 @@ from milabench.analysis.duration_estimate import spans
 from milabench.analysis.sample_statistics import median
 from milabench.errors import UsageError
 from milabench.events.attempts import attempts, last_word
-from milabench.events.rundir import find_run, latest_run
+from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.values import as_mapping, mappings_in
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import require_measured, resolve_runs, with_ends

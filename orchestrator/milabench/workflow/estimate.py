@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations, spans
 from milabench.analysis.replicates import PILOT, Pilot, Replicates, replicates, within
 from milabench.errors import UsageError
-from milabench.events.rundir import Run, open_run, recent_runs
+from milabench.events.rundir import Run, open_run
+from milabench.events.runs_folder import recent_runs
 from milabench.execute.sizes import disk_text
 from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES, Profile

@@ -10,7 +10,8 @@ from pathlib import Path
 from milabench.devices.regular_file import open_regular
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.events.attempts import attempts
-from milabench.events.rundir import open_run, recent_runs
+from milabench.events.rundir import open_run
+from milabench.events.runs_folder import recent_runs
 from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.locks import hold_base
 from milabench.execute.retry_policy import RetryPolicy

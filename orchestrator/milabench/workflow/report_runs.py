@@ -19,7 +19,8 @@ from milabench.analysis.job_mix import costs_of
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
-from milabench.events.rundir import Run, find_run, latest_run
+from milabench.events.rundir import Run
+from milabench.events.runs_folder import find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
@@ -327,7 +328,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
             validations=request.validations,
             tracing=tracing,
             watched=watched,
-            is_one_of_many=compared > _MANY,
+            keep_lists=compared <= _MANY,
         )
         shared = SharedManifests()
         sources = tuple(tuple(shared.share(find(folder, name)) for name in side) for side in sides)

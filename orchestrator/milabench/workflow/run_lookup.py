@@ -10,7 +10,8 @@ from typing import Any
 from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.attempts import Attempt
-from milabench.events.rundir import Run, find_run, latest_run, open_run
+from milabench.events.rundir import Run, open_run
+from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.shares import Share, ShareJob
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.errors import RecordError
-from milabench.events.rundir import RunWriter
+from milabench.events.run_writer import RunWriter
 from milabench.plan.model import Plan, Step
 from milabench.redaction import mask_argument
 from milabench.version import __version__

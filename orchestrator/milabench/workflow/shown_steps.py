@@ -88,7 +88,7 @@ class ShownSteps:
         if len(found) < len(members):
             return ""
         from milabench.analysis.bench_summary import job_throughput
-        from milabench.report.model import format_number
+        from milabench.report.labels import format_number
 
         throughput = job_throughput(found)
         if throughput is None or throughput.value < SMALLEST:

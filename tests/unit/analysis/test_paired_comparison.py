@@ -13,7 +13,7 @@ from milabench.analysis.paired_comparison import AB, Pair, Paired, paired_ratio,
 from milabench.analysis.summary import summarise
 from milabench.analysis.two_samples import MARGIN
 from milabench.events.model import Event
-from milabench.report.model import pair_table
+from milabench.report.run_tables import pair_table
 from tests.recorded_run import Recorded, data, rates, record
 
 WOBBLE = (0.004, -0.004, 0.002, -0.002, 0.0)

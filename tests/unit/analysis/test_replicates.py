@@ -8,7 +8,15 @@ import pytest
 
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.paired_comparison import paired_ratio
-from milabench.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
+from milabench.analysis.replicates import (
+    MOST_REPLICATES,
+    PILOT,
+    Pilot,
+    processes_for,
+    processes_for_ratio,
+    replicates,
+    within,
+)
 from milabench.analysis.two_samples import Estimate, judge_family
 
 
@@ -30,7 +38,7 @@ def test_the_number_of_processes_is_the_least_that_reaches_the_precision(spread:
         return t_quantile(0.975, n - 1) * spread / math.sqrt(n)
 
     n = processes_for(spread, precision)
-    assert n == MOST or half(n) <= math.log1p(precision)
+    assert n == MOST_REPLICATES or half(n) <= math.log1p(precision)
     assert n == 2 or half(n - 1) > math.log1p(precision)
 
 
