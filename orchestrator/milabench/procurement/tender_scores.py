@@ -35,8 +35,13 @@ Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
 """What a doubt about a figure of the reference begins with."""
 Admissible = Literal["yes", "no", "not shown"]
-Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED"]
-"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, or that it was modified."""
+Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED", "UNTRUSTED"]
+"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, that it was modified, or that
+none of the allowed signers signed it."""
+_UNBELIEVED: Final = {
+    "ALTERED": "its archive was modified",
+    "UNTRUSTED": "its archive is by none of the allowed signers",
+}
 _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
 
@@ -142,7 +147,7 @@ class ScoredBid:
             (OF_REFERENCE, row.bench, row.reference) for row in rows
         ]
         return (
-            *(("its archive was modified",) if self.bid.verified == "ALTERED" else ()),
+            *((_UNBELIEVED[self.bid.verified],) if self.bid.verified in _UNBELIEVED else ()),
             *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
             *(
                 f"{whose}{bench}: {validity_words(figure.validity, figure.reasons)}"
@@ -159,7 +164,7 @@ class ScoredBid:
             missed = f"{self.score.metric}: {self.score.value.value:.6g}, the least is {self.least or 0:g}"
             of_score = (*self.score.breaches, *((missed,) if self.meets == "FAIL" else ()))
         return (
-            *((f"verification: {self.bid.verified}",) if self.bid.verified in ("ALTERED", "FAIL") else ()),
+            *((f"verification: {self.bid.verified}",) if self.bid.verified in (*_UNBELIEVED, "FAIL") else ()),
             *of_score,
             *(
                 f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"

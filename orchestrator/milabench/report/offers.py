@@ -35,7 +35,7 @@ class OfferSide:
 
     @property
     def verdict(self) -> str:
-        """ALTERED, else the verdict of the verification."""
+        """ALTERED or UNTRUSTED, else the verdict of the verification."""
         return self.entry.bid.verified or self.check.verdict
 
 
@@ -67,7 +67,10 @@ def offers_document(table: OfferTable) -> Document:
     return (
         title,
         *section("cannot be read, and not compared", table.unreadable),
-        *section("altered", [(side.offer.name, line) for side in table.sides for line in side.altered]),
+        *section(
+            "altered, or by none of the allowed signers",
+            [(side.offer.name, line) for side in table.sides for line in side.altered],
+        ),
         *section("fails or is not shown", fails),
         *blocks,
         _cost_table(table).without_empty()[0],

@@ -56,7 +56,7 @@ def signed_text(verified: Verification) -> str:
     if not verified.is_signed:
         return "no"
     if not verified.signer:
-        return "without a valid signature"
+        return "by none of the allowed signers" if verified.distrust else "without a valid signature"
     return verified.signer + (
         "" if verified.is_trusted else "; --allowed-signers says whether that is someone you know"
     )
@@ -170,7 +170,7 @@ def offer_table(
             warn_of_other_text(each, tender, session)
         checks = [checked_offer(each, tender, session) for each in opened]
         bids = [
-            offer_bid(each, "ALTERED" if each.verification.wrong else check.verdict)
+            offer_bid(each, each.verification.verdict or check.verdict)
             for each, check in zip(opened, checks, strict=True)
         ]
         scores = score_bids(tender, bids, base_folder(base), metric=metric)

@@ -191,6 +191,23 @@ def test_an_altered_offer_is_not_admissible_and_decides_nothing(four: tuple[Path
     assert (altered["verdict"], altered["meets"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
 
 
+def test_an_offer_that_no_allowed_signer_signed_is_refused_and_not_called_altered(
+    four: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "offers").mkdir()
+    (tmp_path / "offers" / "A.zip").write_bytes((four[0] / "A.zip").read_bytes())
+    (tmp_path / "signers").write_text("")
+    words = ("--tender", four[1], "--allowed-signers", tmp_path / "signers")
+    result = ran(offers.command, "compare", tmp_path / "offers", *words)
+    assert result.return_value == 6
+    assert "altered, or by none of the allowed signers\n  A A-1000: it is not signed\n" in result.stdout
+    assert "modified" not in result.stdout
+    answer = json.loads(ran(offers.command, "compare", tmp_path / "offers", *words, "--json").stdout)
+    (side,), (system,) = answer["offers"], answer["tender"]["systems"]
+    assert (side["verdict"], system["admissible"]) == ("UNTRUSTED", False)
+    assert system["doubts"] == ["its archive is by none of the allowed signers"]
+
+
 def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:
     with_lower_price(four[0] / "A.zip", tmp_path / "offers" / "A.zip")
     result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
