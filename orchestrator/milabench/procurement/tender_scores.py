@@ -267,7 +267,7 @@ def score_tender(
         metric=metric,
         mean=mean or METRICS[metric].means[0],
         margin=margin,
-        bids=tuple(_compared(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
+        bids=tuple(compared_with_first(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
         reference=reference,
@@ -544,7 +544,7 @@ def decide(value: UncertainValue, least: float) -> Decision:
     return "PASS" if interval[0] >= least else "FAIL" if interval[1] < least else "INCONCLUSIVE"
 
 
-def _compared(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
+def compared_with_first(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
     """Yield the bids with their ratios over the first and the verdicts on these, all being one family of claims."""
     first, *others = entries
     sign = 1 if is_higher_better else -1
