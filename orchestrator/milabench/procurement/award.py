@@ -25,7 +25,7 @@ def leading(scores: TenderScores) -> ScoredBid | None:
 def beside_the_leading(scores: TenderScores) -> TenderScores:
     """Return the scores with the leading bid first, and all others compared with it; as they are where none leads."""
     first = leading(scores)
-    if first is None or first is scores.bids[0]:
+    if first is None:
         return scores
     ordered = (first, *(entry for entry in scores.bids if entry is not first))
     is_higher_better = METRICS[scores.metric].is_higher_better
@@ -52,7 +52,8 @@ def award_sentence(scores: TenderScores) -> str:
         return f"{text}; all others are ruled out." if len(scores.bids) > 1 else f"{text}."
     close = [entry for entry in rivals if entry.verdict != "SLOWER"]
     if not close:
-        return f"{text}, and is shown to be above every other one that is not ruled out."
+        ruled_out = len(scores.bids) - 1 - len(rivals)
+        return f"{text}, and is shown to be above every other one{' that is not ruled out' if ruled_out else ''}."
     named = ", ".join(
         f"{entry.bid.name} ({entry.verdict}{'' if entry.admissible == 'yes' else ', not shown to be admissible'})"
         for entry in close
