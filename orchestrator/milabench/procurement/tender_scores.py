@@ -372,7 +372,7 @@ def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
 
     Else whoever measures on fewer nodes has the same figure of one instance, and the more copies of it on all nodes.
     """
-    if row.figure is None or "machine.nodes" not in METRICS[metric].needs:
+    if row.figure is None or row.is_declared or "machine.nodes" not in METRICS[metric].needs:
         return row
     here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
     if here == there:
