@@ -44,7 +44,8 @@ def offer_document(check: OfferCheck, archive: str, wrong: Sequence[str], signer
         *([change_table(check)] if check.changes else []),
         Notes(
             lines=(
-                "measured: on so many nodes; projected: from runs on others; declared: no record shows it",
+                "measured: the figure of merit, on so many nodes; projected: the rate, from runs on others; declared: no record"
+                " shows it",
                 "tier: the least that allows the change, by suite, program and lock; whether changed source keeps"
                 " to its tier is for experts to judge",
             )
