@@ -30,12 +30,16 @@ from milabench.workflow.tenders import compare_by_tender
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAnswers:
-    """All answers, by the metric of the scores; `notes` say what could not be asked of a system, and why."""
+    """All answers, by the metric of the scores; `notes` say what could not be asked of a system, and why.
+
+    `broken` are the rules of the metric that a system breaks, with its name: however many nodes it has, it is not admissible.
+    """
 
     tender: Tender
     metric: str
     answers: tuple[BudgetAnswer, ...]
     notes: tuple[str, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
 
 
 def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
@@ -80,7 +84,8 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
     answers += _limited(systems.values(), tender, spend, power, request.vary, notes)
     if not answers:
         raise ConfigError("; ".join(dict.fromkeys(notes)))
-    return BudgetAnswers(tender=tender, metric=scores.metric, answers=tuple(answers), notes=tuple(notes))
+    broken = tuple((each.bid.name, line) for each in scores.bids if each.score for line in each.score.breaches)
+    return BudgetAnswers(tender=tender, metric=scores.metric, answers=tuple(answers), notes=tuple(notes), broken=broken)
 
 
 def _limited(
