@@ -40,7 +40,7 @@ _PIECE = 1 << 20
 
 # Bytes of a line; the agent writes a twentieth of that at most. The beginning of a longer one is dropped.
 MAX_LINE = 1 << 24
-CUT = b"\0"  # stands for the beginning that was dropped: no record begins with it
+CUT_LINE = b"\0"  # stands for the beginning that was dropped: no record begins with it
 
 
 OnRead = Callable[[int], object]
@@ -215,7 +215,7 @@ def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterat
         else:
             rest += piece
         if len(rest) > MAX_LINE:
-            rest = CUT
+            rest = CUT_LINE
     if rest:
         with contextlib.suppress(ValueError):  # a last line that is incomplete
             event = decode(rest, step)
@@ -246,7 +246,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         is_whole = len(line) < MAX_LINE or line.endswith(b"\n")
         if is_whole:
             yield cut + line
-        cut = b"" if is_whole else CUT
+        cut = b"" if is_whole else CUT_LINE
 
 
 def parse_entry(line: bytes) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from milabench.execute.scheduler import JobState
 from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
 
-ACTIVE = ("running", "submitted")
+ACTIVE_STATES = ("running", "submitted")
 """The states of a run that something is executing, or will: a scheduler that has its jobs."""
 
 
@@ -176,7 +176,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
 
 def active_run(base: Path | None) -> RunHandle:
     """Return the only active run below a base. Raises NothingSelected."""
-    active = [handle for handle in all_runs(base) if handle.state in ACTIVE]
+    active = [handle for handle in all_runs(base) if handle.state in ACTIVE_STATES]
     if not active:
         raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
     if len(active) > 1:

@@ -38,7 +38,7 @@ from milabench.workflow.options import ReportRequest, Session
 from milabench.workflow.report_inputs import NO_REFERENCE, find_reference
 from milabench.workflow.report_runs import beside_references
 from milabench.workflow.run_lookup import RunHandle, all_runs, run_handle
-from milabench.workflow.summaries import ANALYSIS, stat_digest, summary_of
+from milabench.workflow.summaries import ANALYSIS_VERSION, stat_digest, summary_of
 
 STATE = ".milabench-site.json"
 KIND = "milabench-site"
@@ -173,7 +173,7 @@ def _digest(handle: RunHandle, summary: Summary, request: ReportRequest) -> str:
     """Return what the page of a run was made of; empty for one that is active, whose page is always made again."""
     if handle.is_active:
         return ""
-    about = (stat_digest(handle.run.path), __version__, ANALYSIS, request.validations, summary.score.reference)
+    about = (stat_digest(handle.run.path), __version__, ANALYSIS_VERSION, request.validations, summary.score.reference)
     return hashlib.sha256(repr(about).encode()).hexdigest()
 
 
