@@ -85,11 +85,11 @@ def _row(
 
 
 def _entry(row: ComparisonRow, column: int, weight: float | None) -> ScoreEntry:
-    contrast, levels = row.contrasts[column], (row.sides[0].log_mean, row.sides[column + 1].log_mean)
+    contrast, first, own = row.contrasts[column], row.sides[0].log_mean, row.sides[column + 1].log_mean
     return ScoreEntry(
         value=None if contrast is None else contrast.ratio,
         weight=weight,
-        variances=None if None in levels else tuple((level.variance, level.freedom) for level in levels if level),
+        levels=None if first is None or own is None else (first, own),
         is_suspect=contrast is not None and contrast.is_suspect,
     )
 
@@ -199,7 +199,7 @@ def _job_mixes(
                     JobTask(
                         work=amount,
                         rate=_rate(side),
-                        variance=None if side.log_mean is None else (side.log_mean.variance, side.log_mean.freedom),
+                        level=side.log_mean,
                         joules_per_item=side.joules_per_item if side.direction == "higher" else None,
                     )
                 )

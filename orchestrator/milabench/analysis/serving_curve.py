@@ -180,7 +180,7 @@ def _with_costs(point: LaunchPoint, joules_of: Callable[[float, float], float | 
         return point
     joules = joules_of(start, stop)
     per_token = None if joules is None or joules <= 0 else joules / (rate * (stop - start))
-    mix = job_mix("", [JobTask(work=_TOKENS, rate=rate, variance=None, joules_per_item=per_token)], costs)
+    mix = job_mix("", [JobTask(work=_TOKENS, rate=rate, level=None, joules_per_item=per_token)], costs)
     added = {
         **({} if per_token is None else {"joules_per_mtok": per_token * _TOKENS}),
         **({} if mix is None or mix.cost is None else {"cost_per_mtok": mix.cost}),

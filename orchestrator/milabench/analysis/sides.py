@@ -28,10 +28,7 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
     That is a mean over other cases, or, unless `across`, other work. Of a sweep over a server, that is requests and loads.
     """
     of_systems = [[session.by_name.get(name) for session in system.sessions] for system in systems]
-    sides = [
-        _side(system.name, [bench for bench in benches if bench is not None], per)
-        for system, benches in zip(systems, of_systems, strict=True)
-    ]
+    sides = [_side(system.name, benches, per) for system, benches in zip(systems, of_systems, strict=True)]
     first, cases = sides[0], [_cases(benches) for benches in of_systems]
     for index, system in enumerate(systems):
         if not (first.counts and sides[index].counts):
@@ -61,11 +58,18 @@ def _cases(benches: Sequence[BenchSummary | None]) -> frozenset[str]:
     return frozenset().union(*(cases_of(bench.metrics) for bench in benches if bench is not None))
 
 
-def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResult:
+def _side(system: str, in_sessions: Sequence[BenchSummary | None], per: Per) -> SystemResult:
     """Return what the sessions that have a benchmark reached; it counts only if it does in each of them."""
+    benches = [bench for bench in in_sessions if bench is not None]
     if not benches:
         return SystemResult(system=system, outcome="absent", why_not="is not in this run")
-    first, sessions = benches[0], [values for bench in benches if (values := _values(bench, per))]
+    return _measured_side(system, benches, [() if bench is None else _values(bench, per) for bench in in_sessions])
+
+
+def _measured_side(
+    system: str, benches: Sequence[BenchSummary], by_session: Sequence[tuple[float, ...]]
+) -> SystemResult:
+    first, sessions = benches[0], [values for values in by_session if values]
     why_not = next(filter(None, map(_why_not, benches)), "")
     if len({(bench.units, bench.direction) for bench in benches}) > 1:
         why_not = why_not or "has other units in other sessions: " + ", ".join(bench.units for bench in benches)
@@ -74,7 +78,7 @@ def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResul
     values, direction = tuple(chain(*sessions)), first.direction
     means = values if len(sessions) == 1 else tuple(map(geometric_mean, sessions))
     value = geometric_mean(means) if means else None
-    log_mean = log_level(sessions, direction)
+    log_mean = log_level(by_session, direction)
     return SystemResult(
         system=system,
         outcome=min((bench.outcome for bench in benches), key=_WORST_FIRST.index),
