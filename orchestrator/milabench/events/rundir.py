@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.model import Data, Event, Other
 from milabench.events.names import encoded
 from milabench.events.observation_columns import single_events
@@ -220,12 +220,6 @@ def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterat
         with contextlib.suppress(ValueError):  # a last line that is incomplete
             event = decode(rest, step)
             yield from single_events(event) if isinstance(event, Data) else (event,)
-
-
-def os_reason(error: OSError) -> str:
-    """Return what the system says, as a clause: lower case, no number."""
-    text = error.strerror or str(error)
-    return text[:1].lower() + text[1:]
 
 
 def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Iterator[bytes]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from milabench.devices.regular_file import open_regular
-from milabench.errors import RecordError
-from milabench.events.rundir import CUT_LINE, MAX_LINE, os_reason
+from milabench.errors import RecordError, os_reason
+from milabench.events.rundir import CUT_LINE, MAX_LINE
 
 
 class Appended:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.run_status import RunStatus, run_status
-from milabench.errors import NothingSelected, RecordError
+from milabench.errors import NothingSelected, RecordError, os_reason
 from milabench.events.attempts import Attempt
 from milabench.events.rundir import Run, open_run
 from milabench.events.runs_folder import find_run, latest_run
@@ -163,7 +163,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RecordError(f"{folder}: cannot be read: {error.strerror}") from None
+        raise RecordError(f"{folder}: cannot be read: {os_reason(error)}") from None
     handles = []
     for path in paths:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.wire import dump
 from milabench.redaction import mask_data
 
@@ -167,4 +167,4 @@ def _files(path: Path) -> Iterator[os.DirEntry[str]]:
                 if is_journal_or_manifest(entry.name) or entry.name.endswith(_ENDINGS):
                     yield entry
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
