@@ -19,13 +19,13 @@ from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_ind
 from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.sides import noise_of, sides_of
 from milabench.analysis.system_diff import difference_line
-from milabench.analysis.two_samples import MARGIN, judge_family
+from milabench.analysis.two_samples import DEFAULT_MARGIN, judge_family
 
 
 def compare_systems(
     systems: Sequence[System],
     *,
-    margin: float = MARGIN,
+    margin: float = DEFAULT_MARGIN,
     per: Per = "system",
     weights: Mapping[str, float] | None = None,
     weights_of: str = "",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from milabench.analysis.comparison_model import ComparisonRow, Contrast, Evidence, Per, SystemResult, logs
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.replicates import MOST_REPLICATES, processes_for_ratio
-from milabench.analysis.two_samples import LEVEL, Estimate, Judgement, difference, judge_family, welch
+from milabench.analysis.two_samples import SIGNIFICANCE, Estimate, Judgement, difference, judge_family, welch
 
 
 def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -> Contrast | None:
@@ -37,7 +37,7 @@ def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -
     evidence = Evidence(first=first, other=other, estimate=estimate)
     is_constant = all(len({*logs(side.replicates, first.direction)}) == 1 for side in (first, other))
     return contrast(
-        ci95=evidence.interval(LEVEL),
+        ci95=evidence.interval(SIGNIFICANCE),
         ci95_devices=_for_other_devices(first, other, estimate.d),
         freedom=estimate.freedom,
         note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
 from milabench.analysis.search_limits import CHARACTER_S, LINE_S, LOG_S, SearchTooLong, search_watch
-from milabench.events.values import LARGEST, SMALLEST
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -107,7 +107,7 @@ def _sum(values: Sequence[float], among: int = 1) -> float:
 
 def _harmonic(values: Sequence[float]) -> float:
     """Return n over the sum of the inverses: the rate of equal amounts of work; nan where a value cannot be inverted."""
-    if not all(SMALLEST <= value <= LARGEST for value in values):
+    if not all(SMALLEST_NUMBER <= value <= LARGEST_NUMBER for value in values):
         return math.nan
     return len(values) / math.fsum(1 / value for value in values)
 
@@ -198,7 +198,7 @@ class LogFold:
                             self._unread[index] += 1
                         else:
                             self._values[index].append(
-                                math.copysign(math.inf, value) if abs(value) > LARGEST else value
+                                math.copysign(math.inf, value) if abs(value) > LARGEST_NUMBER else value
                             )
                 watch.searching = None  # here, where what a tick raises is still caught
                 break

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
-from milabench.analysis.serving_model import METRICS
+from milabench.analysis.serving_model import POINT_METRICS
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import Expense, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
@@ -201,7 +201,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
-        elsewhere = {*_METRICS_ELSEWHERE, *(METRICS if bench.serving is not None else ())}
+        elsewhere = {*_METRICS_ELSEWHERE, *(POINT_METRICS if bench.serving is not None else ())}
         for metric in bench.metrics:
             if metric["metric"] in elsewhere:
                 continue

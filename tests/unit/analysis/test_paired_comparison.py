@@ -11,7 +11,7 @@ import pytest
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.paired_comparison import AB, Pair, Paired, paired_ratio, paired_verdicts
 from milabench.analysis.summary import summarise
-from milabench.analysis.two_samples import MARGIN
+from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.events.model import Event
 from milabench.report.run_tables import pair_table
 from tests.recorded_run import Recorded, data, rates, record
@@ -56,7 +56,7 @@ def test_in_a_run_of_30_benchmarks_at_the_margin_a_false_claim_is_rare() -> None
     trials, false = 60, 0
     for _ in range(trials):
         wobbles = [tuple(draw.gauss(0, 0.01) for _ in range(5)) for _ in range(30)]
-        family = paired_verdicts([pair(str(place), 1 + MARGIN, wobble) for place, wobble in enumerate(wobbles)])
+        family = paired_verdicts([pair(str(place), 1 + DEFAULT_MARGIN, wobble) for place, wobble in enumerate(wobbles)])
         false += any(one.verdict in ("FASTER", "SLOWER") for one in family)
     assert false / trials <= 0.10  # one by one, half of such runs have one
 
