@@ -18,7 +18,7 @@ from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import (
-    MARGIN,
+    DEFAULT_MARGIN,
     Estimate,
     Judgement,
     LogMean,
@@ -325,7 +325,7 @@ class Index:
     without: Mapping[str, float] = field(default_factory=dict)
     weights_within: float | None = None
     holds: str = ""
-    margin: float = MARGIN
+    margin: float = DEFAULT_MARGIN
     suspects: int = 0
     weights_of: str = ""
     detectable: float | None = None
@@ -335,8 +335,8 @@ class Index:
 class CurveRatio:
     """A number of one point of a sweep, on one system over the first one; without a `point`, of the curve: its area.
 
-    `metric` is a name of METRICS, or `area`. `first` and `value` are in `units`, `launches` and `sessions` how many are behind
-    each of the two. The intervals of the contrast hold together, for all points of one metric of one curve.
+    `metric` is a name of POINT_METRICS, or `area`. `first` and `value` are in `units`, `launches` and `sessions` how many are
+    behind each of the two. The intervals of the contrast hold together, for all points of one metric of one curve.
     """
 
     system: str

@@ -17,14 +17,14 @@ from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
 from milabench.analysis.series import CompactSeries, Series, SeriesBuilder
 from milabench.analysis.serving import SERVER_METRICS, ServingFold, serving_throughput
-from milabench.analysis.serving_model import METRICS, LaunchCurve
+from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve
 from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput
 from milabench.analysis.windows import Window
 from milabench.events import model
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, energy_of
-from milabench.events.values import SMALLEST, as_mapping, finite_number, one_line, whole
+from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 _MIB = 2**20
 _BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -226,7 +226,7 @@ def _compat_window(series: Series) -> list[float]:
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
     """Return the metric flagged as main; of several (cases, ranks) the geometric mean of those in the first one's units."""
-    main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST]
+    main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST_NUMBER]
     if not main:
         return None
     alike = [metric.value for metric in main if metric.units == main[0].units]
@@ -244,7 +244,7 @@ def _metrics_of(curve: LaunchCurve) -> Iterable[Metric]:
     """Return the numbers of all points of a sweep as metrics, but for those that the records hold as such."""
     for point in curve.points:
         for name, value in point.values.items():
-            about = METRICS[name]
+            about = POINT_METRICS[name]
             if name not in SERVER_METRICS:
                 yield Metric(name=name, value=value, units=about.units, direction=about.direction, case=point.name)
 
@@ -263,7 +263,7 @@ def _wall_time(config: Mapping[str, Any], end: End | None) -> Throughput | None:
     if config.get("timed") is not True or end is None:
         return None
     wall_s = finite_number(end.wall_s)
-    if wall_s is None or wall_s < SMALLEST:
+    if wall_s is None or wall_s < SMALLEST_NUMBER:
         return None
     return Throughput(value=wall_s, units="s", direction="lower", basis="metric", observations=1)
 

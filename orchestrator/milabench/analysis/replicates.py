@@ -10,7 +10,7 @@ from typing import Literal
 from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_tail
 from milabench.analysis.sample_statistics import log_stdev
 
-PILOT = 5
+PILOT_LAUNCHES = 5
 MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
 
 
@@ -98,7 +98,7 @@ class Replicates:
 
 
 def replicates(
-    pilots: Mapping[str, Pilot], *, precision: float, budget_s: float | None = None, pilot: int = PILOT
+    pilots: Mapping[str, Pilot], *, precision: float, budget_s: float | None = None, pilot: int = PILOT_LAUNCHES
 ) -> dict[str, Replicates]:
     """Return the number of replicates of each benchmark, the pilot's among them, which stays fixed from here on.
 

@@ -16,7 +16,7 @@ from operator import not_
 from typing import Any, ClassVar, overload
 
 from milabench.events.model import ObservationBatch
-from milabench.events.values import SMALLEST, finite_number, positive, whole
+from milabench.events.values import SMALLEST_NUMBER, finite_number, positive, whole
 
 _FREE_RUNS = 64
 _RECORDS_A_RUN = 16  # below so many a run, runs cost more than they save
@@ -186,7 +186,7 @@ class GeneralSeries:
     def add(self, data: Mapping[str, Any]) -> bool:
         """Append one observation; return False where it is none: a duration that is not above zero, items that are no number."""
         rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
-        if elapsed is None or n is None or (n and n < SMALLEST):
+        if elapsed is None or n is None or (n and n < SMALLEST_NUMBER):
             if rate is None or (elapsed is None and "elapsed" in data) or (n is None and "n" in data):
                 return False
             elapsed = n = math.nan  # milabench 1.3 recorded nothing but rates

@@ -17,7 +17,7 @@ from milabench.analysis.summary_model import BenchSummary, Validity
 from milabench.analysis.system_diff import differing_work
 from milabench.analysis.two_samples import Estimate, LogMean
 
-ACROSS = " (--across compares it all the same)"
+ACROSS_HINT = " (--across compares it all the same)"
 _WORST_FIRST = ("failed", "cancelled", "missing", "skipped", "passed")
 _WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "valid")
 
@@ -40,7 +40,7 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
         elif not across and system.later and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
         elif not across and index and (unlike := differing_work([systems[0], system], name, is_served=is_served)):
-            why_not = f"does other work than {first.system}: {unlike}{ACROSS}"
+            why_not = f"does other work than {first.system}: {unlike}{ACROSS_HINT}"
         if why_not:
             sides[index] = replace(sides[index], counts=False, why_not=why_not)
     return sides

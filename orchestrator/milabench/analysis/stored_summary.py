@@ -21,7 +21,7 @@ from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
 from milabench.events.compiled_shapes import ShapeCheck
 from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, Required, Shape, require_shape
-from milabench.events.values import SMALLEST
+from milabench.events.values import SMALLEST_NUMBER
 
 _LAST_KEY = b',"made_of":'
 _BENCH = SUMMARY_SHAPE["benchmarks"].shape[0]
@@ -144,7 +144,7 @@ def _bench(checked: Any, *, metrics: bytes, source: _Source) -> BenchSummary:
 
 def _is_whole(launch: Any) -> bool:
     """Return whether a rate has what rates must have, and other metrics need not."""
-    if launch.value < SMALLEST or not (launch.steps or launch.step):
+    if launch.value < SMALLEST_NUMBER or not (launch.steps or launch.step):
         return False
     return launch.window is None or None not in (launch.warmup_left, launch.drift, launch.n_effective)
 

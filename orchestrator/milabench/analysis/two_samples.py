@@ -16,8 +16,9 @@ from milabench.analysis.intervals import Interval, t_quantile, t_tail
 from milabench.analysis.sample_statistics import mean, median, stdev
 
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
-MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0
-LEVEL = 0.05
+# Differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0.
+DEFAULT_MARGIN = 0.01
+SIGNIFICANCE = 0.05
 ROUNDING = 1e-12  # logarithms that differ by no more differ only by how their sums were rounded
 _MOST_LOG = 700.0  # its exponential is about the largest float
 
@@ -225,7 +226,7 @@ class Judgement:
     @property
     def detectable(self) -> float:
         """The relative difference that would be found in half of cases, were it alone among its family."""
-        return self.estimate.detectable(self.margin, 1 - LEVEL / self.family)
+        return self.estimate.detectable(self.margin, 1 - SIGNIFICANCE / self.family)
 
 
 def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float]) -> list[Judgement | None]:
@@ -268,10 +269,10 @@ def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p
     FASTER and SLOWER: beyond the margin. EQUIVALENT: within it by two one-sided tests (Schuirmann 1987), and
     DIFFERENT-BUT-SMALL when the ordinary 95 % interval leaves out 0 as well.
     """
-    if p_difference <= LEVEL:
+    if p_difference <= SIGNIFICANCE:
         return "FASTER" if d > 0 else "SLOWER"
-    if p_equivalence <= LEVEL:
-        is_zero_possible = 2 * tail(abs(d), error, freedom) > LEVEL
+    if p_equivalence <= SIGNIFICANCE:
+        is_zero_possible = 2 * tail(abs(d), error, freedom) > SIGNIFICANCE
         return "EQUIVALENT" if is_zero_possible else "DIFFERENT-BUT-SMALL"
     return "INCONCLUSIVE"
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from milabench.bundle.archive import copied, create_whole, pieces, wrong_name
 from milabench.devices.regular_file import open_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.shapes import CAPSULE_SHAPE, require_shape
 from milabench.events.wire import parse_object
 
@@ -247,7 +247,7 @@ def open_capsule(path: Path) -> Iterator[Capsule]:
     except OSError as error:
         if error.filename != str(path):
             raise
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
 def _require_size(size: int, manifest: CapsuleManifest, path: Path) -> None:
@@ -361,5 +361,5 @@ def unpacked_digest(home: Path, folder: str) -> str:
                     f"remove {home} and install again"
                 )
     except OSError as error:
-        raise RecordError(f"{error.filename}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{error.filename}: cannot be read: {os_reason(error)}") from None
     return manifest.digest

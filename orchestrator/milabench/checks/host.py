@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from milabench.checks.check import Check, StepContext
-from milabench.events.model import Config, Data, StepEvent, Verdict
+from milabench.events.model import Config, Data, End, StepEvent, Verdict
 from milabench.events.readings import NAN, Span, growth
 from milabench.events.values import finite_number
 
@@ -16,7 +16,7 @@ MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
 # Of two readings and what is interpolated from them, chance decides.
 LEAST_READINGS = 3
 LONGEST_UNREAD_S = 5.0
-"""A longer window without a reading had no monitor beside it: nothing is known of the host."""
+"""A longer window, or launch without one, without a reading had no monitor beside it: nothing is known of the host."""
 # Counters of a `process` record and of `host` in it, in seconds but for the last.
 _OF_PROCESS = ("cpu_s", "run_delay_s")
 _OF_HOST = ("busy_s", "ours_s", "steal_s", "swap_bytes")
@@ -35,8 +35,8 @@ class ContendedCheck(Check):
     doc = (
         "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
         "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged; none in more than 5 s, less than three in the launch of a command without a window, or readings that end "
-        "within it: `sensor-lost`"
+        "judged; none in more than 5 s, of the launch where there is no window, less than three in the launch of a command "
+        "without a window, or readings that end within it: `sensor-lost`"
     )
     severities = ("warn",)
     reason = "contended"
@@ -46,6 +46,7 @@ class ContendedCheck(Check):
         super().__init__(context, settings)
         self._time = array("d")
         self._processors = 0.0
+        self._launch_s = 0.0
         self._counters = {name: array("d") for name in (*_OF_PROCESS, *_OF_HOST, *_PRESSURES)}
 
     def observe(self, event: StepEvent) -> None:
@@ -53,6 +54,8 @@ class ContendedCheck(Check):
         super().observe(event)
         if isinstance(event, Config):
             self._is_command = event.data.get("timed") is True or bool(event.data.get("metrics"))
+        if isinstance(event, End):
+            self._launch_s = finite_number(event.wall_s) or 0.0
         process = event.data.get("process") if isinstance(event, Data) else None
         host = process.get("host") if isinstance(process, Mapping) else None
         time = finite_number(event.data.get("time")) if isinstance(event, Data) else None
@@ -73,11 +76,12 @@ class ContendedCheck(Check):
     def verdict(self) -> Verdict:
         """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
         # Without a window the number is of the whole step.
-        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
+        declared = self.context.readings.window
+        window = declared or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
         if count < LEAST_READINGS:
-            return self._unjudged(count, stop - start)
+            return self._unjudged(count, stop - start if declared else self._launch_s)
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:
@@ -110,7 +114,7 @@ class ContendedCheck(Check):
             return self.warning("nobody read the processors", {"readings": 0})
         if is_whole_launch:
             readings = f"{count} reading{'s' if count > 1 else ''}"
-            return self.warning(f"the launch was too short to judge: {readings} of the processors", {"readings": count})
+            return self.warning(f"only {readings} of the processors: too few to judge", {"readings": count})
         return self.passed({"readings": count})
 
     def _per_second(self, name: str, window: Span) -> float | None:

@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from milabench.events.model import Data, ObservationBatch
-from milabench.events.values import LARGEST, SMALLEST, finite_number, whole
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER, finite_number, whole
 
 NS = 10**9  # not 1e9: an integer is divided before it is rounded
 LARGEST_NS = 2**32 - 1
@@ -19,7 +19,7 @@ LARGEST_NS = 2**32 - 1
 LATEST_NS = 2**62
 """No plain observation begins later on the clock of its host."""
 _PARTS = {"wait": "wait_ns", "forward": "forward_ns", "backward": "backward_ns", "optimizer": "optimizer_ns"}
-MOST = 1 << 20
+MOST_OBSERVATIONS = 1 << 20
 """Observations of one record; a number that somebody wrote must not take all memory."""
 
 
@@ -136,7 +136,7 @@ def _are_plain(columns: RecordColumns) -> bool:
         _within(columns.host_ns, 1, LARGEST_NS)
         and _within(columns.ns, 2, LARGEST_NS)
         and _within(columns.t0_ns, 0, LATEST_NS)
-        and _within(columns.n, SMALLEST, LARGEST)
+        and _within(columns.n, SMALLEST_NUMBER, LARGEST_NUMBER)
         and _within(columns.steps, 0, 2**31)
         and abs(columns.unix_minus_mono_ns) < 2**62
     )
@@ -198,7 +198,7 @@ def _column(value: Any, count: int) -> Sequence[Any] | None:
     """Return a column, also where one value stands for all; None where it has another length."""
     if isinstance(value, list):
         return value if len(value) == count else None
-    return [value] * count if count <= MOST else None
+    return [value] * count if count <= MOST_OBSERVATIONS else None
 
 
 def _are_wholes(value: Any) -> bool:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from milabench.devices.regular_file import open_descriptor, open_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Line
 from milabench.events.names import bytes_of, stamped
 from milabench.events.run_files import MANIFEST, SUMMARY, journal_name, share_manifest_name
-from milabench.events.rundir import SCHEMA, os_reason, read_share_manifest
+from milabench.events.rundir import SCHEMA, read_share_manifest
 from milabench.events.values import as_mapping, mappings_in
 from milabench.events.wire import decode, dump, parse_string
 from milabench.redaction import mask_data

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.model import Data, Event, Other
 from milabench.events.names import encoded
 from milabench.events.observation_columns import single_events
@@ -40,7 +40,7 @@ _PIECE = 1 << 20
 
 # Bytes of a line; the agent writes a twentieth of that at most. The beginning of a longer one is dropped.
 MAX_LINE = 1 << 24
-CUT = b"\0"  # stands for the beginning that was dropped: no record begins with it
+CUT_LINE = b"\0"  # stands for the beginning that was dropped: no record begins with it
 
 
 OnRead = Callable[[int], object]
@@ -215,17 +215,11 @@ def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterat
         else:
             rest += piece
         if len(rest) > MAX_LINE:
-            rest = CUT
+            rest = CUT_LINE
     if rest:
         with contextlib.suppress(ValueError):  # a last line that is incomplete
             event = decode(rest, step)
             yield from single_events(event) if isinstance(event, Data) else (event,)
-
-
-def os_reason(error: OSError) -> str:
-    """Return what the system says, as a clause: lower case, no number."""
-    text = error.strerror or str(error)
-    return text[:1].lower() + text[1:]
 
 
 def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Iterator[bytes]:
@@ -246,7 +240,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         is_whole = len(line) < MAX_LINE or line.endswith(b"\n")
         if is_whole:
             yield cut + line
-        cut = b"" if is_whole else CUT
+        cut = b"" if is_whole else CUT_LINE
 
 
 def parse_entry(line: bytes) -> Mapping[str, Any]:

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
-from milabench.errors import NothingSelected, RecordError
-from milabench.events.rundir import Run, open_run, os_reason
+from milabench.errors import NothingSelected, RecordError, os_reason
+from milabench.events.rundir import Run, open_run
 
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
-from milabench.analysis.serving_model import METRICS
+from milabench.analysis.serving_model import POINT_METRICS
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import Expense, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
@@ -201,7 +201,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
-        elsewhere = {*_METRICS_ELSEWHERE, *(METRICS if bench.serving is not None else ())}
+        elsewhere = {*_METRICS_ELSEWHERE, *(POINT_METRICS if bench.serving is not None else ())}
         for metric in bench.metrics:
             if metric["metric"] in elsewhere:
                 continue
@@ -242,7 +242,7 @@ def pair_table(ab: AB, title: str = "") -> Table:
         interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
         suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
-        remark = "; ".join(filter(None, (pair.why, noise, suspect)))
+        remark = "; ".join(filter(None, (pair.why or result.note, noise, suspect)))
         rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
     headings = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
     is_text = (True, False, False, True, True, True)

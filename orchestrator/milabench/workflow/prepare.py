@@ -16,7 +16,7 @@ from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.locks import hold_base
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
-from milabench.plan.prepare import ALREADY
+from milabench.plan.prepare import ALREADY_PREPARED
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan
@@ -50,7 +50,7 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
                 plan = pending_preparations(context, force=force)
             if plan.steps:
                 return execute_preparations(plan, context)
-    done = sum(skip.why == ALREADY for skip in plan.skipped)
+    done = sum(skip.why == ALREADY_PREPARED for skip in plan.skipped)
     context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
     return DONE
 

@@ -11,7 +11,7 @@ from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.bundle.create import relative_logs
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import NothingSelected, RecordError
+from milabench.errors import NothingSelected, RecordError, os_reason
 from milabench.events.run_files import MANIFEST
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import runs_before_latest
@@ -143,7 +143,7 @@ def run_identity(run: Run) -> str:
                     # Enough to tell two runs apart; a file of records may have gigabytes.
                     digest.update(path.name.encode() + file.read(65536))
     except OSError as error:
-        raise RecordError(f"{error.filename}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{error.filename}: cannot be read: {os_reason(error)}") from None
     return digest.hexdigest()[:32]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError, os_reason
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.options import Extent, Submission, SuiteOptions
 
@@ -243,5 +243,5 @@ def write_summary(path: Path, session: Session) -> Summary | None:
     try:
         store_summary(path, summary, stat)
     except OSError as error:
-        session.warn(f"{path}: the summary cannot be written: {error.strerror}")
+        session.warn(f"{path}: the summary cannot be written: {os_reason(error)}")
     return summary

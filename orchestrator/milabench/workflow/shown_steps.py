@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milabench.display.base import Display
 from milabench.events.attempts import LONE_NODES
-from milabench.events.values import SMALLEST
+from milabench.events.values import SMALLEST_NUMBER
 from milabench.plan.model import Plan, Step
 
 if TYPE_CHECKING:
@@ -94,6 +94,6 @@ class ShownSteps:
         from milabench.report.labels import format_number
 
         throughput = job_throughput(found)
-        if throughput is None or throughput.value < SMALLEST:
+        if throughput is None or throughput.value < SMALLEST_NUMBER:
             return ""
         return f"{format_number(throughput.value)} {throughput.units}".rstrip()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.wire import dump
 from milabench.redaction import mask_data
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS = 8
+ANALYSIS_VERSION = 9
 _ENDINGS = (".data", ".stdout", ".stderr")
 _Logged = TypeVar("_Logged", "Failure", "SupersededAttempt")
 
@@ -73,7 +73,12 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
     from milabench.events.run_writer import RunWriter
 
     value = mask_data(summary.to_json())  # as it will be written
-    sources = {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path), "summary": _digest_of(value)}
+    sources = {
+        "analysis": ANALYSIS_VERSION,
+        "stat": stat,
+        "content": content_digest(path),
+        "summary": _digest_of(value),
+    }
     with contextlib.closing(RunWriter(path)) as writer:
         writer.write_summary({**value, "made_of": sources})
 
@@ -129,7 +134,7 @@ def _read_stored(run: Run, *, keep_lists: bool = True) -> Summary | None:
 def _is_made_of_these_records(run: Run, stored: StoredSummary) -> bool:
     """Return whether this version computed the summary, from these records, and nobody altered it since."""
     sources = stored.made_of
-    if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
+    if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS_VERSION:
         return False
     # The digest is that of the bytes as they were written; a file that something else wrote has others.
     digest = sources.get("summary")
@@ -162,4 +167,4 @@ def _files(path: Path) -> Iterator[os.DirEntry[str]]:
                 if is_journal_or_manifest(entry.name) or entry.name.endswith(_ENDINGS):
                     yield entry
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None

@@ -9,7 +9,7 @@ import pytest
 
 from milabench.checks.check import StepContext
 from milabench.checks.host import ContendedCheck
-from milabench.events.model import Config, Data, Event, Verdict
+from milabench.events.model import Config, Data, End, Event, Verdict
 
 START, STOP = 1000.3, 1030.6  # between two readings, as always
 
@@ -162,6 +162,16 @@ def test_a_short_program_without_a_reading_is_judged_by_its_window_elsewhere() -
     check = ContendedCheck(StepContext(step="s"))
     check.observe(Config(step="s", data={"timed": False, "metrics": {}}))
     assert (check.verdict().verdict, check.verdict().numbers) == ("pass", {"readings": 0})
+
+
+@pytest.mark.parametrize(("wall_s", "reason"), [(600.0, "sensor-lost"), (4.0, None), (None, None)])
+def test_a_long_launch_without_a_window_that_nobody_read_the_host_of_is_in_doubt(
+    wall_s: float | None, reason: str | None
+) -> None:
+    """Of a command, whose number nothing else judges, a short one is too."""
+    check = ContendedCheck(StepContext(step="s"))
+    check.observe(End(step="s", outcome="passed", wall_s=wall_s))
+    assert check.reason_for(check.verdict()) == reason
 
 
 @pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])

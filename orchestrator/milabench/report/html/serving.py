@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.report.html.axis import Scale, coordinate
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import WIDTH, figure, label, marker, marks, plot_legend, svg
@@ -128,9 +128,9 @@ def _point(pair: _Pair, x: Scale, y: Scale, mark: str) -> Markup:
     at_x, at_y = x(across.value), y(up.value)
     bars = interval_path(across.ci95, x, at_y, is_upright=False) + interval_path(up.ci95, y, at_x, is_upright=True)
     numbers = ", ".join(
-        f"{METRICS[name].label} {format_number(number.value)} {METRICS[name].units}".rstrip()
+        f"{POINT_METRICS[name].label} {format_number(number.value)} {POINT_METRICS[name].units}".rstrip()
         for name, number in point.values.items()
-        if name in METRICS
+        if name in POINT_METRICS
     )
     return el(
         "g",
