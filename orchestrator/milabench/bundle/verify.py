@@ -13,7 +13,8 @@ from typing import Any, Literal
 from milabench.bundle import archive, create
 from milabench.bundle.signing import UNKNOWN_KEY, signer_of
 from milabench.errors import RecordError
-from milabench.events.rundir import MANIFEST, open_run
+from milabench.events.run_files import MANIFEST
+from milabench.events.rundir import open_run
 from milabench.events.values import finite_number
 from milabench.events.wire import parse_object
 

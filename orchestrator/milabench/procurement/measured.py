@@ -67,7 +67,7 @@ def measured_figure(
     `source` names the system: what two figures of it have in common is one deviation. Raises ConfigError, at its place in the
     tender, for an expression that has no value above zero.
     """
-    rate = _main_rate(side, f"{source}:{wanted.name}:rate")
+    rate = _main_rate(side, wanted.name, source)
     path = f"benchmarks.{wanted.name}.figure_of_merit"
     formula = wanted.figure_of_merit or MAIN_RATE
     metrics = {MAIN_RATE: (rate, side.direction), **dict(_other_metrics(wanted.name, system, side, rate, source))}
@@ -113,13 +113,18 @@ def _of_twice_the_instances(metrics: Mapping[str, UncertainValue], better: Direc
     return {name: product([(metrics[name], 1)], power[name], metrics[name].units) for name in power if name in metrics}
 
 
-def _main_rate(side: SystemResult, source: str) -> UncertainValue:
-    """Return what all instances reached together: the mean of the launches, or of the sessions where there are several."""
+def _main_rate(side: SystemResult, bench: str, source: str) -> UncertainValue:
+    """Return what all instances reached together: the mean of the launches, or of the sessions where there are several.
+
+    By what sessions differ they may differ in all benchmarks: that is one deviation of the system.
+    """
     assert side.value is not None  # a side that counts has one
     spread = side.log_mean
     if spread is None:
         return UncertainValue(value=side.value, units=side.units, deviations=None)
-    deviation = Deviation(math.sqrt(spread.variance), spread.freedom, source)
+    is_of_sessions = len(side.sessions) > 1 and spread.variance > spread.within[0]
+    own_source = f"{source}:sessions" if is_of_sessions else f"{source}:{bench}:rate"
+    deviation = Deviation(math.sqrt(spread.variance), spread.freedom, own_source)
     return UncertainValue(value=side.value, units=side.units, deviations=(deviation,) if deviation.sd else ())
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
-from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
+from milabench.analysis.two_samples import DEFAULT_MARGIN, Verdict, judge_family
 from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
@@ -232,7 +232,7 @@ def score_tender(
     reference: System | None = None,
     *,
     metric: str = "",
-    margin: float = MARGIN,
+    margin: float = DEFAULT_MARGIN,
     across: bool = False,
 ) -> TenderScores:
     """Return the scores of bids by a tender, over the benchmarks that it requires and the others that all of them have.

@@ -11,7 +11,7 @@ from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, section
 from milabench.report.document_formats import write_document
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 from milabench.report.tender import value_to_json
 
 BUDGET_LEGEND = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from milabench.procurement.offer_check import OfferCheck
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 from milabench.report.projection import projected_to_json
 from milabench.report.tender import change_to_json, value_to_json
 from milabench.shown import counted, cut_text

@@ -18,7 +18,8 @@ from milabench.procurement.tiers import SuiteCheck, TierChange
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, notes, section, words_table
-from milabench.report.model import expense_tables, format_number
+from milabench.report.labels import format_number
+from milabench.report.run_tables import expense_tables
 from milabench.shown import cut_text
 
 TENDER_LEGEND = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
-from milabench.analysis.two_samples import MARGIN
+from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
@@ -47,7 +47,7 @@ def compare_by_tender(
     session: Session,
     *,
     metric: str = "",
-    margin: float = MARGIN,
+    margin: float = DEFAULT_MARGIN,
     across: bool = False,
 ) -> TenderScores:
     """Score runs, or JSON reports or bundles of runs, and offers (`offer.yaml`) by a tender; `A1,A2` are runs of one system.
@@ -64,7 +64,13 @@ def compare_by_tender(
 
 
 def score_bids(
-    tender: Tender, bids: Sequence[Bid], folder: Path, *, metric: str = "", margin: float = MARGIN, across: bool = False
+    tender: Tender,
+    bids: Sequence[Bid],
+    folder: Path,
+    *,
+    metric: str = "",
+    margin: float = DEFAULT_MARGIN,
+    across: bool = False,
 ) -> TenderScores:
     """Score bids beside the reference run that the tender names; raises as `compare_by_tender`."""
     taken = [bid.name for bid in bids]

@@ -220,6 +220,18 @@ def test_the_index_of_runs_is_that_of_the_comparison_of_the_two(invoke: Invoke) 
     assert score["ci95"] == pytest.approx(index["ci95"], rel=1e-9)
 
 
+def test_what_sessions_have_in_common_is_in_a_score_as_in_the_index(tmp_path: Path, invoke: Invoke) -> None:
+    """Both benchmarks are as much faster in a session: their errors are one."""
+    reference = made(tmp_path, "ref", 100.0, "digits", "flops")
+    sessions = ",".join(made(tmp_path, f"a{level}", level, "digits", "flops") for level in (190.0, 200.0, 211.0))
+    index = json.loads(invoke(compare.command, reference, sessions, "--json").stdout)["comparison"]["indices"][0]
+    asked = {"metric": "index", "reference": {"run": reference}, "benchmarks": {"digits": None, "flops": None}}
+    answer = invoke(compare.command, sessions, "--tender", write("procurement.yaml", asked), "--json")
+    score = json.loads(answer.stdout)["tender"]["systems"][0]["score"]
+    assert score["value"] == pytest.approx(index["value"])
+    assert score["ci95"] == pytest.approx(index["ci95"])
+
+
 def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invoke) -> None:
     runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("a", 200.0), ("b", 150.0))]
     asked = write(
