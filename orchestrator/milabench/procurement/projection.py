@@ -140,7 +140,8 @@ class ScalingFit:
         """What keeps it from having intervals; empty where it has them."""
         if self.at_bound:
             names = " and ".join(self.at_bound)
-            return f"{names} would be below zero and is held at 0: no interval holds at a bound"
+            held = "is" if len(self.at_bound) == 1 else "are"
+            return f"{names} would be below zero and {held} held at 0: no interval holds at a bound"
         if self.misfit is None:
             counts, parameters = len(self.points), len(LAWS[self.law].parameters)
             return f"{counts} measured counts for {parameters} parameters leave no degree of freedom"
