@@ -107,7 +107,7 @@ fmt: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 e2e: $(VENV)/.dev
-	ALL_EXAMPLES=1 $(RUN_PARTS) benchmate "$(PARALLEL) -m slow" . "-q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m '$(E2E)'"
+	ALL_EXAMPLES=1 $(RUN_PARTS) benchmate "-q -n $(E2E_AT_ONCE) --dist worksteal -m slow" . "-q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m '$(E2E)'"
 
 # What it found is in $(BASE)/suite-health.json; `python tests/suite_health.py write FILE...` puts it into docs/suite.md.
 SHARD ?= 1/1
