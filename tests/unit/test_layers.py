@@ -50,7 +50,7 @@ EDGES = {
     "analysis/search_limits.py",
     "analysis/log_child.py",
     "events/atomic_write.py",
-    "events/rundir.py",
+    "events/run_writer.py",
     "events/replay.py",
     "bundle/signing.py",
     "redaction.py",

@@ -1,4 +1,4 @@
-"""A summary that was stored beside its run, with the long lists of its benchmarks unread until somebody looks at them.
+"""A summary that was stored beside its run, with the long lists of its benchmarks undecoded until somebody looks at them.
 
 Two thirds of such a file are verdicts of checks and metrics of single launches, of which a comparison of a hundred runs needs
 next to nothing. Imports msgspec: import this module where summaries are read, not at start-up.
@@ -13,21 +13,20 @@ from typing import Any, cast
 
 import msgspec
 
-from milabench.analysis.json_codec import Unread, from_checked_value, shape_of_type
-from milabench.analysis.summary_io import processes_from_json, summary_from_json
-from milabench.analysis.summary_model import BenchSummary, LaunchRate, ReplicateResult, Summary, UnreadProcesses
+from milabench.analysis.json_codec import from_checked_value, shape_of_type
+from milabench.analysis.lazy_list import LazyList
+from milabench.analysis.summary_io import processes_from_json, summary_of_benches
+from milabench.analysis.summary_model import BenchSummary, LaunchRate, LazyReplicates, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
 from milabench.events.compiled_shapes import ShapeCheck
-from milabench.events.shapes import RATE, SUMMARY, Required, Shape, require_shape
-from milabench.events.values import SMALLEST
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, Required, Shape, require_shape
+from milabench.events.values import SMALLEST_NUMBER
 
 _LAST_KEY = b',"made_of":'
-_BENCH = SUMMARY["benchmarks"].shape[0]
+_BENCH = SUMMARY_SHAPE["benchmarks"].shape[0]
 _WHOLE = ("counts", "serving")
 """Objects of a benchmark that are read as they are, and not only what their shapes name of them."""
-
-
 _WORDS = ("main", "energy")
 """What is looked for in metrics: a benchmark of cases has a main one, one on accelerators its energy."""
 
@@ -41,7 +40,7 @@ _LONG_LISTS = msgspec.json.Decoder(list[_LongLists])
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class KeptSummary:
+class StoredSummary:
     """What `read` returns: the bytes of `summary.json`. Raises msgspec's errors when they are no JSON object."""
 
     def __init__(self, read: Callable[[], bytes]) -> None:
@@ -54,24 +53,24 @@ class KeptSummary:
         """Return the summary as JSON."""
         return {key: msgspec.json.decode(part) for key, part in self._parts.items()}
 
-    def sparing(self, manifest: Mapping[str, Any], *, is_one_of_many: bool = False) -> Summary | None:
-        """Return the summary with the long lists unread; None where it may not have the shape of one.
+    def lazy_summary(self, manifest: Mapping[str, Any], *, keep_lists: bool = True) -> Summary | None:
+        """Return the summary with the long lists undecoded; None where it may not have the shape of one.
 
-        Only of bytes as they were written. `manifest` as in `summary_from_json`. The lists of one of many do not stay in memory,
-        where they would be as large as all else together: who looks at one has them read again, and gets a RecordError when it
-        is another file by then.
+        Only of bytes as they were written. `manifest` as in `summary_from_json`. Unless `keep_lists`, the bytes of the lists,
+        as large as all else together, do not stay in memory: the file is read again when somebody looks at one, which raises
+        RecordError when it is another file by then.
         """
         checked = _shape_check().checked(self._content)
         if checked is None:
             return None
         lists = _LONG_LISTS.decode(self._parts["benchmarks"])
-        later = _LaterLists(None if is_one_of_many else lists, self._read, self.digest)
+        reader = _ListReader(lists if keep_lists else None, self._read, self.digest)
         benches = tuple(
-            _bench(own, metrics=bytes(long.metrics), source=(later, place))
-            for place, (own, long) in enumerate(zip(checked.benchmarks, lists, strict=True))
+            _bench(own, metrics=bytes(long.metrics), source=(reader, index))
+            for index, (own, long) in enumerate(zip(checked.benchmarks, lists, strict=True))
         )
         others = {key: msgspec.json.decode(part) for key, part in self._parts.items() if key != "benchmarks"}
-        return summary_from_json({**others, "benchmarks": []}, manifest, benches)
+        return summary_of_benches(others, benches, manifest)
 
 
 def _digest_of(content: bytes) -> str:
@@ -79,19 +78,19 @@ def _digest_of(content: bytes) -> str:
     return hashlib.sha256(content.rpartition(_LAST_KEY)[0] + b"}").hexdigest()
 
 
-class _LaterLists:
-    """The long lists of a summary; read again where they are not `kept`, from when somebody first looks at one."""
+class _ListReader:
+    """The long lists of a summary; where they are not `kept`, the file is read again when somebody first looks at one."""
 
     __slots__ = ("_digest", "_kept", "_read")
 
     def __init__(self, kept: Sequence[_LongLists] | None, read: Callable[[], bytes], digest: str) -> None:
         self._kept, self._read, self._digest = kept, read, digest
 
-    def of_bench(self, place: int) -> _LongLists:
+    def of_bench(self, index: int) -> _LongLists:
         """Return the lists of a benchmark. Raises RecordError."""
         if self._kept is None:
             self._kept = self._read_again()
-        return self._kept[place]
+        return self._kept[index]
 
     def _read_again(self) -> Sequence[_LongLists]:
         try:
@@ -103,7 +102,7 @@ class _LaterLists:
         return _LONG_LISTS.decode(_PARTS.decode(content)["benchmarks"])
 
 
-_Source = tuple[_LaterLists, int]
+_Source = tuple[_ListReader, int]
 
 
 @cache
@@ -111,10 +110,10 @@ def _shape_check() -> ShapeCheck:
     """Return the check of everything that is read, also of what is read later."""
     own = {name: _of_any_object(shape) for name, shape in shape_of_type(BenchSummary).items()}
     # Most metrics are no rates: what those must have, others need not.
-    rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE.items()}
+    rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE_SHAPE.items()}
     metric = {**shape_of_type(Throughput), **rate, **_BENCH["metrics"][0]}
     bench = {**own, **_BENCH, "metrics": [metric], **{name: own[name] for name in _WHOLE}}
-    return ShapeCheck({**SUMMARY, "benchmarks": Required([bench])})
+    return ShapeCheck({**SUMMARY_SHAPE, "benchmarks": Required([bench])})
 
 
 def _of_any_object(shape: Shape) -> Shape:
@@ -135,9 +134,9 @@ def _bench(checked: Any, *, metrics: bytes, source: _Source) -> BenchSummary:
     return from_checked_value(
         BenchSummary,
         checked,
-        validations=Unread(source, _validations),
-        metrics=Unread(source, _metrics, [word for word in _WORDS if b'"%s"' % word.encode() in metrics]),
-        processes=UnreadProcesses(source, _processes, rates),
+        validations=LazyList(source, _validations),
+        metrics=LazyList(source, _metrics, [word for word in _WORDS if b'"%s"' % word.encode() in metrics]),
+        processes=LazyReplicates(source, _processes, rates),
         instances=len({rate.slot for rate in rates}),
         replicates=len({launch.repeat for launch in launches if launch.units == launches[0].units}),
     )
@@ -145,19 +144,19 @@ def _bench(checked: Any, *, metrics: bytes, source: _Source) -> BenchSummary:
 
 def _is_whole(launch: Any) -> bool:
     """Return whether a rate has what rates must have, and other metrics need not."""
-    if launch.value < SMALLEST or not (launch.steps or launch.step):
+    if launch.value < SMALLEST_NUMBER or not (launch.steps or launch.step):
         return False
     return launch.window is None or None not in (launch.warmup_left, launch.drift, launch.n_effective)
 
 
 def _validations(source: _Source) -> Sequence[Any]:
-    later, place = source
-    return cast("Sequence[Any]", msgspec.json.decode(later.of_bench(place).validations))
+    reader, index = source
+    return cast("Sequence[Any]", msgspec.json.decode(reader.of_bench(index).validations))
 
 
 def _metrics(source: _Source) -> Sequence[Any]:
-    later, place = source
-    return cast("Sequence[Any]", msgspec.json.decode(later.of_bench(place).metrics))
+    reader, index = source
+    return cast("Sequence[Any]", msgspec.json.decode(reader.of_bench(index).metrics))
 
 
 def _processes(source: _Source) -> Sequence[ReplicateResult]:
