@@ -76,11 +76,10 @@ class ContendedCheck(Check):
     def verdict(self) -> Verdict:
         """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
         # Without a window the number is of the whole step.
-        declared = self.context.readings.window
-        window = declared or (min(self._time, default=0.0), max(self._time, default=0.0))
+        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        if not count and self._should_be_read(stop - start if declared else self._launch_s):
+        if not count and self._should_be_read():
             return self.warning("nobody read the processors", {"readings": 0})
         if count < LEAST_READINGS:
             return self.passed({"readings": count})
@@ -109,8 +108,10 @@ class ContendedCheck(Check):
             return self.warning(_message(numbers), numbers)
         return self.passed(numbers)
 
-    def _should_be_read(self, seconds: float) -> bool:
+    def _should_be_read(self) -> bool:
         """Return whether a window that nobody read the host in is in doubt: a long one, and any of a timed command."""
+        window = self.context.readings.window
+        seconds = window[1] - window[0] if window else self._launch_s
         return self._is_timed or seconds > LONGEST_UNREAD_S
 
     def _per_second(self, name: str, window: Span) -> float | None:
