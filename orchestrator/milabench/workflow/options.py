@@ -242,10 +242,10 @@ class Session:
         It describes the machine. The lock of a run that takes it over names its marker; until then it has nothing to leave
         behind, and ends with us.
         """
-        from milabench.events.names import stamped
+        from milabench.events.names import run_dir_name
         from milabench.execute.local_agent import LocalAgent, lock_folder, new_marker
 
-        marker = new_marker(stamped(run_name, datetime.now()))
+        marker = new_marker(run_dir_name(run_name, datetime.now()))
         self.agent = LocalAgent("local", marker, locks=lock_folder(), describes=True)
 
     @property
