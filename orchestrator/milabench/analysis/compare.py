@@ -42,7 +42,7 @@ def compare_systems(
         raise ValueError("one system cannot be compared")
     names = sorted({bench.bench for system in systems for _, bench in system.benches})
     rows = with_verdicts(
-        [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights) for name in names]
+        [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights, per) for name in names]
     )
     indices = _indices(systems, rows, margin, None if weights is None else weights_of)
     curves = compare_curves(systems, margin=margin, across=across)
@@ -68,6 +68,7 @@ def _row(
     sides: Sequence[SystemResult],
     margin: float,
     weights: Mapping[str, float] | None,
+    per: Per,
 ) -> ComparisonRow:
     # A benchmark that is missing on the first side has its units and its weight from the others.
     first = sides[0]
@@ -80,7 +81,7 @@ def _row(
         weight=weight if weights is None else weights.get(name, 0.0),
         margin=max(margin, *(noise_of(system, name) for system in systems)),
         sides=tuple(sides),
-        contrasts=tuple(contrast_of(first, side) for side in sides[1:]),
+        contrasts=tuple(contrast_of(first, side, per) for side in sides[1:]),
     )
 
 

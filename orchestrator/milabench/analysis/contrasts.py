@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from milabench.analysis.comparison_model import ComparisonRow, Contrast, Evidence, SystemResult, logs
+from milabench.analysis.comparison_model import ComparisonRow, Contrast, Evidence, Per, SystemResult, logs
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.replicates import MOST_REPLICATES, processes_for_ratio
 from milabench.analysis.two_samples import SIGNIFICANCE, Estimate, Judgement, difference, judge_family, welch
 
 
-def contrast_of(first: SystemResult, other: SystemResult) -> Contrast | None:
+def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -> Contrast | None:
     """Return the ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
     if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
         return None
@@ -26,7 +26,7 @@ def contrast_of(first: SystemResult, other: SystemResult) -> Contrast | None:
         system=other.system,
         ratio=ratio,
         is_suspect="suspect" in (first.validity, other.validity),
-        efficiency=ratio * first.devices / other.devices if has_other_devices else None,
+        efficiency=ratio * _size(first, per) / _size(other, per) if has_other_devices else None,
     )
     fewest = min(len(first.values), len(other.values))
     if fewest < LEAST_LAUNCHES:
@@ -43,6 +43,11 @@ def contrast_of(first: SystemResult, other: SystemResult) -> Contrast | None:
         note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",
         evidence=evidence,
     )
+
+
+def _size(side: SystemResult, per: Per) -> float:
+    """Return the devices of what the values of a side are of: all of them, or those of one instance."""
+    return side.devices if per == "system" else side.devices / max(1, side.instances)
 
 
 def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> Interval | None:

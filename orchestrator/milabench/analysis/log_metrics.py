@@ -116,20 +116,22 @@ def _deviation(values: Sequence[float]) -> float:
     return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
 
 
+def _ordered(reduce: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
+    """Return what a reduction by order gives; nan where one of the values is nan, which has no place in any order."""
+    return math.nan if any(map(math.isnan, values)) else reduce(values)
+
+
 REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
     "first": lambda values: values[0],
     "mean": lambda values: _sum(values, len(values)),
-    "median": partial(quantile, q=0.5),
-    "min": min,
-    "max": max,
+    "median": partial(_ordered, partial(quantile, q=0.5)),
+    "min": partial(_ordered, min),
+    "max": partial(_ordered, max),
     "std": _deviation,
     "sum": _sum,
     "count": lambda values: float(len(values)),
-    "p50": partial(quantile, q=0.5),
-    "p90": partial(quantile, q=0.9),
-    "p95": partial(quantile, q=0.95),
-    "p99": partial(quantile, q=0.99),
+    **{f"p{percent}": partial(_ordered, partial(quantile, q=percent / 100)) for percent in (50, 90, 95, 99)},
     "harmonic": _harmonic,
 }
 """How several numbers become one; quantiles by linear interpolation (R7), the deviation that of a sample."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.sample_statistics import mean
-from milabench.analysis.two_samples import DEFAULT_MARGIN, Estimate, Verdict, judge_family, paired_difference
+from milabench.analysis.two_samples import DEFAULT_MARGIN, ROUNDING, Estimate, Verdict, judge_family, paired_difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,12 @@ class Paired:
     estimate: Estimate | None = None
     p_holm: float | None = None
     p_equal_holm: float | None = None
+
+    @property
+    def note(self) -> str:
+        """Why the interval has no width; empty where it has one."""
+        has_spread = self.estimate is None or self.estimate.error > ROUNDING
+        return "" if has_spread else "every pair gave the same ratio: its numbers have too few digits to see a spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

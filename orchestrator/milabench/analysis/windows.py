@@ -127,7 +127,7 @@ class Part:
 
     def order(self, durations: Sequence[float]) -> OrderStatistics:
         """Return the order statistics of times of the entries; of those that were recorded they are worked out once."""
-        return self._order if durations is self._lasted else order_statistics(durations, QUANTILES.values())
+        return self.step_order if durations is self._lasted else order_statistics(durations, QUANTILES.values())
 
     def rates(self) -> Iterator[Sequence[float]]:
         """Yield the rates of the entries, items a second, some at a time."""
@@ -138,14 +138,6 @@ class Part:
                 yield [scaled / lasted for lasted in some]
             else:
                 yield [n / lasted * per_s for n, lasted in zip(islice(entries, len(some)), some, strict=True)]
-
-    def step_seconds(self) -> tuple[Sequence[float], float]:
-        """Return the time per step of each entry, and the factor that converts it to seconds."""
-        steps, scale = _constant(self.series.steps), 1 / self.series.lasted_per_s
-        if steps is not None:
-            return self._lasted, scale / max(1.0, steps)
-        each = (max(1.0, steps) for steps in self._entries(self.series.steps))
-        return array("d", map(truediv, self._lasted, each)), scale
 
     def host_ns(self) -> int:
         """Return the sum of their durations on the host's clock, in nanoseconds."""
@@ -249,7 +241,8 @@ class Part:
         return rest if len(rest) else self
 
     @cached_property
-    def _order(self) -> OrderStatistics:
+    def step_order(self) -> OrderStatistics:
+        """The order statistics of the durations of the entries, in the series' unit."""
         return order_statistics(self._lasted, QUANTILES.values())
 
     @cached_property
@@ -298,10 +291,13 @@ def _constant(column: Sequence[float]) -> float | None:
 
 
 def latency(part: Part) -> dict[str, float]:
-    """Return seconds per step: minimum, maximum, and the quantiles (R7) that so many steps bound with 95 % confidence."""
-    values, scale = part.step_seconds()
-    if not len(values):
+    """Return seconds per step: minimum, maximum, and the quantiles (R7) that so many steps bound with 95 % confidence.
+
+    Nothing where entries stand for several steps: of these only the mean is known.
+    """
+    count, scale = len(part), 1 / part.series.lasted_per_s
+    if not count or part.steps() > count:
         return {}
-    order = part.order(values)
-    bounded = {name: order.quantiles[q] for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
+    order = part.step_order
+    bounded = {name: order.quantiles[q] for name, q in QUANTILES.items() if count >= most_bounds(q)}
     return {name: scale * value for name, value in {"min": order.least, **bounded, "max": order.most}.items()}

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Criteria
-from milabench.acceptance.evaluate import Acceptance, BenchEvaluation, CriterionResult, unended
+from milabench.acceptance.evaluate import SAME_WORK, Acceptance, BenchEvaluation, CriterionResult, OtherWork, unended
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
@@ -68,9 +68,15 @@ class Trials:
 
 
 def accept_so_far(
-    criteria: Criteria, run: Summary, reference: Summary | None, plan: SequentialPlan, trials: Mapping[str, Trials]
+    criteria: Criteria,
+    run: Summary,
+    reference: Summary | None,
+    plan: SequentialPlan,
+    trials: Mapping[str, Trials],
+    unlike: OtherWork | None = None,
 ) -> Acceptance:
-    """Return where each criterion has come to; `trials` are those of each benchmark, and of the run under an empty name.
+    """Return where each criterion has come to; `trials` are those of each benchmark, and of the run under an empty name,
+    `unlike` what of the work is other than in the reference.
 
     What a reference measured counts as agreed, without its own spread. Numbers that are decided by what was measured (a spread
     between devices, a bound without a confidence) are those so far.
@@ -86,7 +92,8 @@ def accept_so_far(
     for bench in criteria.benchmarks:
         cap = plan.cap or min(plan.launches.get(bench.name, 0), LARGEST_CAP)
         decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta, boundary=plan.boundary)
-        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide)
+        work = (unlike or {}).get(bench.name, SAME_WORK)
+        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide, work)
         checks += (
             replace(check, where=check.where or bench.where)
             for check in _so_far(evaluation, bench, measured.get(bench.name), is_ended=run.is_ended)

@@ -35,8 +35,13 @@ Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
 """What a doubt about a figure of the reference begins with."""
 Admissible = Literal["yes", "no", "not shown"]
-Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED"]
-"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, or that it was modified."""
+Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED", "UNTRUSTED"]
+"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, that it was modified, or that
+none of the allowed signers signed it."""
+_UNBELIEVED: Final = {
+    "ALTERED": "its archive was modified",
+    "UNTRUSTED": "its archive is by none of the allowed signers",
+}
 _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
 
@@ -142,7 +147,7 @@ class ScoredBid:
             (OF_REFERENCE, row.bench, row.reference) for row in rows
         ]
         return (
-            *(("its archive was modified",) if self.bid.verified == "ALTERED" else ()),
+            *((_UNBELIEVED[self.bid.verified],) if self.bid.verified in _UNBELIEVED else ()),
             *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
             *(
                 f"{whose}{bench}: {validity_words(figure.validity, figure.reasons)}"
@@ -159,7 +164,7 @@ class ScoredBid:
             missed = f"{self.score.metric}: {self.score.value.value:.6g}, the least is {self.least or 0:g}"
             of_score = (*self.score.breaches, *((missed,) if self.meets == "FAIL" else ()))
         return (
-            *((f"verification: {self.bid.verified}",) if self.bid.verified in ("ALTERED", "FAIL") else ()),
+            *((f"verification: {self.bid.verified}",) if self.bid.verified in (*_UNBELIEVED, "FAIL") else ()),
             *of_score,
             *(
                 f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"
@@ -262,7 +267,7 @@ def score_tender(
         metric=metric,
         mean=mean or METRICS[metric].means[0],
         margin=margin,
-        bids=tuple(_compared(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
+        bids=tuple(compared_with_first(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
         reference=reference,
@@ -367,7 +372,7 @@ def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
 
     Else whoever measures on fewer nodes has the same figure of one instance, and the more copies of it on all nodes.
     """
-    if row.figure is None or "machine.nodes" not in METRICS[metric].needs:
+    if row.figure is None or row.is_declared or "machine.nodes" not in METRICS[metric].needs:
         return row
     here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
     if here == there:
@@ -539,7 +544,7 @@ def decide(value: UncertainValue, least: float) -> Decision:
     return "PASS" if interval[0] >= least else "FAIL" if interval[1] < least else "INCONCLUSIVE"
 
 
-def _compared(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
+def compared_with_first(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
     """Yield the bids with their ratios over the first and the verdicts on these, all being one family of claims."""
     first, *others = entries
     sign = 1 if is_higher_better else -1

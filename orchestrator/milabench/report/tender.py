@@ -36,8 +36,11 @@ NO_INTERVAL = "not known"
 _MOST_SHOWN = 32  # characters of a value that changed
 
 
-def tender_document(scores: TenderScores) -> Document:
-    """Return a comparison by a tender: the scores, the rules that are broken, every benchmark's terms."""
+def tender_document(scores: TenderScores, *tables: Table) -> Document:
+    """Return a comparison by a tender: the scores, the rules that are broken, every benchmark's terms.
+
+    `tables` stand behind those of scores and limits.
+    """
     metric = METRICS[scores.metric]
     return (
         Title(text=f"{scores.metric} by {scores.tender.title or scores.tender.file}"),
@@ -50,6 +53,7 @@ def tender_document(scores: TenderScores) -> Document:
         *section("decide nothing", _doubts(scores)),
         _score_table(scores).without_empty()[0],
         *_limit_tables(scores),
+        *tables,
         _benchmark_table(scores).without_empty()[0],
         *expense_tables(_spent(scores)),
         Notes(

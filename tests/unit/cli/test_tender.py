@@ -395,6 +395,8 @@ def test_a_figure_of_one_instance_of_other_counts_is_not_shared_out_over_nodes(
         "weather is the figure of one instance of 2, of 4 on the reference, which ssi cannot share out over nodes; that of all"
         f" is '{whole.get(formula, '(1 / instance_rate) / instances')}'",
     )
+    checked = invoke(tender.command, "check", "procurement.yaml", "offer0.yaml", "offer1.yaml").stderr
+    assert checked == f"the tender and 2 offers are valid\nno score: 1: {fewer['why_not']}\n"
     # The index compares one instance with one.
     first, second = scores(invoke, asked, *offers, metric="index")
     assert first["score"]["value"] == pytest.approx(second["score"]["value"])
