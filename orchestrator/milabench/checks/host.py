@@ -81,8 +81,10 @@ class ContendedCheck(Check):
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
         if not count and self._should_be_read():
             return self.warning("nobody read the processors", {"readings": 0})
-        if count < LEAST_READINGS:
-            return self.passed({"readings": count})
+        return self.passed({"readings": count}) if count < LEAST_READINGS else self._judge(window, count)
+
+    def _judge(self, window: Span, count: int) -> Verdict:
+        """Warn or pass by so many readings in the window."""
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:
@@ -99,7 +101,7 @@ class ContendedCheck(Check):
             "own": own,
             "run_delay": delay,
             "waited": waited,
-            "swapped_MiB": None if swapped is None else swapped * (stop - start) / 2**20,
+            "swapped_MiB": None if swapped is None else swapped * (window[1] - window[0]) / 2**20,
             "pressure": {name: used[name] for name in _PRESSURES},
         }
         # Of a processor at least: a program that mostly sleeps waits for each wake-up, also where nobody else is.
