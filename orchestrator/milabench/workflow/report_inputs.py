@@ -203,7 +203,7 @@ class SharedManifests:
         self._known: dict[bytes, Any] = {}
 
     def share(self, source: ReportSource) -> ReportSource:
-        """Put what an earlier manifest says in the same words in its place."""
+        """Return the source, in whose manifest what an earlier one says too is the same object."""
         suite = source.manifest.get("suite")
         if isinstance(suite, dict):
             for name, benchmark in suite.items():
