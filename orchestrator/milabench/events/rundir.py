@@ -469,7 +469,15 @@ def parse_stem(stem: str) -> StemParts:
     return StemParts(bench=bench, tag=match["tag"] or "", repeat=int(match["repeat"] or 0), node=match["node"] or "")
 
 
-def open_run(path: Path) -> Run:
+ReadManifest = Callable[[bytes], Mapping[str, Any] | None]
+"""Returns the manifest that these bytes are, known to have its shape; None where that is not known."""
+
+
+def read_alone(_: bytes) -> None:
+    """Know no manifest: the reader of runs of which each is read for itself."""
+
+
+def open_run(path: Path, read_manifest: ReadManifest = read_alone) -> Run:
     """Return the run at `path`; raises RecordError when it is none, is of a version that we do not know, or cannot be read."""
     try:
         names = sorted(entry.name for entry in path.iterdir())
@@ -483,7 +491,9 @@ def open_run(path: Path) -> Run:
     if MANIFEST not in names and JOURNAL not in names and not data:
         raise RecordError(f"{path}: is no run directory: it has neither {MANIFEST} nor any .data file")
     is_one = JOURNAL in names or bool(data)
-    manifest = _read_manifest(path / MANIFEST, MANIFEST_SHAPE, may_be_torn=is_one) if MANIFEST in names else {}
+    manifest: Mapping[str, Any] = {}
+    if MANIFEST in names:
+        manifest = _read_manifest(path / MANIFEST, MANIFEST_SHAPE, may_be_torn=is_one, read=read_manifest)
     shares = _shares_named(names)
     journal = merge_journals(_entries(path / JOURNAL), (_entries(path / journal_name(share)) for share in shares))
     manifests = [_read_share_manifest(path / share_manifest_name(share)) for share in shares]
@@ -534,7 +544,7 @@ def place_of_latest(word: str) -> int | None:
     return None if match is None else int(match[1] or 0)
 
 
-def find_run(base: Path, name: str | Path) -> Run:
+def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_alone) -> Run:
     """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest`, `latest~1`.
 
     In a path to `runs` of any base, the run's name will do too.
@@ -544,21 +554,21 @@ def find_run(base: Path, name: str | Path) -> Run:
     path = Path(name)
     is_path = path.is_absolute() or len(path.parts) > 1
     if is_path and path.is_dir():
-        return open_run(path)
+        return open_run(path, read_manifest)
     folders = _run_folders(base)
     wanted = str(name)
     if (named := _newest_called(wanted, folders)) is not None:
-        return open_run(named)
+        return open_run(named, read_manifest)
     place = place_of_latest(wanted)
     if place is not None and (run := next(islice(recent_runs(base), place, None), None)) is not None:
         return run
     if path.is_dir():  # a bare word is tried as a run's name first: the checkout has folders called run, docs, config
-        return open_run(path)
+        return open_run(path, read_manifest)
     if path.suffix == ".zip" and path.is_file():
         raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
     if is_path:
         if path.parent.name == "runs" and (named := _newest_called(path.name, _run_folders(path.parent.parent))):
-            return open_run(named)
+            return open_run(named, read_manifest)
         raise RecordError(f"{path}: no such run directory")
     known = ", ".join(folder.name for folder in folders[-3:])
     raise NothingSelected(
@@ -659,14 +669,17 @@ def _read_share_manifest(path: Path) -> Mapping[str, Any]:
     return _read_manifest(path, SHARE_MANIFEST, may_be_torn=True) if path.exists() else {}
 
 
-def _read_manifest(path: Path, shape: Mapping[str, Any], *, may_be_torn: bool) -> Mapping[str, Any]:
+def _read_manifest(
+    path: Path, shape: Mapping[str, Any], *, may_be_torn: bool, read: ReadManifest = read_alone
+) -> Mapping[str, Any]:
     """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:
         content = read_regular(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
+    known = read(content)
     try:
-        manifest = parse_object(content)
+        manifest = parse_object(content) if known is None else known
     except ValueError as error:
         if may_be_torn and not content.endswith(b"\n"):
             return {}
@@ -677,7 +690,8 @@ def _read_manifest(path: Path, shape: Mapping[str, Any], *, may_be_torn: bool) -
             f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
         )
     try:
-        require_shape(manifest, shape)
+        if known is None:
+            require_shape(manifest, shape)
     except ValueError as error:
         raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest
