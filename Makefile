@@ -89,6 +89,13 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# pytest keeps the tests with their assertions rewritten as byte code. Where that is not there yet, each worker of `make test`
+# makes all of it at once; one process before them does it once, and finds what cannot be collected.
+.PHONY: collect
+collect: $(VENV)/.dev
+	@echo "== collecting the tests"
+	@said=$$($(BIN)/python -m pytest -qq --collect-only 2>&1) || { echo "$$said" | tail -n 60; exit 1; }
+
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

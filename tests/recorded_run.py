@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.events import rundir, wire
+from milabench.events import run_writer, rundir, wire
 from milabench.events.model import Config, Data, End, Event, Line, Message, Start
 
 NOON = datetime(2026, 3, 14, 12, 0, 0)
@@ -108,7 +108,7 @@ def record(
 ) -> rundir.Run:
     """Write the run below `base` and open it."""
     times = iter(float(second) for second in range(10_000))
-    writer = rundir.create_run(base, name, NOON, clock=lambda: next(times))
+    writer = run_writer.create_run(base, name, NOON, clock=lambda: next(times))
     plan = {"steps": [step.planned() for step in steps], "skipped": list(skipped)}
     files = {step.id: step.id for step in steps}
     told: dict[str, Any] = {"phase": "run", "name": name, "version": "2.0.0", "system": SYSTEM}
@@ -127,7 +127,7 @@ def record(
     return rundir.open_run(writer.path)
 
 
-def _record_step(writer: rundir.RunWriter, step: Recorded) -> None:
+def _record_step(writer: run_writer.RunWriter, step: Recorded) -> None:
     window = complete_window() if step.is_complete else ()
     events: list[Event] = [Start(step="", data={"command": ["python", "main.py"]}), *window, *step.events]
     writer.append(step.id, b"".join(wire.encode(event, t=1.0) for event in events))
@@ -168,7 +168,7 @@ def record_shares(
     submitted = {
         share: {"steps": [step.id for step in own.steps], "nodes": ["node1"]} for share, own in by_share.items()
     }
-    writer = rundir.create_run(base, name, NOON, clock=lambda: next(times))
+    writer = run_writer.create_run(base, name, NOON, clock=lambda: next(times))
     manifest = {
         "phase": "run",
         "name": name,
@@ -202,7 +202,7 @@ def record_shares(
 
 
 def _record_job(path: Path, share: str, own: RecordedShare, clock: Callable[[], float]) -> None:
-    job = rundir.RunWriter(path, clock, share=share, job=own.job)
+    job = run_writer.RunWriter(path, clock, share=share, job=own.job)
     system = {**SYSTEM, "nodes": [{**SYSTEM["nodes"][0], "name": own.node, "hostname": f"{own.node}.cluster"}]}
     job.write_share_manifest(system, [{**step.planned(), "node": own.node} for step in own.steps])
     who = {"pid": 7, "pid_start": 1, "boot": "b", "host": own.node, "user": "u", "marker": f"m-{share}", "since": 1.0}

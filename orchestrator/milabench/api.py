@@ -185,7 +185,12 @@ def compare(
 
 
 def accept(
-    run: PathOrName, criteria: PathOrName, *, reference: PathOrName | None = None, base: PathOrName | None = None
+    run: PathOrName,
+    criteria: PathOrName,
+    *,
+    reference: PathOrName | None = None,
+    across: bool = False,
+    base: PathOrName | None = None,
 ) -> AcceptanceResult:
     """Check a run against acceptance criteria.
 
@@ -193,6 +198,7 @@ def accept(
         run: A run directory, or the name of a run below the base.
         criteria: A YAML file; docs/how-to/accept-a-system.md shows one.
         reference: The run, as `load` takes it, that `x reference` in the criteria means.
+        across: Decide also on benchmarks whose arguments are not the reference's.
         base: As in `load`.
 
     Raises:
@@ -204,7 +210,7 @@ def accept(
     from milabench.workflow.report_runs import accept_run
 
     name = None if reference is None else fspath(reference)
-    return AcceptanceResult(accept_run(fspath(run), _path(base), Path(criteria), name))
+    return AcceptanceResult(accept_run(fspath(run), _path(base), Path(criteria), name, across=across))
 
 
 def plan_suite(

@@ -98,3 +98,9 @@ class RecordError(MilabenchError):
     """A run directory, a results store or a bundle cannot be read or written, or was altered."""
 
     exit_code = 6
+
+
+def os_reason(error: OSError) -> str:
+    """Return what the system says is wrong, as a clause: lower case, without its number and the file."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator, List, Set, Tuple
 
 MASK = "***"
-LEAST = 8
+LEAST_CHARACTERS = 8
 """Characters of a value that is looked for: a shorter one would hide much that has nothing to do with it."""
 
 # --- by name --------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?\Z")
 
 def is_searchable(value: str) -> bool:
     """Return whether a value is looked for in text: not when it is short, a number, or one short word of letters."""
-    return len(value) >= LEAST and not _NUMBER.match(value) and not _ONE_WORD.match(value)
+    return len(value) >= LEAST_CHARACTERS and not _NUMBER.match(value) and not _ONE_WORD.match(value)
 
 
 def _forms(value: str) -> Iterator[str]:

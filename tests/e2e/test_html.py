@@ -15,7 +15,7 @@ from milabench.cli.offers import command as offers
 from milabench.cli.report import command as report
 from tests import chromium
 from tests.drawn_runs import HOSTILE, NAMES, system
-from tests.offered import VENDORS, make_offers
+from tests.offered import LED_BY_D, make_offers
 from tests.serving_runs import LOADS, RATES, serving_run
 
 pytestmark = [
@@ -242,7 +242,7 @@ def test_the_page_of_offers_has_all_of_them_and_draws_their_scores(
     first_cells = "[...table.tBodies[0].rows].map((row) => row.cells[0].textContent)"
     rows = f"[...document.querySelectorAll('table')].map((table) => {first_cells})"
     tables = browser.run(rows)
-    names = [f"{vendor} {vendor}-1000" for vendor in VENDORS]
+    names = [f"{vendor} {vendor}-1000" for vendor in LED_BY_D]
     assert sum(table == names for table in tables) == 3  # scores, costs, verification
     assert browser.run("document.querySelectorAll('figure svg').length") == 1
     assert "is ported; declared as-is" in browser.run("document.body.textContent")

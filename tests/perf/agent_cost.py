@@ -22,7 +22,7 @@ from rows import ROOT, Row, command_cost, in_turn, in_yardsticks, ratios, show, 
 
 sys.path.insert(0, str(ROOT))
 
-from milabench.events.rundir import create_run
+from milabench.events.run_writer import create_run
 from milabench.execute.agent_client import local_node
 from milabench.execute.engine import ExecutionResult, execute
 from milabench.plan.model import Plan, Step

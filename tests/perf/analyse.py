@@ -30,7 +30,7 @@ from rows import ROOT, Row, in_turn, in_yardsticks, ratios, show, yardstick_ns
 
 sys.path.insert(0, str(ROOT))
 
-from milabench.events.rundir import RunWriter, create_run
+from milabench.events.run_writer import RunWriter, create_run
 from milabench.events.wire import dump
 
 NOON = datetime(2026, 3, 14, 12)

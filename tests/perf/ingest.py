@@ -28,7 +28,7 @@ from typing import Any
 
 from rows import ROOT, Row, in_turn, ratios, show
 
-from milabench.events.rundir import RunWriter, create_run
+from milabench.events.run_writer import RunWriter, create_run
 from milabench.execute.agent_client import local_node
 from milabench.execute.api import Started
 from milabench.execute.engine import ExecutionResult, Overhead, execute

@@ -20,7 +20,9 @@ from rows import Row, in_turn, ratios, show
 
 from milabench.cli import COLLECT_AFTER
 from milabench.events.attempts import attempts
-from milabench.events.rundir import create_run, open_run, stems
+from milabench.events.run_files import stems
+from milabench.events.run_writer import create_run
+from milabench.events.rundir import open_run
 from milabench.plan.model import Plan, Step, remaining_plan
 
 STEPS = 100_000

@@ -24,7 +24,7 @@ from typing import Any
 
 import asyncssh
 
-from milabench.events.rundir import create_run
+from milabench.events.run_writer import create_run
 from milabench.execute.engine import ExecutionSettings, execute
 from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.execute.ssh import Address

@@ -22,7 +22,7 @@ from milabench.analysis.bench_summary import RunConditions, launch_doubts
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
 from milabench.analysis.score import Score
-from milabench.analysis.series import Compact
+from milabench.analysis.series import CompactSeries
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput, launch_throughput
 from milabench.analysis.windows import Window
@@ -74,7 +74,7 @@ def measured(durations: Sequence[float]) -> Throughput:
         begins.append(now)
         lasted.append(round(seconds * 1e9))
         now += lasted[-1]
-    series = Compact(
+    series = CompactSeries(
         task="train", rank=0, units="items/s", offset=0.0, t0_ns=begins, lasted=lasted, whole_ns=sum(lasted)
     )
     for column, value in ((series.n, 1), (series.steps, 1), (series.warmup, 0), (series.epoch_end, 0)):

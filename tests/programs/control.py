@@ -4,7 +4,7 @@ import json, sys
 from datetime import datetime
 from pathlib import Path
 
-from milabench.events.rundir import create_run
+from milabench.events.run_writer import create_run
 from milabench.execute.api import Ended, Frame, Notice, Started, Waiting
 from milabench.execute.engine import ExecutionSettings, execute
 from milabench.execute.retry_policy import RetryPolicy

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from milabench.events.rundir import create_run
+from milabench.events.run_writer import create_run
 from milabench.execute.api import Ended, Frame, Started
 from milabench.execute.engine import ExecutionSettings, execute
 from milabench.execute.retry_policy import RetryPolicy

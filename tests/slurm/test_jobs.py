@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from milabench.events.attempts import attempts
-from milabench.events.rundir import Run, latest_run
+from milabench.events.rundir import Run
+from milabench.events.runs_folder import latest_run
 from tests.commands import ROOT, Said, milabench_in
 from tests.processes import end_of, started, until
 from tests.slurm.cluster import Cluster

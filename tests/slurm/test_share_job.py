@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from milabench.events.attempts import attempts
-from milabench.events.rundir import create_run, open_run, stems
+from milabench.events.run_files import stems
+from milabench.events.run_writer import create_run
+from milabench.events.rundir import open_run
 from milabench.execute.locks import hold_share, share_beat, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.options import CollectingReporter, Extent, Session, Submission, SuiteOptions

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from milabench.events.rundir import create_run, open_run
+from milabench.events.run_writer import create_run
+from milabench.events.rundir import open_run
 from milabench.execute import ssh
 from milabench.execute.api import Frame, Progress
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute

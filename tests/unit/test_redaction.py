@@ -12,7 +12,7 @@ import pytest
 
 from milabench.errors import ConfigError, Problem
 from milabench.redaction import (
-    LEAST,
+    LEAST_CHARACTERS,
     MASK,
     Masker,
     is_secret_name,
@@ -217,9 +217,11 @@ def test_a_key_of_several_lines_is_masked_line_by_line() -> None:
     assert "MIIE" not in masker.mask_text(json.dumps(key))
 
 
-@pytest.mark.parametrize("value", ["", "1", "true", "abc", "x" * (LEAST - 1), "12345678", "-1.5e-300", "postgres"])
+@pytest.mark.parametrize(
+    "value", ["", "1", "true", "abc", "x" * (LEAST_CHARACTERS - 1), "12345678", "-1.5e-300", "postgres"]
+)
 def test_what_would_hide_too_much_is_not_looked_for(value: str) -> None:
-    text = f"a record of 12345678 and -1.5e-300 with 1 true abc {'x' * (LEAST - 1)} postgres"
+    text = f"a record of 12345678 and -1.5e-300 with 1 true abc {'x' * (LEAST_CHARACTERS - 1)} postgres"
     assert Masker([value]).mask_text(text) == text
 
 

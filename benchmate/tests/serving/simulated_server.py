@@ -45,7 +45,11 @@ class SimulatedProcess:
         self.process.wait(30)
 
     def requests(self, least: int = 0) -> list[dict[str, Any]]:
-        """What it logged, in the order in which the requests came; it logs a request only after its last byte."""
-        while self.log.read_text().count("\n") < least:
+        """What it logged, in the order in which the requests came; it logs a request only after its last byte.
+
+        So many are waited for, or a minute.
+        """
+        deadline = time.monotonic() + 60
+        while self.log.read_text().count("\n") < least and time.monotonic() < deadline:
             time.sleep(0.01)
         return sorted(map(json.loads, self.log.read_text().splitlines()), key=lambda line: line["request"])

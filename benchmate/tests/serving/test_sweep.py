@@ -45,7 +45,7 @@ def test_the_name_of_a_point_is_exact() -> None:
 def test_the_records_are_what_the_server_did(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 100 --itl-ms 10") as server:
         swept = sweep(server.url, {"concurrency": [2], "rate": [20], "slo": {"ttft_p90_ms": 500}, "seed": 3})
-        truth = server.requests()
+        truth = server.requests(16)
     assert swept.ran.code == 0, swept.ran.stderr
     assert swept.about == {
         "client": "plain",
@@ -171,7 +171,7 @@ def test_requests_that_fail_are_recorded_and_noted(tmp_path: Path) -> None:
 def test_a_warm_up_is_sent_and_not_counted(tmp_path: Path) -> None:
     with SimulatedProcess(tmp_path, "--ttft-ms 1 --itl-ms 1") as server:
         swept = sweep(server.url, {"concurrency": [1, 4], "warmup": 2})
-        assert len(server.requests()) == 2 + 8 + 4 + 8
+        assert len(server.requests(22)) == 2 + 8 + 4 + 8
     assert [point["warmup"] for point in swept.points.values()] == [2, 4]
     assert [len(swept.requests(name)) for name in swept.points] == [8, 8]
 
@@ -235,7 +235,7 @@ def test_turns_of_a_session_follow_one_another_and_hold_what_was_said(tmp_path: 
     for endpoint in ("chat", "completions"):
         with SimulatedProcess(tmp_path / endpoint, "--ttft-ms 1 --itl-ms 1") as server:
             swept = sweep(server.url, {"concurrency": [1], "requests": 4, "trace": str(trace), "endpoint": endpoint})
-            logged = server.requests()
+            logged = server.requests(4)
         # The second turn has the first, its answer of three words (one word where nothing parts them), and its own word.
         assert [(each["input_tokens"], each["output_tokens"]) for each in logged][:2] == [
             (2, 3),

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from milabench.analysis.intervals import t_quantile
-from milabench.analysis.replicates import MOST, processes_for, processes_for_ratio
+from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
+from milabench.analysis.replicates import MOST_REPLICATES, processes_for, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.two_samples import Estimate, welch
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-LEAST = 3  # replicates, below which an interval says nothing; docs/explanation/methodology.md, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +57,8 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
     if wanted.confidence is None:
         return BoundDecision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
     fewest = min(len(values), len(base) or len(values))
-    if fewest < LEAST:
-        missing = f"replicates: {fewest} of at least {LEAST}; run it with --repeat {LEAST}"
+    if fewest < LEAST_LAUNCHES:
+        missing = f"replicates: {fewest} of at least {LEAST_LAUNCHES}; run it with --repeat {LEAST_LAUNCHES}"
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, missing=missing)
     estimate = _estimate(values, base)
     towards = -1 if wanted.is_minimum else 1
@@ -91,8 +90,8 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, confidenc
         needed, sides = processes_for_ratio(spread, precision, level=level), " on both sides"
     else:
         needed, sides = processes_for(log_stdev(values) or 0.0, precision, level=level), ""
-    most = "more than" if needed >= MOST else "about"
-    return f"replicates: {most} {max(needed, LEAST)}{sides} would decide if they are like these"
+    most = "more than" if needed >= MOST_REPLICATES else "about"
+    return f"replicates: {most} {max(needed, LEAST_LAUNCHES)}{sides} would decide if they are like these"
 
 
 def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from milabench.analysis.serving_model import METRICS
+from milabench.analysis.serving_model import POINT_METRICS
 from milabench.config.kinds import INVALID, Key, Kind, MapOf, Record, ValueParser, key, keys_of, record_of
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
@@ -154,7 +154,7 @@ class _Curve(Kind):
         return INVALID if INVALID in found else tuple(found)
 
     def json_schema(self) -> dict[str, Any]:
-        metrics = {name: _bound_keys(metric.units).json_schema() for name, metric in METRICS.items()}
+        metrics = {name: _bound_keys(metric.units).json_schema() for name, metric in POINT_METRICS.items()}
         point = {"type": "object", "properties": metrics, "additionalProperties": False}
         whole = {name: _bound_keys(units).json_schema() for name, units in _OF_CURVE.items()}
         return {
@@ -167,10 +167,10 @@ class _Curve(Kind):
 
 def _of_point(point: str, node: Located, path: str, parser: ValueParser) -> Iterator[Any]:
     for metric, child in node.value.items():
-        if metric in METRICS:
-            yield _bounds(point, metric, METRICS[metric].units, child, f"{path}.{metric}", parser)
+        if metric in POINT_METRICS:
+            yield _bounds(point, metric, POINT_METRICS[metric].units, child, f"{path}.{metric}", parser)
         else:
-            hint = did_you_mean(metric, METRICS) or f"known: {', '.join(METRICS)}"
+            hint = did_you_mean(metric, POINT_METRICS) or f"known: {', '.join(POINT_METRICS)}"
             yield parser.reject(child, path, f"unknown metric {metric!r}", hint, child.key)
 
 

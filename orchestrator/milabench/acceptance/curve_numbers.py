@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from milabench.acceptance.criteria import ServingCriterion
 from milabench.analysis.serving_compare import AREA, AREA_UNITS
-from milabench.analysis.serving_model import METRICS, PointValue, ServingCurve
+from milabench.analysis.serving_model import POINT_METRICS, PointValue, ServingCurve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def _point_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
     if point.state != "measured":
         state = f"{point.state}: {point.why}" if point.why else point.state
         return CurveNumber(measured=state, missing="a measurement of this point")
-    return _number(point.values.get(asked.metric), asked.metric, METRICS[asked.metric].units)
+    return _number(point.values.get(asked.metric), asked.metric, POINT_METRICS[asked.metric].units)
 
 
 def _names(curve: ServingCurve) -> str:

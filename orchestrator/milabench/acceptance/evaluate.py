@@ -16,14 +16,22 @@ from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, dec
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
 from milabench.acceptance.curve_numbers import CurveNumber, curve_number, points_of_area
 from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.comparison_model import System
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_compare import AREA
 from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.system_diff import differing_requests, differing_work
 
+OtherWork = Mapping[str, tuple[str, str]]
+"""What of a benchmark's work is other than in the reference, by its name: for its rate, and for the points of its sweep."""
 Decide = Callable[[Sequence[float], Sequence[float], BoundTarget], BoundDecision]
 """What judges the numbers of launches, in their order, and those of a reference (else none), as `decide_bound` does."""
+
+
+SAME_WORK = ("", "")
+_THE_SAME_WORK = "the same work as the reference (--across decides all the same)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +86,30 @@ class Acceptance:
         return {"schema": 1, **to_json_value(self)}
 
 
-def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:
-    """Check a run against criteria; `reference` is what `x reference` means."""
+def other_work(run: System, reference: System) -> OtherWork:
+    """Return what of the work of a run's benchmarks differs from the reference's, as far as both are known."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, bench in run.by_name.items():
+        other, both = reference.by_name.get(name), [reference, run]
+        is_served = bench.serving is not None and other is not None and other.serving is not None
+        found[name] = differing_work(both, name, is_served=is_served), differing_requests(both, name)
+    return found
+
+
+def decided_across(acceptance: Acceptance, unlike: OtherWork) -> Acceptance:
+    """Return a verdict that other work than the reference's has not kept from being given, with notes that say so."""
+    lines = {name: rate or points for name, (rate, points) in unlike.items()}
+    asked = {check.bench for check in acceptance.checks}
+    notes = [
+        f"{name}: does other work than the reference: {line}" for name, line in lines.items() if line and name in asked
+    ]
+    return replace(acceptance, notes=(*acceptance.notes, *notes))
+
+
+def evaluate_criteria(
+    criteria: Criteria, run: Summary, reference: Summary | None = None, unlike: OtherWork | None = None
+) -> Acceptance:
+    """Check a run against criteria; `reference` is what `x reference` means, `unlike` what of the work is other there."""
     claims = sum(len(bench.bounds) for bench in criteria.benchmarks)
     measured = {bench.bench: bench for bench in run.benchmarks}
     expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
@@ -88,7 +118,8 @@ def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | Non
         total = sum((Counter(bench.counts) for bench in run.benchmarks), Counter[str]())
         checks.append(_failure_check(total, criteria.failure_rate))
     for bench in criteria.benchmarks:
-        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims)
+        work = (unlike or {}).get(bench.name, SAME_WORK)
+        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, work=work)
         checks += [replace(check, where=check.where or bench.where) for check in evaluation.checks()]
     return Acceptance(
         title=criteria.title,
@@ -168,7 +199,8 @@ class _Asked:
 class BenchEvaluation:
     """One benchmark's criteria, and what the run and the reference have of it.
 
-    `claims` bounds are judged in all, the launches of each by `decide`.
+    `claims` bounds are judged in all, the launches of each by `decide`. `work` is what is other than in the reference, for
+    the rate and for the points of a sweep.
     """
 
     criteria: BenchCriteria
@@ -176,6 +208,7 @@ class BenchEvaluation:
     reference: BenchSummary | None
     claims: int
     decide: Decide = decide_bound
+    work: tuple[str, str] = SAME_WORK
 
     def checks(self) -> Iterable[CriterionResult]:
         if self.run is None:
@@ -243,6 +276,8 @@ class BenchEvaluation:
         if bound.is_relative:
             if self.reference is None:
                 return self._undecided(asked, measured, "this benchmark in the reference")
+            if self.work[0]:
+                return self._undecided(asked, measured, f"{_THE_SAME_WORK}: {self.work[0]}")
             expected = units_of(self.reference, quantity)
             if units != expected:
                 return self._undecided(asked, f"in {units}", f"the same units: the reference is in {expected}")
@@ -274,6 +309,10 @@ class BenchEvaluation:
                     asked, f"{found.value:.6g} {found.units}", "the reference's area over the same points"
                 )
             base = curve_number(reference, one)
+            if self.work[1]:
+                return self._undecided(
+                    asked, f"{found.value:.6g} {found.units}".rstrip(), f"{_THE_SAME_WORK}: {self.work[1]}"
+                )
             if base.missing or not base.value:
                 missing = f"a number of it in the reference ({base.missing or 'it is 0 there'})"
                 return self._undecided(asked, f"{found.value:.6g} {found.units}".rstrip(), missing)

@@ -28,7 +28,7 @@ from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
 from milabench.events.reasons import Reason
-from milabench.events.values import SMALLEST, as_mapping, one_line, whole
+from milabench.events.values import SMALLEST_NUMBER, as_mapping, one_line, whole
 
 # A benchmark has the worst outcome of its steps.
 # Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.
@@ -221,7 +221,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
     for (slot, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
             throughput = job_throughput([member.measured for member in members])
-            if throughput is not None and throughput.value >= SMALLEST:
+            if throughput is not None and throughput.value >= SMALLEST_NUMBER:
                 steps = tuple(member.step.id for member in members)
                 yield ReplicateResult(steps=steps, slot=slot, repeat=repeat, throughput=throughput)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from milabench.analysis.json_codec import Unread
+from milabench.analysis.lazy_list import may_hold
 from milabench.events.values import as_mapping, one_line
 
 _NAMED = 3  # cases that are listed by name
@@ -16,7 +16,7 @@ def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None =
 
     Empty for a benchmark whose number is a rate. `metrics` are those of a summary.
     """
-    if isinstance(metrics, Unread) and "main" not in metrics.words:
+    if not may_hold(metrics, "main"):
         return frozenset()
     return frozenset(
         _name(metric)

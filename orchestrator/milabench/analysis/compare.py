@@ -19,13 +19,13 @@ from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_ind
 from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.sides import noise_of, sides_of
 from milabench.analysis.system_diff import difference_line
-from milabench.analysis.two_samples import MARGIN, judge_family
+from milabench.analysis.two_samples import DEFAULT_MARGIN, judge_family
 
 
 def compare_systems(
     systems: Sequence[System],
     *,
-    margin: float = MARGIN,
+    margin: float = DEFAULT_MARGIN,
     per: Per = "system",
     weights: Mapping[str, float] | None = None,
     weights_of: str = "",
@@ -42,7 +42,7 @@ def compare_systems(
         raise ValueError("one system cannot be compared")
     names = sorted({bench.bench for system in systems for _, bench in system.benches})
     rows = with_verdicts(
-        [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights) for name in names]
+        [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights, per) for name in names]
     )
     indices = _indices(systems, rows, margin, None if weights is None else weights_of)
     curves = compare_curves(systems, margin=margin, across=across)
@@ -68,6 +68,7 @@ def _row(
     sides: Sequence[SystemResult],
     margin: float,
     weights: Mapping[str, float] | None,
+    per: Per,
 ) -> ComparisonRow:
     # A benchmark that is missing on the first side has its units and its weight from the others.
     first = sides[0]
@@ -80,16 +81,16 @@ def _row(
         weight=weight if weights is None else weights.get(name, 0.0),
         margin=max(margin, *(noise_of(system, name) for system in systems)),
         sides=tuple(sides),
-        contrasts=tuple(contrast_of(first, side) for side in sides[1:]),
+        contrasts=tuple(contrast_of(first, side, per) for side in sides[1:]),
     )
 
 
 def _entry(row: ComparisonRow, column: int, weight: float | None) -> ScoreEntry:
-    contrast, levels = row.contrasts[column], (row.sides[0].log_mean, row.sides[column + 1].log_mean)
+    contrast, first, own = row.contrasts[column], row.sides[0].log_mean, row.sides[column + 1].log_mean
     return ScoreEntry(
         value=None if contrast is None else contrast.ratio,
         weight=weight,
-        variances=None if None in levels else tuple((level.variance, level.freedom) for level in levels if level),
+        levels=None if first is None or own is None else (first, own),
         is_suspect=contrast is not None and contrast.is_suspect,
     )
 
@@ -196,7 +197,7 @@ def _job_mixes(
                     JobTask(
                         work=amount,
                         rate=_rate(side),
-                        variance=None if side.log_mean is None else (side.log_mean.variance, side.log_mean.freedom),
+                        level=side.log_mean,
                         joules_per_item=side.joules_per_item if side.direction == "higher" else None,
                     )
                 )

@@ -10,16 +10,15 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
-from milabench.analysis.intervals import Interval
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.job_mix import Costs, JobMix
 from milabench.analysis.json_codec import JsonKey
-from milabench.analysis.replicates import LEAST
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import (
-    MARGIN,
+    DEFAULT_MARGIN,
     Estimate,
     Judgement,
     LogMean,
@@ -166,7 +165,7 @@ class SystemResult:
 
 def log_level(sessions: Sequence[Sequence[float]], direction: Direction) -> LogMean | None:
     """Return the `log_mean` of what the launches of each session reached."""
-    if sum(map(len, sessions)) < LEAST:
+    if sum(map(len, sessions)) < LEAST_LAUNCHES:
         return None
     return log_mean_of([logs(launches, direction) for launches in sessions])
 
@@ -326,7 +325,7 @@ class Index:
     without: Mapping[str, float] = field(default_factory=dict)
     weights_within: float | None = None
     holds: str = ""
-    margin: float = MARGIN
+    margin: float = DEFAULT_MARGIN
     suspects: int = 0
     weights_of: str = ""
     detectable: float | None = None
@@ -336,8 +335,8 @@ class Index:
 class CurveRatio:
     """A number of one point of a sweep, on one system over the first one; without a `point`, of the curve: its area.
 
-    `metric` is a name of METRICS, or `area`. `first` and `value` are in `units`, `launches` and `sessions` how many are behind
-    each of the two. The intervals of the contrast hold together, for all points of one metric of one curve.
+    `metric` is a name of POINT_METRICS, or `area`. `first` and `value` are in `units`, `launches` and `sessions` how many are
+    behind each of the two. The intervals of the contrast hold together, for all points of one metric of one curve.
     """
 
     system: str

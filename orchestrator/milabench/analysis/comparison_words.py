@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System, SystemResult
-from milabench.analysis.replicates import LEAST
+from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.summary_model import Summary, some_names
 from milabench.analysis.two_samples import Verdict
 
@@ -91,8 +91,8 @@ def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[s
     if any(summary.profile == "quick" for summary in runs):
         yield f"{system.name}: measured with the quick profile: every number is an indication only"
     counting = [side for side in sides if side.counts]
-    if counting and max(len(side.values) for side in counting) < LEAST:
-        yield f"{system.name}: fewer than {LEAST} launches of every benchmark: nothing is known about its spread"
+    if counting and max(len(side.values) for side in counting) < LEAST_LAUNCHES:
+        yield f"{system.name}: fewer than {LEAST_LAUNCHES} launches of every benchmark: nothing is known about its spread"
     devices = max((side.devices for side in counting), default=0)
     if devices in (1, 2):
         known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
@@ -129,7 +129,7 @@ def why_no_interval(index: Index) -> str:
     """Return why an index has no interval, or no value at all."""
     if index.value is None:
         return "no benchmark in common has a number that counts"
-    return f"fewer than {LEAST} launches of a benchmark"
+    return f"fewer than {LEAST_LAUNCHES} launches of a benchmark"
 
 
 def _claim(index: Index, first: str, comparison: Comparison) -> str:
@@ -154,8 +154,8 @@ def _claim(index: Index, first: str, comparison: Comparison) -> str:
     )
     if index.ci95 is None:
         return (
-            f"{index.system} was {index.value:.3g} times as fast as {first} {over}, but with fewer than {LEAST} launches of a"
-            f" benchmark on a side nobody knows how far that can be trusted{mark}"
+            f"{index.system} was {index.value:.3g} times as fast as {first} {over}, but with fewer than"
+            f" {LEAST_LAUNCHES} launches of a benchmark on a side nobody knows how far that can be trusted{mark}"
         )
     low, high = index.ci95
     interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"

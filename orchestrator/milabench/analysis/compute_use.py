@@ -9,9 +9,9 @@ from typing import Any
 from milabench.analysis.device_peaks import TERA, published_peak
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.step_results import StepResult
-from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary, mappings
+from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary
 from milabench.events.reasons import Reason
-from milabench.events.values import finite_number
+from milabench.events.values import finite_number, mappings_in
 
 PRODUCTS = "tflops"
 """The metric of a benchmark of matrix products: 1e12 operations a second, its case the number format."""
@@ -31,8 +31,8 @@ def with_compute_use(
     """Return the benchmarks of a run, those whose items have a known number of operations with the use of their devices."""
     devices = {
         (str(node.get("name")), device.get("index")): device
-        for node in mappings(system.get("nodes"))
-        for device in mappings(node.get("devices"))
+        for node in mappings_in(system.get("nodes"))
+        for device in mappings_in(node.get("devices"))
     }
     known = [replace(bench, compute=_use_of(bench, results.get(bench.bench, ()), devices)) for bench in benches]
     peaks = measured_peaks(known)

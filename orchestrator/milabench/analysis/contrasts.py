@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from milabench.analysis.comparison_model import ComparisonRow, Contrast, Evidence, SystemResult, logs
-from milabench.analysis.intervals import Interval
-from milabench.analysis.replicates import LEAST, MOST, processes_for_ratio
-from milabench.analysis.two_samples import LEVEL, Estimate, Judgement, difference, judge_family, welch
+from milabench.analysis.comparison_model import ComparisonRow, Contrast, Evidence, Per, SystemResult, logs
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
+from milabench.analysis.replicates import MOST_REPLICATES, processes_for_ratio
+from milabench.analysis.two_samples import SIGNIFICANCE, Estimate, Judgement, difference, judge_family, welch
 
 
-def contrast_of(first: SystemResult, other: SystemResult) -> Contrast | None:
+def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -> Contrast | None:
     """Return the ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
     if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
         return None
@@ -26,18 +26,18 @@ def contrast_of(first: SystemResult, other: SystemResult) -> Contrast | None:
         system=other.system,
         ratio=ratio,
         is_suspect="suspect" in (first.validity, other.validity),
-        efficiency=ratio * first.devices / other.devices if has_other_devices else None,
+        efficiency=ratio * _size(first, per) / _size(other, per) if has_other_devices else None,
     )
     fewest = min(len(first.values), len(other.values))
-    if fewest < LEAST:
-        note = f"{fewest} on a side; there is no interval below {LEAST} launches on each"
-        return contrast(note=note, needed=LEAST)
+    if fewest < LEAST_LAUNCHES:
+        note = f"{fewest} on a side; there is no interval below {LEAST_LAUNCHES} launches on each"
+        return contrast(note=note, needed=LEAST_LAUNCHES)
     # Welch, never Student: with three to five launches nobody can tell that two spreads are equal.
     estimate = estimate_of(first, other)
     evidence = Evidence(first=first, other=other, estimate=estimate)
     is_constant = all(len({*logs(side.replicates, first.direction)}) == 1 for side in (first, other))
     return contrast(
-        ci95=evidence.interval(LEVEL),
+        ci95=evidence.interval(SIGNIFICANCE),
         ci95_devices=_for_other_devices(first, other, estimate.d),
         freedom=estimate.freedom,
         note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",
@@ -45,9 +45,14 @@ def contrast_of(first: SystemResult, other: SystemResult) -> Contrast | None:
     )
 
 
+def _size(side: SystemResult, per: Per) -> float:
+    """Return the devices of what the values of a side are of: all of them, or those of one instance."""
+    return side.devices if per == "system" else side.devices / max(1, side.instances)
+
+
 def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> Interval | None:
     """Return the interval when the devices are a sample of their kind: as wide as Welch's on the devices' means."""
-    if min(len(first.by_device), len(other.by_device)) < LEAST:
+    if min(len(first.by_device), len(other.by_device)) < LEAST_LAUNCHES:
         return None
     estimate = welch(logs(first.by_device, first.direction), logs(other.by_device, first.direction))
     low, high = estimate.interval()
@@ -103,9 +108,9 @@ def _what_would_decide(contrast: Contrast, judgement: Judgement) -> dict[str, An
     gap = abs(math.log(contrast.ratio)) - math.log1p(judgement.margin)
     # Two-sided at 5 % for a difference; two one-sided tests at 5 % for equivalence are an interval of 90 %.
     level = 1 - (0.05 if gap > 0 else 0.10) / judgement.family
-    needed = processes_for_ratio(spread, math.expm1(abs(gap)), level=level) if gap and spread else MOST
+    needed = processes_for_ratio(spread, math.expm1(abs(gap)), level=level) if gap and spread else MOST_REPLICATES
     needed = max(needed, min(counts) + 1)
     unit: Literal["launches", "sessions"] = "sessions" if len(sides[0].sessions) > 1 else "launches"
-    if needed >= MOST:
+    if needed >= MOST_REPLICATES:
         return {"note": f"the difference is so near to the margin that no number of {unit} would decide"}
     return {"needed": needed, "needed_unit": unit}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from milabench.analysis.json_codec import Unread
+from milabench.analysis.lazy_list import may_hold
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult
 from milabench.events.values import finite_number
 
@@ -13,7 +13,7 @@ from milabench.events.values import finite_number
 def energies(bench: BenchSummary) -> dict[str, float]:
     """Return the energy of each step's devices in its window, in J, where reported; by board sensors, not at the wall."""
     by_step: dict[str, float] = {}
-    if isinstance(bench.metrics, Unread) and "energy" not in bench.metrics.words:
+    if not may_hold(bench.metrics, "energy"):
         return by_step
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))
@@ -24,10 +24,10 @@ def energies(bench: BenchSummary) -> dict[str, float]:
 
 
 def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, float]) -> float | None:
-    """Return the energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
+    """Return the energy that an item took a replicate, in J; `step_energies` is what `energies` returns.
 
-    Both are those of the whole window, what was warm-up still included. None unless every step reported its energy and the
-    items are known; a process that never left its warm-up has no window.
+    Energy and items are those of the whole window, what was warm-up still included. None unless every step reported its energy
+    and the items are known; a process that never left its warm-up has no window.
     """
     rate = process.throughput
     items = math.fsum([*(total.items for total in rate.totals), rate.left_out])

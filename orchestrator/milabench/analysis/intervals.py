@@ -12,6 +12,8 @@ from functools import lru_cache
 from milabench.analysis.sample_statistics import mean, stdev
 
 Interval = tuple[float, float]
+LEAST_LAUNCHES = 3
+"""From which a spread is taken and an interval given: with two, one of them decides everything, and t is 12.7."""
 
 # Beyond these the normal distribution is nearer than the error of the exact computation, or much cheaper.
 _NORMAL_FREEDOM = 1e7
@@ -22,9 +24,9 @@ _MOST_STEPS = 200  # of Newton's method; far fewer are taken but in the far tail
 def log_t_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
     """Return the interval of the geometric mean of independent values above zero: exp(ybar +- t s / sqrt n) on logarithms.
 
-    None below three values: with two, t is 12.7 and the answer says nothing.
+    None below three values.
     """
-    if len(values) < 3:
+    if len(values) < LEAST_LAUNCHES:
         return None
     logs = [math.log(value) for value in values]
     half = t_quantile((1 + level) / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))

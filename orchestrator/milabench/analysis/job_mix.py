@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.two_samples import Estimate
+from milabench.analysis.two_samples import Estimate, LogMean, weighted_variances
 from milabench.events.values import finite_number
 
 HOURS_PER_YEAR = 8766.0
@@ -49,14 +49,14 @@ def costs_of(declared: Mapping[str, Any]) -> Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """One benchmark's part of a mix: items to do, the rate (items a second), the variance of its logarithm, J an item.
+    """One benchmark's part of a mix: items to do, the rate (items a second), its logarithm (`level`), J an item.
 
-    `variance` has its degrees of freedom; None below three launches.
+    `level` is None below three launches.
     """
 
     work: float
     rate: float
-    variance: tuple[float, float] | None
+    level: LogMean | None
     joules_per_item: float | None = None
 
 
@@ -115,11 +115,9 @@ def job_mix(system: str, tasks: Sequence[JobTask], costs: Costs) -> JobMix | Non
 
 
 def _interval(time_h: float, hours: Sequence[float], tasks: Sequence[JobTask]) -> Interval | None:
-    parts: list[tuple[float, float]] = []
-    for part, task in zip(hours, tasks, strict=True):
-        if task.variance is None:
-            return None
-        variance, freedom = task.variance
-        parts.append(((part / time_h) ** 2 * variance, freedom))
-    low, high = Estimate.of_variances(0.0, parts).ratio_interval()
+    levels = [task.level for task in tasks if task.level is not None]
+    if len(levels) < len(tasks):
+        return None
+    estimate = Estimate.of_variances(0.0, weighted_variances(levels, [part / time_h for part in hours]))
+    low, high = estimate.ratio_interval()
     return time_h * low, time_h * high

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from milabench.analysis.lazy_list import LazyList
 from milabench.events.shapes import Required, Shape
 from milabench.events.values import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
 __all__ = [
     "JsonKey",
-    "Unread",
     "finite_number",
     "from_checked_value",
     "from_json_value",
@@ -33,32 +33,6 @@ __all__ = [
 T = TypeVar("T")
 _NO_FALLBACK = object()
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-
-
-class Unread(Sequence[Any]):
-    """A list of JSON that is decoded whenever it is looked at: of many summaries, few such lists are, and seldom twice.
-
-    `source` is what `decode` makes the list of. `words` are those that were looked for in it, and are a key or a text of it.
-    """
-
-    __slots__ = ("_decode", "_source", "words")
-
-    def __init__(self, source: Any, decode: Callable[[Any], Sequence[Any]], words: Collection[str] = ()) -> None:
-        self._source, self._decode, self.words = source, decode, words
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._decode(self._source))
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._decode(self._source)[index]
-
-    def __len__(self) -> int:
-        return len(self._decode(self._source))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unread | tuple) and tuple(self) == tuple(other)
-
-    __hash__ = None  # type: ignore[assignment]  # as of a tuple of what cannot be hashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +59,7 @@ def to_json_value(value: Any) -> Any:
     """Return a value as JSON has it: dataclasses as objects, also those in mappings, and tuples as lists."""
     if type(value) in _SCALARS:  # nearly all are, and the tests below are slow
         return value
-    if isinstance(value, list | tuple | Unread):
+    if isinstance(value, list | tuple | LazyList):
         return [to_json_value(item) for item in value]
     if isinstance(value, Mapping):
         return {name: own if type(own) in _SCALARS else to_json_value(own) for name, own in value.items()}
@@ -241,7 +215,7 @@ def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
     if origin in (tuple, Sequence):
         item = _reader(parts[0])
         length = None if origin is Sequence or parts[-1] is Ellipsis else len(parts)
-        return lambda value: value if isinstance(value, Unread) else tuple(map(item, _list(value, length)))
+        return lambda value: value if isinstance(value, LazyList) else tuple(map(item, _list(value, length)))
     if origin is not None and issubclass(origin, Mapping):
         item = _reader(parts[1])
         return lambda value: {name: item(own) for name, own in _mapping(value).items()}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
 from milabench.analysis.search_limits import CHARACTER_S, LINE_S, LOG_S, SearchTooLong, search_watch
-from milabench.events.values import LARGEST, SMALLEST
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -107,7 +107,7 @@ def _sum(values: Sequence[float], among: int = 1) -> float:
 
 def _harmonic(values: Sequence[float]) -> float:
     """Return n over the sum of the inverses: the rate of equal amounts of work; nan where a value cannot be inverted."""
-    if not all(SMALLEST <= value <= LARGEST for value in values):
+    if not all(SMALLEST_NUMBER <= value <= LARGEST_NUMBER for value in values):
         return math.nan
     return len(values) / math.fsum(1 / value for value in values)
 
@@ -116,20 +116,22 @@ def _deviation(values: Sequence[float]) -> float:
     return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
 
 
+def _ordered(reduce: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
+    """Return what a reduction by order gives; nan where one of the values is nan, which has no place in any order."""
+    return math.nan if any(map(math.isnan, values)) else reduce(values)
+
+
 REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
     "first": lambda values: values[0],
     "mean": lambda values: _sum(values, len(values)),
-    "median": partial(quantile, q=0.5),
-    "min": min,
-    "max": max,
+    "median": partial(_ordered, partial(quantile, q=0.5)),
+    "min": partial(_ordered, min),
+    "max": partial(_ordered, max),
     "std": _deviation,
     "sum": _sum,
     "count": lambda values: float(len(values)),
-    "p50": partial(quantile, q=0.5),
-    "p90": partial(quantile, q=0.9),
-    "p95": partial(quantile, q=0.95),
-    "p99": partial(quantile, q=0.99),
+    **{f"p{percent}": partial(_ordered, partial(quantile, q=percent / 100)) for percent in (50, 90, 95, 99)},
     "harmonic": _harmonic,
 }
 """How several numbers become one; quantiles by linear interpolation (R7), the deviation that of a sample."""
@@ -196,7 +198,7 @@ class LogFold:
                             self._unread[index] += 1
                         else:
                             self._values[index].append(
-                                math.copysign(math.inf, value) if abs(value) > LARGEST else value
+                                math.copysign(math.inf, value) if abs(value) > LARGEST_NUMBER else value
                             )
                 watch.searching = None  # here, where what a tick raises is still caught
                 break

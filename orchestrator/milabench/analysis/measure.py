@@ -15,16 +15,16 @@ from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
-from milabench.analysis.series import Compact, Growing, Series
+from milabench.analysis.series import CompactSeries, Series, SeriesBuilder
 from milabench.analysis.serving import SERVER_METRICS, ServingFold, serving_throughput
-from milabench.analysis.serving_model import METRICS, LaunchCurve
+from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve
 from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput
 from milabench.analysis.windows import Window
 from milabench.events import model
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, energy_of
-from milabench.events.values import SMALLEST, as_mapping, finite_number, one_line, whole
+from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 _MIB = 2**20
 _BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -183,7 +183,7 @@ def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric
 
 def _seconds(series: Series) -> float:
     """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
-    if isinstance(series, Compact):
+    if isinstance(series, CompactSeries):
         return series.whole_ns / series.lasted_per_s
     return math.fsum(filterfalse(math.isnan, series.lasted))
 
@@ -226,7 +226,7 @@ def _compat_window(series: Series) -> list[float]:
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
     """Return the metric flagged as main; of several (cases, ranks) the geometric mean of those in the first one's units."""
-    main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST]
+    main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST_NUMBER]
     if not main:
         return None
     alike = [metric.value for metric in main if metric.units == main[0].units]
@@ -244,7 +244,7 @@ def _metrics_of(curve: LaunchCurve) -> Iterable[Metric]:
     """Return the numbers of all points of a sweep as metrics, but for those that the records hold as such."""
     for point in curve.points:
         for name, value in point.values.items():
-            about = METRICS[name]
+            about = POINT_METRICS[name]
             if name not in SERVER_METRICS:
                 yield Metric(name=name, value=value, units=about.units, direction=about.direction, case=point.name)
 
@@ -263,7 +263,7 @@ def _wall_time(config: Mapping[str, Any], end: End | None) -> Throughput | None:
     if config.get("timed") is not True or end is None:
         return None
     wall_s = finite_number(end.wall_s)
-    if wall_s is None or wall_s < SMALLEST:
+    if wall_s is None or wall_s < SMALLEST_NUMBER:
         return None
     return Throughput(value=wall_s, units="s", direction="lower", basis="metric", observations=1)
 
@@ -288,7 +288,7 @@ class MeasurementFold:
     """What has been observed so far of a step."""
 
     def __init__(self) -> None:
-        self.growing: dict[tuple[str, int], Growing] = {}
+        self.builders: dict[tuple[str, int], SeriesBuilder] = {}
         self.windows: dict[str, Window] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.device_memory: dict[str, float] = {}
@@ -311,7 +311,7 @@ class MeasurementFold:
     def observe(self, event: StepEvent) -> None:
         match event:
             case ObservationBatch():
-                self._growing((event.task, event.rank)).add_all(event)
+                self._builder((event.task, event.rank)).add_all(event)
             case Data(data=data):
                 self._data(data)
             case End():
@@ -344,7 +344,7 @@ class MeasurementFold:
     def _data(self, data: Mapping[str, Any]) -> None:
         if "rate" in data:
             key = (str(data.get("task", "")), whole(data.get("rank"), 0))
-            self._growing(key).add(data)
+            self._builder(key).add(data)
         if "loss" in data:
             self._loss(finite_number(data["loss"]))
         if "metric" in data:
@@ -364,17 +364,17 @@ class MeasurementFold:
             self._window(str(data.get("task", "")), data["window"])
             self.readings.take(data)
 
-    def _growing(self, key: tuple[str, int]) -> Growing:
-        if key not in self.growing:
-            self.growing[key] = Growing(*key)
-        return self.growing[key]
+    def _builder(self, key: tuple[str, int]) -> SeriesBuilder:
+        if key not in self.builders:
+            self.builders[key] = SeriesBuilder(*key)
+        return self.builders[key]
 
     def _waiting(self, task: str) -> Iterable[Metric]:
         """Return the share of the time after warm-up in which the ranks of a task waited for data, where they report it."""
-        growing = [growing for (name, _), growing in self.growing.items() if name == task]
-        worked_s = math.fsum(rank.worked_s for rank in growing)
+        builders = [builder for (name, _), builder in self.builders.items() if name == task]
+        worked_s = math.fsum(builder.worked_s for builder in builders)
         if worked_s:
-            waited_s = math.fsum(rank.waited_s for rank in growing)
+            waited_s = math.fsum(builder.waited_s for builder in builders)
             yield Metric(name="data_wait", value=waited_s / worked_s, direction="lower")
 
     def _loss(self, loss: float | None) -> None:
@@ -457,7 +457,7 @@ class MeasurementFold:
 
     def series(self) -> tuple[Series, ...]:
         """Return the observations of each task and rank of which anything can be used."""
-        return tuple(series for growing in self.growing.values() if (series := growing.series) is not None)
+        return tuple(series for builder in self.builders.values() if (series := builder.series) is not None)
 
     def window(self, task: str) -> Window | None:
         """Return the window of a task, or the one that was declared for no task."""
@@ -498,7 +498,7 @@ class MeasurementFold:
             metrics += about_the_loop(ranks, throughput) if throughput is not None else ()
         else:
             throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(self.config, self.end)
-        unusable = sum(growing.unusable for growing in self.growing.values())
+        unusable = sum(builder.unusable for builder in self.builders.values())
         usable = sum(len(one.lasted) for one in series)
         curve = self._curve()
         if curve is not None:

@@ -53,10 +53,10 @@ def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """Where some ranks lie: the place of each, the buckets to look at, how many values below a place are in none of these."""
+class _RankBuckets:
+    """The key of the bucket of each rank, the buckets to look at, and how many values with a lower key are in none of these."""
 
-    of_rank: Mapping[int, float]
+    key_of_rank: Mapping[int, float]
     buckets: frozenset[float]
     left_out: Mapping[float, int]
 
@@ -77,22 +77,22 @@ class _Counted:
     def quantiles(self, qs: Sequence[float]) -> list[float]:
         """Return the quantiles (R7)."""
         n = len(self._values)
-        value_at = self._values_at(self._places([rank for q in qs for rank in _ranks(q, n)]))
+        value_at = self._values_at(self._locate([rank for q in qs for rank in _ranks(q, n)]))
         return [_between(value_at, q, n) for q in qs]
 
     def order_statistics(self, qs: Sequence[float]) -> OrderStatistics:
         """Return all order statistics, in one pass over the values."""
         n = len(self._values)
         middle = _ranks(0.5, n)
-        places = self._places([rank for q in (0.0, 0.5, 1.0, *qs) for rank in _ranks(q, n)])
-        home = places.of_rank[middle[0]]
-        far = self._places(middle, lambda bucket: abs(bucket - home), _SLACK)
-        self._look_into(places.buckets | far.buckets)
-        value_at = self._values_at(places)
+        located = self._locate([rank for q in (0.0, 0.5, 1.0, *qs) for rank in _ranks(q, n)])
+        home = located.key_of_rank[middle[0]]
+        far = self._locate(middle, lambda bucket: abs(bucket - home), _SLACK)
+        self._look_into(located.buckets | far.buckets)
+        value_at = self._values_at(located)
         centre = _between(value_at, 0.5, n)
         if centre // self._width != home:  # it lies between two buckets
             home = centre // self._width
-            far = self._places(middle, lambda bucket: abs(bucket - home), _SLACK)
+            far = self._locate(middle, lambda bucket: abs(bucket - home), _SLACK)
         return OrderStatistics(
             least=value_at[0],
             most=value_at[n - 1],
@@ -101,22 +101,25 @@ class _Counted:
             quantiles={q: _between(value_at, q, n) for q in qs},
         )
 
-    def _places(self, ranks: Iterable[int], place: Callable[[float], float] = pos, slack: int = 0) -> _Places:
-        """Return where some ranks lie if the values were in the order of the places of their buckets, but for `slack` places."""
+    def _locate(self, ranks: Iterable[int], key: Callable[[float], float] = pos, slack: int = 0) -> _RankBuckets:
+        """Return where the ranks lie among values sorted by the keys of their buckets; a value is off by `slack` keys at most."""
         counts = Counter[float]()
         for bucket, count in self._counts.items():
-            counts[place(bucket)] += count
-        places = sorted(counts)
-        ends = list(accumulate(counts[each] for each in places))
-        of_rank = {rank: places[bisect_right(ends, rank)] for rank in ranks}
+            counts[key(bucket)] += count
+        keys = sorted(counts)
+        ends = list(accumulate(counts[each] for each in keys))
+        key_of_rank = {rank: keys[bisect_right(ends, rank)] for rank in ranks}
+        distinct = set(key_of_rank.values())
         wanted: set[float] = set()
-        for found in set(of_rank.values()):
-            wanted.update(places[bisect_left(places, found - slack) : bisect_right(places, found + slack)])
+        for own in distinct:
+            wanted.update(keys[bisect_left(keys, own - slack) : bisect_right(keys, own + slack)])
         left_out = {}
-        for found in set(of_rank.values()):
-            below = ends[bisect_left(places, found)] - counts[found]
-            left_out[found] = below - sum(counts[each] for each in wanted if each < found)
-        return _Places(of_rank, frozenset(bucket for bucket in self._counts if place(bucket) in wanted), left_out)
+        for own in distinct:
+            below = ends[bisect_left(keys, own)] - counts[own]
+            left_out[own] = below - sum(counts[each] for each in wanted if each < own)
+        return _RankBuckets(
+            key_of_rank, frozenset(bucket for bucket in self._counts if key(bucket) in wanted), left_out
+        )
 
     def _look_into(self, buckets: frozenset[float]) -> None:
         """Keep the values of some buckets."""
@@ -124,12 +127,12 @@ class _Counted:
             seen, width = self._seen | buckets, self._width
             self._seen, self._kept = seen, [value for value in self._values if value // width in seen]
 
-    def _values_at(self, places: _Places, value: Callable[[float], float] = pos) -> dict[int, float]:
+    def _values_at(self, located: _RankBuckets, value: Callable[[float], float] = pos) -> dict[int, float]:
         """Return what would stand at the ranks if `value` of all were sorted."""
-        self._look_into(places.buckets)
-        buckets, width = places.buckets, self._width
+        self._look_into(located.buckets)
+        buckets, width = located.buckets, self._width
         kept = sorted(map(value, (each for each in self._kept if each // width in buckets)))
-        return {rank: kept[rank - places.left_out[found]] for rank, found in places.of_rank.items()}
+        return {rank: kept[rank - located.left_out[key]] for rank, key in located.key_of_rank.items()}
 
 
 def _ranks(q: float, length: int) -> tuple[int, int]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from milabench.analysis.intervals import Interval
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.sample_statistics import mean
-from milabench.analysis.two_samples import MARGIN, Estimate, Verdict, judge_family, paired_difference
+from milabench.analysis.two_samples import DEFAULT_MARGIN, ROUNDING, Estimate, Verdict, judge_family, paired_difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,12 @@ class Paired:
     estimate: Estimate | None = None
     p_holm: float | None = None
     p_equal_holm: float | None = None
+
+    @property
+    def note(self) -> str:
+        """Why the interval has no width; empty where it has one."""
+        has_spread = self.estimate is None or self.estimate.error > ROUNDING
+        return "" if has_spread else "every pair gave the same ratio: its numbers have too few digits to see a spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +60,7 @@ class Pair:
         """Of an A/A pair: the smallest relative difference that counts as one; methodology.md, 1.0."""
         if not self.is_same or self.result is None or self.result.ci95 is None:
             return None
-        return max(MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
+        return max(DEFAULT_MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
 
     def to_json(self) -> dict[str, Any]:
         """Return one entry of `ab.pairs`; docs/reference/protocol.md, section 6."""
@@ -95,7 +101,7 @@ def paired_ratio(
         return None
     sign = -1.0 if lower_is_better else 1.0
     before, after = ([sign * math.log(side[block]) for block in blocks] for side in (a, b))
-    if len(blocks) < 3:
+    if len(blocks) < LEAST_LAUNCHES:
         ratio = math.exp(mean(after) - mean(before))
         return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
     estimate = paired_difference(before, after)
@@ -112,7 +118,7 @@ def paired_ratio(
 
 def paired_verdicts(family: Sequence[Paired]) -> list[Paired]:
     """Return pairs with verdicts, all benchmarks of a run being one family."""
-    judgements = judge_family([paired.estimate for paired in family], [MARGIN] * len(family))
+    judgements = judge_family([paired.estimate for paired in family], [DEFAULT_MARGIN] * len(family))
     return [
         paired if by is None else replace(paired, verdict=by.verdict, p_holm=by.p_holm, p_equal_holm=by.p_equal_holm)
         for paired, by in zip(family, judgements, strict=True)

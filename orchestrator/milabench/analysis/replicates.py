@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from milabench.analysis.intervals import normal_quantile, t_tail
+from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_tail
 from milabench.analysis.sample_statistics import log_stdev
 
-PILOT = 5
-LEAST = 3  # rates from which a spread is taken; with two, one of them decides everything
-MOST = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
+PILOT_LAUNCHES = 5
+MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
 
 
 def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -> int:
@@ -29,11 +28,11 @@ def processes_for_ratio(log_spread: float, precision: float, *, level: float = 0
 
 
 def _least(log_spread: float, precision: float, level: float, means: Literal[1, 2]) -> int:
-    """Return the least n from 2 to MOST with which so many means of n values are known to within `precision` together."""
+    """Return the least n >= 2 with which so many means of n values are known to within `precision` together."""
     tail = (1 - level) / 2
     wanted = math.log1p(precision) / log_spread if log_spread else math.inf
     if wanted <= 0:
-        return MOST
+        return MOST_REPLICATES
 
     def is_enough(n: int) -> bool:
         # Where the tail at the wanted width is no more than that of the level, t at the level is no wider.
@@ -41,10 +40,10 @@ def _least(log_spread: float, precision: float, level: float, means: Literal[1, 
 
     # The normal distribution alone would have fewer do: t is wider, by about (z^2 + 1) / (4 freedom) of z.
     z = normal_quantile(1 - tail)
-    if z / wanted >= math.sqrt(MOST / means):
-        return MOST
-    low, high, step = 1, MOST, 1
-    n = max(2, min(MOST - 1, math.ceil(means * (z / wanted) ** 2 + (z * z + 1) / (2 * means))))
+    if z / wanted >= math.sqrt(MOST_REPLICATES / means):
+        return MOST_REPLICATES
+    low, high, step = 1, MOST_REPLICATES, 1
+    n = max(2, min(MOST_REPLICATES - 1, math.ceil(means * (z / wanted) ** 2 + (z * z + 1) / (2 * means))))
     while high - low > 1:  # in steps that double, never beyond the middle: the first n is nearly right
         if is_enough(n):
             high, n = n, max(n - step, (low + n) // 2)
@@ -99,14 +98,16 @@ class Replicates:
 
 
 def replicates(
-    pilots: Mapping[str, Pilot], *, precision: float, budget_s: float | None = None, pilot: int = PILOT
+    pilots: Mapping[str, Pilot], *, precision: float, budget_s: float | None = None, pilot: int = PILOT_LAUNCHES
 ) -> dict[str, Replicates]:
     """Return the number of replicates of each benchmark, the pilot's among them, which stays fixed from here on.
 
     `budget_s` is what is left after the pilot. A benchmark of which fewer than three launches have a rate stays at its
     pilot.
     """
-    spreads = {name: log_stdev(seen.rates) if len(seen.rates) >= LEAST else None for name, seen in pilots.items()}
+    spreads = {
+        name: log_stdev(seen.rates) if len(seen.rates) >= LEAST_LAUNCHES else None for name, seen in pilots.items()
+    }
     wanted = {
         name: None if spread is None else max(pilot, processes_for(spread, precision))
         for name, spread in spreads.items()

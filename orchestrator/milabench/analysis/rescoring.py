@@ -12,7 +12,7 @@ from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.compute_use import with_peaks_of
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score, compat_score
-from milabench.analysis.sides import ACROSS
+from milabench.analysis.sides import ACROSS_HINT
 from milabench.analysis.summary import scored
 from milabench.analysis.summary_model import BenchSummary, Summary, validity_words
 from milabench.analysis.system_diff import knows_work
@@ -67,7 +67,7 @@ def _beside(bench: BenchSummary, row: ComparisonRow) -> BenchSummary:
         reasons = (
             "the reference has no such benchmark, or not of known arguments" if first.outcome == "absent" else "",
             f"the reference {first.why_not}" if first.why_not else "",
-            own.why_not.removesuffix(ACROSS),
+            own.why_not.removesuffix(ACROSS_HINT),
             f"is in {own.units}, the reference in {first.units}" if first.units != own.units else "another direction",
         )
         return replace(bench, no_ratio=next(filter(None, reasons))) if bench.perf is not None else bench

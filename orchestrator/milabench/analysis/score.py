@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.two_samples import Estimate
+from milabench.analysis.two_samples import Estimate, LogMean, weighted_variances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +20,12 @@ class ScoreEntry:
     """What one benchmark brings to a score.
 
     `value` is None when it has no number that may count: it did not pass, or is invalid. `weight` is None when not
-    known. `variances` are those of its logarithm, with the degrees of freedom of each: one, or for a ratio that of both sides;
-    None where they are not known.
+    known. `levels` are the logarithms of the sides that it is a ratio of; None where their variances are not known.
     """
 
     value: float | None
     weight: float | None
-    variances: tuple[tuple[float, float], ...] | None = None
+    levels: tuple[LogMean, ...] | None = None
     is_suspect: bool = False
 
 
@@ -80,16 +79,15 @@ def counted_entries(entries: Sequence[ScoreEntry]) -> tuple[list[tuple[ScoreEntr
 def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate | None:
     """Return the logarithm of the index with its error, after Satterthwaite (docs/explanation/methodology.md, 1.4).
 
-    V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and the variances of all are known.
+    Of single sessions V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and the variances of all
+    are known.
     """
     total = math.fsum(weight for _, weight in counted)
-    parts: list[tuple[float, float]] = []
-    for entry, weight in counted:
-        if entry.variances is None:
-            return None
-        parts += [((weight / total) ** 2 * variance, freedom) for variance, freedom in entry.variances]
-    if not parts:
+    levels = [entry.levels for entry, _ in counted if entry.levels is not None]
+    if not levels or len(levels) < len(counted):
         return None
+    shares = [weight / total for _, weight in counted]
+    parts = [part for side in zip(*levels, strict=True) for part in weighted_variances(side, shares)]
     centre = math.fsum(weight * math.log(entry.value or 1.0) for entry, weight in counted) / total
     return Estimate.of_variances(centre, parts)
 

@@ -16,13 +16,13 @@ from operator import not_
 from typing import Any, ClassVar, overload
 
 from milabench.events.model import ObservationBatch
-from milabench.events.values import SMALLEST, finite_number, positive, whole
+from milabench.events.values import SMALLEST_NUMBER, finite_number, positive, whole
 
 _FREE_RUNS = 64
 _RECORDS_A_RUN = 16  # below so many a run, runs cost more than they save
 
 
-class Runs(Sequence[float]):
+class RunLengths(Sequence[float]):
     """Numbers that mostly repeat: runs of equal ones, or one by one where they do not."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Runs(Sequence[float]):
 
 
 @dataclass(slots=True)
-class Compact:
+class CompactSeries:
     """Plain observations of one task on one rank, each beginning no earlier than the one before it: 12 bytes each.
 
     `t0_ns` (begin) is monotonic on the host's clock. `lasted` is the duration in nanoseconds, on the device where it has a
@@ -111,10 +111,10 @@ class Compact:
     lasted: array[int] = field(default_factory=lambda: array("I"))
     whole_ns: int = 0
     host_ns: array[int] | None = None
-    n: Runs = field(default_factory=Runs)
-    steps: Runs = field(default_factory=Runs)
-    warmup: Runs = field(default_factory=Runs)
-    epoch_end: Runs = field(default_factory=Runs)
+    n: RunLengths = field(default_factory=RunLengths)
+    steps: RunLengths = field(default_factory=RunLengths)
+    warmup: RunLengths = field(default_factory=RunLengths)
+    epoch_end: RunLengths = field(default_factory=RunLengths)
 
     lasted_per_s: ClassVar = 1e9
     has_totals: ClassVar = True
@@ -159,8 +159,8 @@ class Compact:
 
 
 @dataclass(slots=True)
-class Columns:
-    """The same of observations that may lack anything: `lasted` is in seconds.
+class GeneralSeries:
+    """Observations of one task on one rank in any order, which may lack anything: as a CompactSeries, but `lasted` in seconds.
 
     `t0_ns` and `middles` are -1 where unknown, `ends` nan; in records of milabench 1.3 `lasted` and `n` are nan.
     """
@@ -172,8 +172,8 @@ class Columns:
     lasted: array[float] = field(default_factory=lambda: array("d"))
     n: array[float] = field(default_factory=lambda: array("d"))
     steps: array[int] = field(default_factory=lambda: array("q"))
-    warmup: Runs = field(default_factory=Runs)
-    epoch_end: Runs = field(default_factory=Runs)
+    warmup: RunLengths = field(default_factory=RunLengths)
+    epoch_end: RunLengths = field(default_factory=RunLengths)
     middles: array[int] = field(default_factory=lambda: array("q"))
     ends: array[float] = field(default_factory=lambda: array("d"))
     rates: array[float] = field(default_factory=lambda: array("d"))
@@ -186,7 +186,7 @@ class Columns:
     def add(self, data: Mapping[str, Any]) -> bool:
         """Append one observation; return False where it is none: a duration that is not above zero, items that are no number."""
         rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
-        if elapsed is None or n is None or (n and n < SMALLEST):
+        if elapsed is None or n is None or (n and n < SMALLEST_NUMBER):
             if rate is None or (elapsed is None and "elapsed" in data) or (n is None and "n" in data):
                 return False
             elapsed = n = math.nan  # milabench 1.3 recorded nothing but rates
@@ -209,7 +209,7 @@ class Columns:
         self.epoch_end.extend((1 if data.get("epoch_end") else 0,))
         return True
 
-    def extend(self, compact: Compact) -> None:
+    def extend(self, compact: CompactSeries) -> None:
         """Append what was compact so far."""
         indices = range(len(compact.lasted))
         self.units = self.units or compact.units
@@ -240,11 +240,11 @@ class Columns:
         return self.rates[index]
 
 
-Series = Compact | Columns
+Series = CompactSeries | GeneralSeries
 
 
-class Growing:
-    """A series while it is read: compact as long as its observations come in batches, else column by column.
+class SeriesBuilder:
+    """A series while it is read: compact as long as its observations come in batches and in order, else a general one.
 
     `waited_s` is the time spent waiting for data after warm-up, `worked_s` that of the steps that reported it; `unusable` counts
     observations that were not numbers.
@@ -264,7 +264,7 @@ class Growing:
             counted = compress(batch.ns, map(not_, batch.warmup)) if any(batch.warmup) else batch.ns
             self.worked_s += sum(counted) / 1e9
         series = self._compact(batch) if self._series is None else self._series
-        if isinstance(series, Compact) and series.is_continued_by(batch):
+        if isinstance(series, CompactSeries) and series.is_continued_by(batch):
             self._series = series
             series.extend(batch)
             return
@@ -273,9 +273,9 @@ class Growing:
         single.extend(batch)
         self._expanded().extend(single)
 
-    def _compact(self, batch: ObservationBatch) -> Compact:
+    def _compact(self, batch: ObservationBatch) -> CompactSeries:
         offset = batch.end - (batch.t0_ns[0] + batch.host_ns[0]) / 1e9
-        return Compact(task=self._task, rank=self._rank, units=batch.units, offset=offset)
+        return CompactSeries(task=self._task, rank=self._rank, units=batch.units, offset=offset)
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Append one observation, whatever it lacks."""
@@ -288,9 +288,9 @@ class Growing:
             self.waited_s += wait
             self.worked_s += elapsed
 
-    def _expanded(self) -> Columns:
-        if not isinstance(self._series, Columns):
-            columns = Columns(task=self._task, rank=self._rank)
+    def _expanded(self) -> GeneralSeries:
+        if not isinstance(self._series, GeneralSeries):
+            columns = GeneralSeries(task=self._task, rank=self._rank)
             if self._series is not None:
                 columns.extend(self._series)
             self._series = columns

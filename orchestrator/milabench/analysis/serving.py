@@ -16,10 +16,10 @@ from itertools import accumulate
 from typing import Any, cast, get_args
 
 from milabench.analysis.sample_statistics import quantile
-from milabench.analysis.serving_model import METRICS, LaunchCurve, LaunchPoint, PointState
+from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve, LaunchPoint, PointState
 from milabench.analysis.throughput import Throughput
 from milabench.events.reasons import Reason
-from milabench.events.values import SMALLEST, as_mapping, finite_number, one_line, whole
+from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 QUANTILES = (50, 90, 99)
 SERVER_METRICS = ("kv_cache", "running", "waiting")
@@ -82,7 +82,7 @@ class _Requests:
     def _add_answered(self, request: Mapping[str, Any], tokens: int) -> bool:
         at, end = finite_number(request.get("at")), finite_number(request.get("end"))
         first, gaps = finite_number(request.get("first")), _gaps(request)
-        if at is None or end is None or end < SMALLEST or gaps is None:
+        if at is None or end is None or end < SMALLEST_NUMBER or gaps is None:
             return False
         # A client that does not stream knows no first token, and leaves it out; null is a number that was none.
         if "first" in request and (first is None or not 0 <= first <= end):
@@ -103,7 +103,7 @@ class _Requests:
         return True
 
     def values(self, slo: Mapping[str, float]) -> dict[str, float]:
-        """Return the numbers of the point by the names of METRICS, as far as its requests have them."""
+        """Return the numbers of the point by the names of POINT_METRICS, as far as its requests have them."""
         values: dict[str, float] = {}
         window, answered = self.stop - self.start, len(self.e2e)
         if answered and window > 0:
@@ -120,7 +120,7 @@ class _Requests:
         if self.gaps and self.unplaced <= _UNPLACED_SHARE * self.output_tokens:
             of_gaps = counted_quantiles(self.gaps, [q / 100 for q in QUANTILES])
             values |= {f"itl_p{q}_ms": gap / 1e3 for q, gap in zip(QUANTILES, of_gaps, strict=True)}
-        if SMALLEST <= values.get("tpot_p90_ms", 0.0) < math.inf:
+        if SMALLEST_NUMBER <= values.get("tpot_p90_ms", 0.0) < math.inf:
             values["user_tps"] = 1e3 / values["tpot_p90_ms"]
         if self.count:
             values["error_rate"] = self.errors / self.count
@@ -143,9 +143,9 @@ class _Requests:
 
 
 def in_order(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the known numbers of a point, in the order of METRICS; what is too small to divide by is zero."""
-    known = {name: finite_number(values.get(name)) for name in METRICS}
-    return {name: value if value >= SMALLEST else 0.0 for name, value in known.items() if value is not None}
+    """Return the known numbers of a point, in the order of POINT_METRICS; what is too small to divide by is zero."""
+    known = {name: finite_number(values.get(name)) for name in POINT_METRICS}
+    return {name: value if value >= SMALLEST_NUMBER else 0.0 for name, value in known.items() if value is not None}
 
 
 def _gaps(request: Mapping[str, Any]) -> Iterable[int] | Mapping[float, int] | None:
@@ -233,7 +233,7 @@ def meets(values: Mapping[str, float], slo: Mapping[str, float], *, single: bool
 
 
 def _is_within(name: str, value: float, limit: float) -> bool:
-    return value >= limit if METRICS[name].direction == "higher" else value <= limit
+    return value >= limit if POINT_METRICS[name].direction == "higher" else value <= limit
 
 
 class ServingFold:
@@ -387,7 +387,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 def _limits(slo: Any) -> dict[str, float]:
     limits = {str(name): finite_number(limit) for name, limit in as_mapping(slo).items()}
-    return {name: limit for name, limit in limits.items() if limit is not None and name in METRICS}
+    return {name: limit for name, limit in limits.items() if limit is not None and name in POINT_METRICS}
 
 
 def _above_zero(value: Any) -> float | None:
@@ -420,11 +420,11 @@ def _output_tps(point: LaunchPoint) -> float:
 def serving_throughput(curve: LaunchCurve) -> Throughput | None:
     """Return the number of a launch: the output tokens a second of its best point."""
     best = best_point(curve.points)
-    if best is None or _output_tps(best) < SMALLEST:
+    if best is None or _output_tps(best) < SMALLEST_NUMBER:
         return None
     return Throughput(
         value=_output_tps(best),
-        units=METRICS["output_tps"].units,
+        units=POINT_METRICS["output_tps"].units,
         basis="metric",
         observations=best.requests - best.errors,
         doubts=tuple(curve_doubts(curve)),

@@ -23,11 +23,11 @@ from milabench.analysis.comparison_model import (
 )
 from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
-from milabench.analysis.sides import ACROSS, noise_of
+from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.analysis.sides import ACROSS_HINT, noise_of
 from milabench.analysis.system_diff import differing_requests
-from milabench.analysis.two_samples import LEVEL
-from milabench.events.values import SMALLEST
+from milabench.analysis.two_samples import SIGNIFICANCE
+from milabench.events.values import SMALLEST_NUMBER
 
 # The ratio of TPOT p90 is that of user_tps, which is 1000 / TPOT p90.
 COMPARED = ("output_tps", "user_tps", "ttft_p90_ms")
@@ -148,7 +148,7 @@ def _side(first: System, system: System, name: str, *, across: bool) -> _Side:
     if invalid := next((bench for bench in benches if bench.validity == "invalid"), None):
         why_not = f"invalid: {', '.join(invalid.reasons)}"
     elif not across and (unlike := differing_requests([first, system], name)):
-        why_not = f"asks other requests than {first.name}: {unlike}{ACROSS}"
+        why_not = f"asks other requests than {first.name}: {unlike}{ACROSS_HINT}"
     doubts = tuple(reason for bench in benches for reason in bench.reasons if reason not in _OF_POINTS)
     return _Side(system=system.name, curves=curves, doubts=doubts, why_not=why_not)
 
@@ -174,14 +174,14 @@ def _why_apart(point: str, sides: Sequence[_Side]) -> str:
 
 def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: str) -> ComparisonRow:
     """Return a number of one point as a benchmark is compared, without a verdict."""
-    units = AREA_UNITS if metric == AREA else METRICS[metric].units
-    direction = "higher" if metric == AREA else METRICS[metric].direction
+    units = AREA_UNITS if metric == AREA else POINT_METRICS[metric].units
+    direction = "higher" if metric == AREA else POINT_METRICS[metric].direction
     results = []
     for side in sides:
         sessions = side.values(metric, point)
         notes = side.notes(point)
         values = tuple(chain.from_iterable(sessions))
-        counts = bool(values) and min(values) >= SMALLEST
+        counts = bool(values) and min(values) >= SMALLEST_NUMBER
         result = SystemResult(
             system=side.system,
             outcome="passed",
@@ -217,15 +217,15 @@ def _with_joint_intervals(
 ) -> dict[tuple[str, str], ComparisonRow]:
     """Return the rows with intervals that hold together over the points of a metric, on each system (Bonferroni)."""
     counts = Counter(
-        (metric, place)
+        (metric, index)
         for (metric, _), row in rows.items()
-        for place, contrast in enumerate(row.contrasts)
+        for index, contrast in enumerate(row.contrasts)
         if contrast is not None and contrast.ci95 is not None
     )
     return {
         (metric, point): replace(
             row,
-            contrasts=tuple(_widened(contrast, counts[metric, place]) for place, contrast in enumerate(row.contrasts)),
+            contrasts=tuple(_widened(contrast, counts[metric, index]) for index, contrast in enumerate(row.contrasts)),
         )
         for (metric, point), row in rows.items()
     }
@@ -235,7 +235,7 @@ def _widened(contrast: Contrast | None, together: int) -> Contrast | None:
     if contrast is None or contrast.evidence is None:
         return contrast
     evidence = replace(contrast.evidence, together=together)
-    return replace(contrast, ci95=evidence.interval(LEVEL), evidence=evidence)
+    return replace(contrast, ci95=evidence.interval(SIGNIFICANCE), evidence=evidence)
 
 
 def _ratios(keys: Iterable[tuple[str, str]], rows: Iterator[ComparisonRow]) -> Iterable[CurveRatio]:

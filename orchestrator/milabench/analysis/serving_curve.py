@@ -6,12 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from milabench.analysis.intervals import Interval, log_t_interval, t_quantile
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, log_t_interval, t_quantile
 from milabench.analysis.job_mix import Costs, JobTask, job_mix
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.serving import in_order
-from milabench.analysis.serving_model import METRICS, CurvePoint, LaunchCurve, LaunchPoint, PointValue, ServingCurve
-from milabench.events.values import SMALLEST, finite_number
+from milabench.analysis.serving_model import (
+    POINT_METRICS,
+    CurvePoint,
+    LaunchCurve,
+    LaunchPoint,
+    PointValue,
+    ServingCurve,
+)
+from milabench.events.values import SMALLEST_NUMBER, finite_number
 
 LEAST_POINTS = 7
 """Of a sweep, as in MLPerf Endpoints: fewer points do not show where a curve bends."""
@@ -85,7 +92,7 @@ def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
     measured = [[point.values for point in launch if point.state == "measured"] for launch in launches]
     numbers = {
         name: point_value([[values[name] for values in launch if name in values] for launch in measured])
-        for name in METRICS
+        for name in POINT_METRICS
     }
     return {name: number for name, number in numbers.items() if number is not None}
 
@@ -116,16 +123,16 @@ def point_value(launches: Sequence[Sequence[float]]) -> PointValue | None:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return geometric_mean(values) if min(values) >= SMALLEST else mean(values)
+    return geometric_mean(values) if min(values) >= SMALLEST_NUMBER else mean(values)
 
 
 def _interval(values: Sequence[float]) -> Interval | None:
     """Return the 95 % interval of `_mean`: on logarithms, but plain where a number is zero; no number here is below zero."""
-    if min(values) >= SMALLEST:
+    if min(values) >= SMALLEST_NUMBER:
         interval = log_t_interval(values)
         # Of numbers that are no measurement, an end may be beyond all measure.
         return interval if interval is None or finite_number(interval[1]) is not None else None
-    if len(values) < 3:
+    if len(values) < LEAST_LAUNCHES:
         return None
     half = t_quantile(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return max(0.0, mean(values) - half), mean(values) + half
@@ -169,11 +176,11 @@ def with_costs(curve: LaunchCurve, joules_of: Callable[[float, float], float | N
 
 def _with_costs(point: LaunchPoint, joules_of: Callable[[float, float], float | None], costs: Costs) -> LaunchPoint:
     rate, start, stop = point.values.get("output_tps", 0.0), point.start, point.stop
-    if point.state != "measured" or rate < SMALLEST or start is None or stop is None or not start < stop:
+    if point.state != "measured" or rate < SMALLEST_NUMBER or start is None or stop is None or not start < stop:
         return point
     joules = joules_of(start, stop)
     per_token = None if joules is None or joules <= 0 else joules / (rate * (stop - start))
-    mix = job_mix("", [JobTask(work=_TOKENS, rate=rate, variance=None, joules_per_item=per_token)], costs)
+    mix = job_mix("", [JobTask(work=_TOKENS, rate=rate, level=None, joules_per_item=per_token)], costs)
     added = {
         **({} if per_token is None else {"joules_per_mtok": per_token * _TOKENS}),
         **({} if mix is None or mix.cost is None else {"cost_per_mtok": mix.cost}),

@@ -29,7 +29,7 @@ def _quantiles(name: str, label: str) -> dict[str, ServingMetric]:
     return {f"{name}_p{q}_ms": ServingMetric(label=f"{label} p{q}", units="ms") for q in (50, 90, 99)}
 
 
-METRICS: Mapping[str, ServingMetric] = {
+POINT_METRICS: Mapping[str, ServingMetric] = {
     "output_tps": ServingMetric(label="output tokens", units="tokens/s", direction="higher"),
     "total_tps": ServingMetric(label="all tokens", units="tokens/s", direction="higher"),
     "user_tps": ServingMetric(label="tokens of a user (1000 / TPOT p90)", units="tokens/s", direction="higher"),
@@ -79,7 +79,7 @@ class SweepPoint:
 class LaunchPoint(SweepPoint):
     """One point of a sweep in one launch.
 
-    `start` and `stop` are unix seconds. `values` are by the names of METRICS, as far as they are known.
+    `start` and `stop` are unix seconds. `values` are by the names of POINT_METRICS, as far as they are known.
     """
 
     start: float | None = None
@@ -89,7 +89,7 @@ class LaunchPoint(SweepPoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCurve:
-    """A sweep in one launch, its points in the order of the suite; `slo` are the limits by names of METRICS."""
+    """A sweep in one launch, its points in the order of the suite; `slo` are the limits by names of POINT_METRICS."""
 
     client: str = ""
     version: str = ""

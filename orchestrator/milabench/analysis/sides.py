@@ -17,7 +17,7 @@ from milabench.analysis.summary_model import BenchSummary, Validity
 from milabench.analysis.system_diff import differing_work, sharing_records
 from milabench.analysis.two_samples import Estimate, LogMean
 
-ACROSS = " (--across compares it all the same)"
+ACROSS_HINT = " (--across compares it all the same)"
 _WORST_FIRST = ("failed", "cancelled", "missing", "skipped", "passed")
 _WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "valid")
 
@@ -28,24 +28,21 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
     That is a mean over other cases, or, unless `across`, other work. Of a sweep over a server, that is requests and loads.
     """
     of_systems = [[session.by_name.get(name) for session in system.sessions] for system in systems]
-    sides = [
-        _side(system.name, [bench for bench in benches if bench is not None], per)
-        for system, benches in zip(systems, of_systems, strict=True)
-    ]
+    sides = [_side(system.name, benches, per) for system, benches in zip(systems, of_systems, strict=True)]
     first, cases = sides[0], [_cases(benches) for benches in of_systems]
     is_the_same = [True] * len(systems) if across else sharing_records(systems, name)
-    for place, system in enumerate(systems):
-        if not (first.counts and sides[place].counts):
+    for index, system in enumerate(systems):
+        if not (first.counts and sides[index].counts):
             continue
         why_not = ""
-        if apart := differing(cases[0], cases[place]):
+        if apart := differing(cases[0], cases[index]):
             why_not = f"is of other cases than {first.system}: {apart}"
         elif not across and system.later and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
-        elif place and not is_the_same[place] and (unlike := _other_work(systems[0], system, name)):
-            why_not = f"does other work than {first.system}: {unlike}{ACROSS}"
+        elif index and not is_the_same[index] and (unlike := _other_work(systems[0], system, name)):
+            why_not = f"does other work than {first.system}: {unlike}{ACROSS_HINT}"
         if why_not:
-            sides[place] = replace(sides[place], counts=False, why_not=why_not)
+            sides[index] = replace(sides[index], counts=False, why_not=why_not)
     return sides
 
 
@@ -68,11 +65,18 @@ def _cases(benches: Sequence[BenchSummary | None]) -> frozenset[str]:
     return frozenset().union(*(cases_of(bench.metrics) for bench in benches if bench is not None))
 
 
-def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResult:
+def _side(system: str, in_sessions: Sequence[BenchSummary | None], per: Per) -> SystemResult:
     """Return what the sessions that have a benchmark reached; it counts only if it does in each of them."""
+    benches = [bench for bench in in_sessions if bench is not None]
     if not benches:
         return SystemResult(system=system, outcome="absent", why_not="is not in this run")
-    first, sessions = benches[0], [values for bench in benches if (values := _values(bench, per))]
+    return _measured_side(system, benches, [() if bench is None else _values(bench, per) for bench in in_sessions])
+
+
+def _measured_side(
+    system: str, benches: Sequence[BenchSummary], by_session: Sequence[tuple[float, ...]]
+) -> SystemResult:
+    first, sessions = benches[0], [values for values in by_session if values]
     why_not = next(filter(None, map(_why_not, benches)), "")
     if len({(bench.units, bench.direction) for bench in benches}) > 1:
         why_not = why_not or "has other units in other sessions: " + ", ".join(bench.units for bench in benches)
@@ -81,7 +85,7 @@ def _side(system: str, benches: Sequence[BenchSummary], per: Per) -> SystemResul
     values, direction = tuple(chain(*sessions)), first.direction
     means = values if len(sessions) == 1 else tuple(map(geometric_mean, sessions))
     value = geometric_mean(means) if means else None
-    log_mean = log_level(sessions, direction)
+    log_mean = log_level(by_session, direction)
     return SystemResult(
         system=system,
         outcome=min((bench.outcome for bench in benches), key=_WORST_FIRST.index),

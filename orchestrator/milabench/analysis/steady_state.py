@@ -252,8 +252,8 @@ def _clipped(values: Sequence[float]) -> list[float]:
 
 
 def _centred(values: Sequence[float]) -> list[float]:
-    mean = math.fsum(values) / len(values)
-    return [value - mean for value in values]
+    centre = mean(values)
+    return [value - centre for value in values]
 
 
 def _blocks(values: Sequence[float], most: int) -> tuple[Sequence[float], int]:

@@ -11,7 +11,8 @@ from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
 from milabench.events.attempts import Attempt, last_word
 from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
-from milabench.events.rundir import Run, parse_stem
+from milabench.events.run_files import parse_stem
+from milabench.events.rundir import Run
 from milabench.events.values import as_mapping, finite_number, mappings_in, one_line
 
 _OUTCOMES = get_args(OutcomeName)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,36 +13,49 @@ from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
-from milabench.events.shapes import RATE, require_shape
-from milabench.events.shapes import SUMMARY as SHAPE
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, require_shape
 from milabench.events.values import as_mapping, mappings_in
 
 
-def summary_from_json(
-    value: Mapping[str, Any],
-    manifest: Mapping[str, Any] | None = None,
-    benches: tuple[BenchSummary, ...] | None = None,
-) -> Summary:
+def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:
     """Return the summary whose `to_json` this is, also of one by an earlier version. Raises RecordError for anything else.
 
-    `manifest` is that of its run, from which the pairs of an A/B run are found again. `benches` are its benchmarks where those
-    have been read; then it is known to have the shape of a summary.
+    `manifest` is that of its run, from which the pairs of an A/B run are found again.
     """
+    _require_summary(value)
+    with _refusing_values():
+        require_shape(value, SUMMARY_SHAPE)
+        summary = from_json_value(Summary, value)
+        benches = tuple(map(_with_processes, summary.benchmarks))
+    return replace(summary, benchmarks=benches, ab=ab_of(manifest or {}, benches))
+
+
+def summary_of_benches(
+    value: Mapping[str, Any], benches: tuple[BenchSummary, ...], manifest: Mapping[str, Any]
+) -> Summary:
+    """Return the same where the benchmarks have been read, and the value is known to have the shape of a summary."""
+    _require_summary(value)
+    with _refusing_values():
+        summary = from_json_value(Summary, {**value, "benchmarks": []})
+    return replace(summary, benchmarks=benches, ab=ab_of(manifest, benches))
+
+
+def _require_summary(value: Mapping[str, Any]) -> None:
     if "projection" in value or any("projected_value" in row for row in mappings_in(value.get("benchmarks"))):
         raise RecordError("holds projected values, which nobody measured: they stand in no report and no comparison")
     if value.get("schema") != SCHEMA:
         raise RecordError(
             f"is no summary or report of a run: schema {value.get('schema')!r}, and this version reads {SCHEMA}"
         )
+
+
+@contextlib.contextmanager
+def _refusing_values() -> Iterator[None]:
+    """Raise RecordError for a value that a summary cannot have."""
     try:
-        if benches is None:
-            require_shape(value, SHAPE)
-        summary = from_json_value(Summary, value)
-        if benches is None:
-            benches = tuple(map(_with_processes, summary.benchmarks))
+        yield
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RecordError(f"is no summary or report of a run: {error}") from None
-    return replace(summary, benchmarks=benches, ab=ab_of(manifest or {}, benches))
 
 
 def _with_processes(bench: BenchSummary) -> BenchSummary:
@@ -99,7 +113,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
 
 
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
-    require_shape(rate, RATE)
+    require_shape(rate, RATE_SHAPE)
     throughput, window = from_json_value(Throughput, rate), as_mapping(rate.get("window"))
     if window:
         steady = Steadiness(

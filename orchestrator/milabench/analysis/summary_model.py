@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from milabench.analysis.intervals import Interval, least_difference, share_of_processes
-from milabench.analysis.json_codec import JsonKey, Unread, to_json_value
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, least_difference, share_of_processes
+from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.lazy_list import LazyList
 from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
@@ -19,7 +20,7 @@ from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
 from milabench.events.model import OutcomeName
-from milabench.events.values import strict
+from milabench.events.values import mappings_in, strict
 
 SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]
@@ -48,7 +49,7 @@ class LaunchRate(NamedTuple):
     value: float
 
 
-class UnreadProcesses(Unread):
+class LazyReplicates(LazyList):
     """The replicates of a stored summary, decoded when somebody looks at more of them than their rates."""
 
     __slots__ = ("_read", "rates")
@@ -217,7 +218,7 @@ class BenchSummary:
     @property
     def rates(self) -> Sequence[LaunchRate]:
         """The rates of its processes."""
-        if isinstance(self.processes, UnreadProcesses):
+        if isinstance(self.processes, LazyReplicates):
             return self.processes.rates
         return [LaunchRate(each.slot, each.repeat, each.throughput.value) for each in self.processes]
 
@@ -228,13 +229,13 @@ class BenchSummary:
         The instances of one launch are no replicates: they share whatever that launch had.
         """
         n, spread = self.replicates, self.spread_replicates
-        return spread / math.sqrt(n) if spread is not None and n >= 3 else None
+        return spread / math.sqrt(n) if spread is not None and n >= LEAST_LAUNCHES else None
 
     @property
     def mde(self) -> float | None:
         """The relative difference that two such runs would find in 80 of 100 cases; None below three replicates."""
         n, spread = self.replicates, self.spread_replicates
-        return least_difference(spread, n) if spread is not None and n >= 3 else None
+        return least_difference(spread, n) if spread is not None and n >= LEAST_LAUNCHES else None
 
     @property
     def icc(self) -> float | None:
@@ -258,11 +259,6 @@ def some_names(names: Sequence[str]) -> str:
     """Return names by commas; of many, how many there are and the first ones."""
     shown = ", ".join(names[:MOST_NAMES])
     return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
-
-
-def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list; nothing of any other value."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +342,7 @@ class Summary:
     @property
     def nodes(self) -> list[Mapping[str, Any]]:
         """The nodes of its machine, as they were recorded."""
-        return mappings(self.system.get("nodes"))
+        return mappings_in(self.system.get("nodes"))
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -358,7 +354,7 @@ class Summary:
     @property
     def devices(self) -> list[Mapping[str, Any]]:
         """The devices of all nodes, as they were recorded."""
-        return [device for node in self.nodes for device in mappings(node.get("devices"))]
+        return [device for node in self.nodes for device in mappings_in(node.get("devices"))]
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""

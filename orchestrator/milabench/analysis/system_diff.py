@@ -125,13 +125,9 @@ def differing_work(systems: Sequence[System], bench: str, *, is_served: bool = F
     Where `is_served`, those of the sweep alone: the servers, whose arguments all others are, are what is compared.
     """
     sizes = [size_of_bench(system, bench) for system in systems]
-    # Two sizes of one benchmark are two tasks, whatever their arguments say: data, environment or metrics may be others.
-    if len(set("/".join(filter(None, sizes)).split("/"))) > 1:
-        return f"size {_in_words(size or None for size in sizes)}"
     # A size against a run that recorded none, of a suite without sizes: what it has in place of arguments counts too.
     parts = _REQUESTS if is_served else (*_WORK, "options", "plan") if len(set(sizes)) > 1 else _WORK
-    unequal = _unequal_work(systems, bench, parts)
-    return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
+    return _differing_sizes(sizes) or _named(_unequal_work(systems, bench, parts))
 
 
 def differing_requests(systems: Sequence[System], bench: str) -> str:
@@ -139,12 +135,22 @@ def differing_requests(systems: Sequence[System], bench: str) -> str:
 
     The servers are what is compared, and a point that both sweeps have is the same point whatever else they hold.
     """
-    sizes = [size_of_bench(system, bench) for system in systems]
-    if len(set("/".join(filter(None, sizes)).split("/"))) > 1:
-        return f"size {_in_words(size or None for size in sizes)}"
-    unequal = _unequal_work(systems, bench, _REQUESTS)
-    differing = [(name, values) for name, values in unequal if not name.startswith(tuple(_SWEEP))]
-    return ", ".join(f"{name} {_in_words(values)}" for name, values in differing)
+    return _differing_sizes([size_of_bench(system, bench) for system in systems]) or _named(
+        (name, values)
+        for name, values in _unequal_work(systems, bench, _REQUESTS)
+        if not name.startswith(tuple(_SWEEP))
+    )
+
+
+def _differing_sizes(sizes: Sequence[str]) -> str:
+    """Name the sizes of a benchmark, each as `size_of_bench` returns it, where the known ones differ."""
+    # Two sizes of one benchmark are two tasks, whatever their arguments say: data, environment or metrics may be others.
+    is_one_task = len(set("/".join(filter(None, sizes)).split("/"))) <= 1
+    return "" if is_one_task else f"size {_in_words(size or None for size in sizes)}"
+
+
+def _named(unequal: Iterable[tuple[str, tuple[str | None, ...]]]) -> str:
+    return ", ".join(f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in unequal)
 
 
 def _unequal_work(

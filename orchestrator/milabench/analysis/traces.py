@@ -14,7 +14,7 @@ from pathlib import Path
 
 from milabench.analysis.measure import Measurement, MeasurementFold, main_task
 from milabench.analysis.order_statistics import quantiles
-from milabench.analysis.series import Compact, Series
+from milabench.analysis.series import CompactSeries, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import Window, part_of
 from milabench.events.attempts import attempts, last_word
@@ -235,7 +235,7 @@ def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
 
 def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
     """Return the least and the most rate of some entries; of plain observations without looking at each of them."""
-    if isinstance(series, Compact) and series.n.constant is not None:
+    if isinstance(series, CompactSeries) and series.n.constant is not None:
         lasted, scaled = series.lasted[indices.start : indices.stop], series.n.constant * 1e9
         # The slowest entry is the least rate; durations of plain observations are never zero.
         return scaled / max(lasted), scaled / min(lasted)

@@ -9,14 +9,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 from typing import Literal
 
 from milabench.analysis.intervals import Interval, t_quantile, t_tail
 from milabench.analysis.sample_statistics import mean, median, stdev
 
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
-MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0
-LEVEL = 0.05
+# Differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0.
+DEFAULT_MARGIN = 0.01
+SIGNIFICANCE = 0.05
 ROUNDING = 1e-12  # logarithms that differ by no more differ only by how their sums were rounded
 _MOST_LOG = 700.0  # its exponential is about the largest float
 
@@ -59,11 +61,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMean:
-    """The mean of the logarithms of one side, the variance of that mean, and the degrees of freedom that it stands on."""
+    """The mean of the logarithms of one side, the variance of that mean, and the degrees of freedom that it stands on.
+
+    `by_session` are the means of its sessions, None of one without a launch. `within` is the variance by the launches alone, with
+    its degrees of freedom.
+    """
 
     mean: float
     variance: float
     freedom: float
+    by_session: tuple[float | None, ...] = ()
+    within: tuple[float, float] = (0.0, 0.0)
 
 
 def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
@@ -71,17 +79,50 @@ def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
 
     Of several sessions their means are the sample: what a session has in common shows in no launch's spread. Three sessions may
     lie closer together by chance than their launches allow; then the launches are the sample, around the means of the sessions.
+    A session without a launch is none.
     """
-    if len(sessions) == 1:
-        (launches,) = sessions
-        freedom = len(launches) - 1
-        return LogMean(mean=mean(launches), variance=stdev(launches) ** 2 / len(launches), freedom=freedom)
-    k, means = len(sessions), list(map(mean, sessions))
-    between, within_freedom = stdev(means) ** 2 / k, sum(map(len, sessions)) - k
-    squares = math.fsum((value - centre) ** 2 for s, centre in zip(sessions, means, strict=True) for value in s)
-    within = squares / within_freedom * math.fsum(1 / len(s) for s in sessions) / k**2 if within_freedom else 0.0
-    freedom = k - 1 if between >= within else k - 1 + within_freedom
-    return LogMean(mean=mean(means), variance=max(between, within), freedom=freedom)
+    known = [session for session in sessions if session]
+    by_session = tuple(mean(session) if session else None for session in sessions)
+    if len(known) == 1:
+        (launches,) = known
+        within = stdev(launches) ** 2 / len(launches), len(launches) - 1
+        return LogMean(mean=mean(launches), variance=within[0], freedom=within[1], by_session=by_session, within=within)
+    k, means = len(known), list(map(mean, known))
+    freedom = sum(map(len, known)) - k
+    squares = math.fsum((value - centre) ** 2 for s, centre in zip(known, means, strict=True) for value in s)
+    within = (squares / freedom * math.fsum(1 / len(s) for s in known) / k**2 if freedom else 0.0), freedom
+    variance, freedom_of_mean = _variance_of_sessions(means, [within])
+    return LogMean(mean=mean(means), variance=variance, freedom=freedom_of_mean, by_session=by_session, within=within)
+
+
+def weighted_variances(levels: Sequence[LogMean], shares: Sequence[float]) -> list[tuple[float, float]]:
+    """Return the variance of the weighted mean over a system's benchmarks, as independent parts with their degrees of freedom.
+
+    Launches of two benchmarks are independent. Sessions are not: what one has in common it may have with all benchmarks, so that
+    the means of the sessions over the benchmarks are the sample. Where a session lacks a benchmark, the errors of the benchmarks
+    add up as they are, which is the most that they can.
+    """
+    if all(len(level.by_session) <= 1 for level in levels):
+        return [(share**2 * level.variance, level.freedom) for share, level in zip(shares, levels, strict=True)]
+    sessions = [
+        [mean for mean in of_all if mean is not None]
+        for of_all in zip(*(level.by_session for level in levels), strict=True)
+    ]
+    if min(map(len, sessions)) < len(levels):
+        error = math.fsum(share * math.sqrt(level.variance) for share, level in zip(shares, levels, strict=True))
+        return [(error**2, min(level.freedom for level in levels))]
+    means = [math.fsum(map(mul, shares, of_all)) for of_all in sessions]
+    within = [(share**2 * level.within[0], level.within[1]) for share, level in zip(shares, levels, strict=True)]
+    return [_variance_of_sessions(means, within)]
+
+
+def _variance_of_sessions(means: Sequence[float], within: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the variance of the mean of sessions, not below that by the launches alone, and its degrees of freedom."""
+    between, least = stdev(means) ** 2 / len(means), [(variance, freedom) for variance, freedom in within if freedom]
+    by_launches = Estimate.of_variances(0.0, least)
+    if between >= by_launches.error**2:
+        return between, len(means) - 1
+    return by_launches.error**2, len(means) - 1 + by_launches.freedom
 
 
 def difference(a: LogMean, b: LogMean) -> Estimate:
@@ -185,7 +226,7 @@ class Judgement:
     @property
     def detectable(self) -> float:
         """The relative difference that would be found in half of cases, were it alone among its family."""
-        return self.estimate.detectable(self.margin, 1 - LEVEL / self.family)
+        return self.estimate.detectable(self.margin, 1 - SIGNIFICANCE / self.family)
 
 
 def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float]) -> list[Judgement | None]:
@@ -228,10 +269,10 @@ def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p
     FASTER and SLOWER: beyond the margin. EQUIVALENT: within it by two one-sided tests (Schuirmann 1987), and
     DIFFERENT-BUT-SMALL when the ordinary 95 % interval leaves out 0 as well.
     """
-    if p_difference <= LEVEL:
+    if p_difference <= SIGNIFICANCE:
         return "FASTER" if d > 0 else "SLOWER"
-    if p_equivalence <= LEVEL:
-        is_zero_possible = 2 * tail(abs(d), error, freedom) > LEVEL
+    if p_equivalence <= SIGNIFICANCE:
+        is_zero_possible = 2 * tail(abs(d), error, freedom) > SIGNIFICANCE
         return "EQUIVALENT" if is_zero_possible else "DIFFERENT-BUT-SMALL"
     return "INCONCLUSIVE"
 

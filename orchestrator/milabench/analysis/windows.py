@@ -18,7 +18,7 @@ from typing import NamedTuple
 from milabench.analysis.intervals import most_bounds
 from milabench.analysis.order_statistics import OrderStatistics, order_statistics
 from milabench.analysis.sample_statistics import in_blocks
-from milabench.analysis.series import Columns, Compact, Runs, Series
+from milabench.analysis.series import CompactSeries, GeneralSeries, RunLengths, Series
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those
@@ -58,7 +58,7 @@ def part_of(series: Series, window: Window | None) -> Part:
             continue
         if window is None:
             kept.append(indices)
-        elif isinstance(series, Columns):  # in no order; what has no place on the clock stays
+        elif isinstance(series, GeneralSeries):  # in no order; what has no place on the clock stays
             middles = ((index, series.middles[index]) for index in indices)
             outside = (i for i, middle in middles if middle >= 0 and not window.start_ns <= middle <= window.stop_ns)
             cuts = [indices.start - 1, *outside, indices.stop]
@@ -127,7 +127,7 @@ class Part:
 
     def order(self, durations: Sequence[float]) -> OrderStatistics:
         """Return the order statistics of times of the entries; of those that were recorded they are worked out once."""
-        return self._order if durations is self._lasted else order_statistics(durations, QUANTILES.values())
+        return self.step_order if durations is self._lasted else order_statistics(durations, QUANTILES.values())
 
     def rates(self) -> Iterator[Sequence[float]]:
         """Yield the rates of the entries, items a second, some at a time."""
@@ -139,18 +139,10 @@ class Part:
             else:
                 yield [n / lasted * per_s for n, lasted in zip(islice(entries, len(some)), some, strict=True)]
 
-    def step_seconds(self) -> tuple[Sequence[float], float]:
-        """Return the time per step of each entry, and the factor that converts it to seconds."""
-        steps, scale = _constant(self.series.steps), 1 / self.series.lasted_per_s
-        if steps is not None:
-            return self._lasted, scale / max(1.0, steps)
-        each = (max(1.0, steps) for steps in self._entries(self.series.steps))
-        return array("d", map(truediv, self._lasted, each)), scale
-
     def host_ns(self) -> int:
         """Return the sum of their durations on the host's clock, in nanoseconds."""
         series = self.series
-        if isinstance(series, Columns):
+        if isinstance(series, GeneralSeries):
             return sum(series.host(index) for indices in self._ranges for index in indices)
         if series.host_ns is None:
             return int(self._whole)
@@ -171,7 +163,7 @@ class Part:
         What lies between two steps belongs to the later one: from one step's end to another's there are as many gaps as steps.
         """
         series = self.series
-        if not self._ranges or (isinstance(series, Columns) and min(self._entries(series.middles)) < 0):
+        if not self._ranges or (isinstance(series, GeneralSeries) and min(self._entries(series.middles)) < 0):
             return None
         return [TimeSpan(self._begin_ns(indices), self._end_ns(indices[-1])) for indices in self._ranges]
 
@@ -205,11 +197,11 @@ class Part:
         series, common = self.series, 0
         for indices in self._ranges:
             first = indices.start
-            if not isinstance(series, Columns):
+            if not isinstance(series, GeneralSeries):
                 first = max(first, bisect_right(series.t0_ns, span.start_ns, indices.start, indices.stop) - 1)
             for index in range(first, indices.stop):
                 begin_ns = series.t0_ns[index]
-                if begin_ns >= span.stop_ns and not isinstance(series, Columns):
+                if begin_ns >= span.stop_ns and not isinstance(series, GeneralSeries):
                     break
                 common += max(0, min(begin_ns + series.host(index), span.stop_ns) - max(begin_ns, span.start_ns))
         return common
@@ -218,7 +210,7 @@ class Part:
         """Return those that begin in a span."""
         t0_ns, ranges = self.series.t0_ns, []
         for indices in self._ranges:
-            if isinstance(self.series, Compact):  # in order
+            if isinstance(self.series, CompactSeries):  # in order
                 first = bisect_left(t0_ns, span.start_ns, indices.start, indices.stop)
                 ranges.append(range(first, bisect_left(t0_ns, span.stop_ns, first, indices.stop)))
                 continue
@@ -249,14 +241,15 @@ class Part:
         return rest if len(rest) else self
 
     @cached_property
-    def _order(self) -> OrderStatistics:
+    def step_order(self) -> OrderStatistics:
+        """The order statistics of the durations of the entries, in the series' unit."""
         return order_statistics(self._lasted, QUANTILES.values())
 
     @cached_property
     def _whole(self) -> float:
         """The sum of the durations: of whole nanoseconds exact, of seconds rounded once."""
         series = self.series
-        if isinstance(series, Columns):
+        if isinstance(series, GeneralSeries):
             return math.fsum(self._lasted)
         # Nearly all of the series is in the part: of the rest there is less to add up.
         column, bounds = (
@@ -294,14 +287,17 @@ def _sum(column: Sequence[float], count: int) -> float:
 
 
 def _constant(column: Sequence[float]) -> float | None:
-    return column.constant if isinstance(column, Runs) else None
+    return column.constant if isinstance(column, RunLengths) else None
 
 
 def latency(part: Part) -> dict[str, float]:
-    """Return seconds per step: minimum, maximum, and the quantiles (R7) that so many steps bound with 95 % confidence."""
-    values, scale = part.step_seconds()
-    if not len(values):
+    """Return seconds per step: minimum, maximum, and the quantiles (R7) that so many steps bound with 95 % confidence.
+
+    Nothing where entries stand for several steps: of these only the mean is known.
+    """
+    count, scale = len(part), 1 / part.series.lasted_per_s
+    if not count or part.steps() > count:
         return {}
-    order = part.order(values)
-    bounded = {name: order.quantiles[q] for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
+    order = part.step_order
+    bounded = {name: order.quantiles[q] for name, q in QUANTILES.items() if count >= most_bounds(q)}
     return {name: scale * value for name, value in {"min": order.least, **bounded, "max": order.most}.items()}

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
 from milabench.devices.regular_file import open_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.atomic_write import draft_of
 
 MAX_ENTRIES = 200_000
@@ -62,7 +62,7 @@ def create_whole(path: Path, what: str) -> Iterator[BinaryIO]:
         with draft_of(path) as file:
             yield file
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise RecordError(f"{error.filename or path}: cannot be packed: {reason}") from None
 
 
@@ -93,7 +93,7 @@ def open_checked(path: Path) -> zipfile.ZipFile:
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError) as error:
         raise RecordError(f"{path}: not a readable zip file: {_clause(error)}") from None
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     try:
         _look_at(archive, path)
     except RecordError:

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 from milabench.bundle.archive import copied, create_whole, pieces, wrong_name
 from milabench.devices.regular_file import open_regular
-from milabench.errors import RecordError
-from milabench.events.shapes import CAPSULE, require_shape
+from milabench.errors import RecordError, os_reason
+from milabench.events.shapes import CAPSULE_SHAPE, require_shape
 from milabench.events.wire import parse_object
 
 NAME = "capsule.json"
@@ -247,7 +247,7 @@ def open_capsule(path: Path) -> Iterator[Capsule]:
     except OSError as error:
         if error.filename != str(path):
             raise
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
 def _require_size(size: int, manifest: CapsuleManifest, path: Path) -> None:
@@ -286,7 +286,7 @@ def manifest_of(content: bytes, where: str) -> CapsuleManifest:
                 f"{where}: was made by milabench {value.get('version')!s:.40}, with schema {schema}, but this version reads "
                 f"{SCHEMA}; install the milabench that lies in it: `tar -xf {where} install.sh && sh install.sh {where}`"
             )
-        require_shape(value, CAPSULE)
+        require_shape(value, CAPSULE_SHAPE)
         if schema != SCHEMA or value["kind"] != "milabench-capsule":
             raise ValueError("it is of another kind")  # noqa: TRY301
         keys = ("version", "suite", "platform", "glibc", "benchmate")
@@ -361,5 +361,5 @@ def unpacked_digest(home: Path, folder: str) -> str:
                     f"remove {home} and install again"
                 )
     except OSError as error:
-        raise RecordError(f"{error.filename}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{error.filename}: cannot be read: {os_reason(error)}") from None
     return manifest.digest

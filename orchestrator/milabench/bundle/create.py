@@ -13,7 +13,7 @@ from milabench.bundle.archive import ArchiveMember, add_file, create_archive
 from milabench.bundle.signing import sign
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
-from milabench.events.shapes import BUNDLE, require_shape
+from milabench.events.shapes import BUNDLE_SHAPE, require_shape
 from milabench.events.wire import parse_object
 
 NAME = "bundle.json"
@@ -151,7 +151,7 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
     """Return the manifest and its contradictions. Raises RecordError when it cannot be read as one."""
     try:
         value = parse_object(content)
-        require_shape(value, BUNDLE)
+        require_shape(value, BUNDLE_SHAPE)
         files = tuple(
             ArchiveMember(**{key: file[key] for key in ("path", "size", "sha256")}) for file in value["files"]
         )

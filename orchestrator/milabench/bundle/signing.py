@@ -9,6 +9,7 @@ from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, UsageError
 
+UNKNOWN_KEY = "it was made with a key that is not among the allowed signers"
 NAMESPACE = "milabench-bundle"  # of the signature: a signature made for something else is none
 _PROGRAM = "ssh-keygen"
 _TIMEOUT_S = 120
@@ -49,7 +50,7 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
         principals = _run([program, "-Y", "find-principals", "-f", str(allowed), "-s", str(path)], b"")
         names = principals.stdout.decode("utf-8", "replace").split("\n")
         if principals.returncode or not names[0]:
-            return False, "it was made with a key that is not among the allowed signers"
+            return False, UNKNOWN_KEY
         process = _run(
             [program, "-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(path)], content
         )

@@ -8,12 +8,13 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from milabench.bundle import archive, create
-from milabench.bundle.signing import signer_of
+from milabench.bundle.signing import UNKNOWN_KEY, signer_of
 from milabench.errors import RecordError
-from milabench.events.rundir import MANIFEST, open_run
+from milabench.events.run_files import MANIFEST
+from milabench.events.rundir import open_run
 from milabench.events.values import finite_number
 from milabench.events.wire import parse_object
 
@@ -25,7 +26,10 @@ _SHOWN = 8  # differing numbers that are listed; one changed record changes many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The result: `wrong` is empty when nothing was altered. `signer` says who signed; `is_trusted` when that is known."""
+    """The result: `wrong` is empty when nothing was altered, and signed by whom it has to be.
+
+    `signer` says who signed; `is_trusted` when that is known; `distrust` is what of `wrong` is no alteration.
+    """
 
     manifest: create.Manifest
     wrong: tuple[str, ...]
@@ -33,6 +37,14 @@ class Verification:
     is_signed: bool = False
     signer: str = ""
     is_trusted: bool = False
+    distrust: str = ""
+
+    @property
+    def verdict(self) -> Literal["ALTERED", "UNTRUSTED", ""]:
+        """What is wrong: the archive was altered, or all of it is as somebody made it who is none of the allowed signers."""
+        if not self.wrong:
+            return ""
+        return "UNTRUSTED" if self.wrong == (self.distrust,) else "ALTERED"
 
     def to_json(self, path: str) -> dict[str, Any]:
         """Return the value of `verify --json`."""
@@ -61,7 +73,7 @@ def verify_bundle(path: Path, summarised: create.Summarised, allowed: Path | Non
         listed = archive.read_member(file, create.NAME)
         manifest, wrong = create.from_bytes(listed, str(path))
         wrong += create.compare_files(manifest, dict(_present(file, names, wrong)))
-        signer, is_trusted = _signer(file, names, listed, allowed, wrong)
+        signer, is_trusted, distrust = _signer(file, names, listed, allowed, wrong)
         numbers = sum(_recompute(file, run, names, summarised, wrong) for run in manifest.runs)
     return Verification(
         manifest=manifest,
@@ -70,6 +82,7 @@ def verify_bundle(path: Path, summarised: create.Summarised, allowed: Path | Non
         is_signed=create.SIGNATURE in names,
         signer=signer,
         is_trusted=is_trusted,
+        distrust=distrust,
     )
 
 
@@ -107,16 +120,22 @@ def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> I
 
 def _signer(
     file: zipfile.ZipFile, names: list[str], listed: bytes, allowed: Path | None, wrong: list[str]
-) -> tuple[str, bool]:
+) -> tuple[str, bool, str]:
+    """Return who signed, whether that is an allowed signer, and why not; notes what is wrong."""
     if create.SIGNATURE not in names:
-        if allowed is not None:
-            wrong.append("it is not signed")
-        return "", False
+        distrust = "it is not signed" if allowed is not None else ""
+        wrong += [distrust] if distrust else []
+        return "", False, distrust
     is_good, detail = signer_of(listed, archive.read_member(file, create.SIGNATURE), allowed)
-    if not is_good:
-        wrong.append(f"invalid signature: {detail}")
-        return "", False
-    return detail, allowed is not None
+    if is_good:
+        return detail, allowed is not None, ""
+    if detail == UNKNOWN_KEY:
+        # Whoever else signed it: that signature has to be good too, for the archive to be as it was made.
+        is_good, other = signer_of(listed, archive.read_member(file, create.SIGNATURE), None)
+        detail = detail if is_good else other
+    distrust = detail if is_good else ""
+    wrong.append(distrust or f"invalid signature: {detail}")
+    return "", False, distrust
 
 
 def _recompute(

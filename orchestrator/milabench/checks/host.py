@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from milabench.checks.check import Check, StepContext
-from milabench.events.model import Config, Data, StepEvent, Verdict
+from milabench.events.model import Config, Data, End, StepEvent, Verdict
 from milabench.events.readings import NAN, Span, growth
 from milabench.events.values import finite_number
 
@@ -16,7 +16,7 @@ MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
 # Of two readings and what is interpolated from them, chance decides.
 LEAST_READINGS = 3
 LONGEST_UNREAD_S = 5.0
-"""A longer window without a reading had no monitor beside it: nothing is known of the host."""
+"""A longer window, or launch without one, without a reading had no monitor beside it: nothing is known of the host."""
 # Counters of a `process` record and of `host` in it, in seconds but for the last.
 _OF_PROCESS = ("cpu_s", "run_delay_s")
 _OF_HOST = ("busy_s", "ours_s", "steal_s", "swap_bytes")
@@ -35,7 +35,8 @@ class ContendedCheck(Check):
     doc = (
         "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
         "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged; none in more than 5 s or in the launch of a timed command, or readings that end within it: `sensor-lost`"
+        "judged; none in more than 5 s, of the launch where there is no window, or in the launch of a timed command, or readings "
+        "that end within it: `sensor-lost`"
     )
     severities = ("warn",)
     reason = "contended"
@@ -45,6 +46,7 @@ class ContendedCheck(Check):
         super().__init__(context, settings)
         self._time = array("d")
         self._processors = 0.0
+        self._launch_s = 0.0
         self._counters = {name: array("d") for name in (*_OF_PROCESS, *_OF_HOST, *_PRESSURES)}
 
     def observe(self, event: StepEvent) -> None:
@@ -52,6 +54,8 @@ class ContendedCheck(Check):
         super().observe(event)
         if isinstance(event, Config):
             self._is_timed = event.data.get("timed") is True
+        if isinstance(event, End):
+            self._launch_s = finite_number(event.wall_s) or 0.0
         process = event.data.get("process") if isinstance(event, Data) else None
         host = process.get("host") if isinstance(process, Mapping) else None
         time = finite_number(event.data.get("time")) if isinstance(event, Data) else None
@@ -72,10 +76,11 @@ class ContendedCheck(Check):
     def verdict(self) -> Verdict:
         """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
         # Without a window the number is of the whole step.
-        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
+        declared = self.context.readings.window
+        window = declared or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        if not count and self._should_be_read(stop - start):
+        if not count and self._should_be_read(stop - start if declared else self._launch_s):
             return self.warning("nobody read the processors", {"readings": 0})
         if count < LEAST_READINGS:
             return self.passed({"readings": count})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # By parameter: what stands alone says nothing. A variable may be set for all commands of a shell, and contradicts nothing.
 _GOES_WITH = {
+    "across": "reference",
     "against": "recheck",
     "first": "every",
     "calendar": "every",
@@ -55,6 +56,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 @click.option(
     "--reference", metavar="RUN|FILE", help="The run, JSON report or bundle of one, that `x reference` means."
 )
+@click.option("--across", is_flag=True, help="Decide also on benchmarks whose arguments are not the reference's.")
 @click.option(
     "--recheck",
     callback=_share,
@@ -126,6 +128,7 @@ def command(
     base: Path | None,
     criteria: Path | None,
     reference: str | None,
+    across: bool,
     recheck: float | None,
     against: str | None,
     every: str | None,
@@ -167,12 +170,12 @@ def command(
             cap=cap,
             bad_failure_rate=bad_failure_rate,
         )
-        acceptance = accept_growing_run(run, base, criteria, reference, looks)
+        acceptance = accept_growing_run(run, base, criteria, reference, looks, across=across)
     else:
         from milabench.workflow.report_runs import accept_run
 
         assert criteria is not None
-        acceptance = accept_run(run, base, criteria, reference)
+        acceptance = accept_run(run, base, criteria, reference, across=across)
     if every is not None:
         acceptance = _with_calendar(acceptance, every, first, calendar, recheck)
     destination.write(renderer.render_acceptance(acceptance))

@@ -64,6 +64,8 @@ def command(request: BudgetRequest, destination: Destination, wide: bool) -> int
     width = table_width(wide) if destination.output is None else None
     title = answered.tender.title or answered.tender.file
     destination.write(
-        render_budget(destination.format, answered.metric, answered.answers, answered.notes, title, width)
+        render_budget(
+            destination.format, answered.metric, answered.answers, answered.notes, answered.broken, title, width
+        )
     )
     return DONE

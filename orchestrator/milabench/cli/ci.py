@@ -18,7 +18,7 @@ from milabench.workflow.run_suite import RunSettings
     epilog="Exit codes: those of every command; with criteria 7 FAIL and 8 INCONCLUSIVE come first; then 1: a step did not "
     "pass, or a benchmark is SLOWER than in the baseline.",
 )
-@shared.suite_options(environment=True, reach=True)
+@shared.suite_options(environment=True, nodes="executes")
 @shared.plan_options
 @shared.retry_options
 @click.option(

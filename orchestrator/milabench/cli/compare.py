@@ -50,8 +50,8 @@ margin_option = click.option(
 @click.command(
     "compare",
     epilog="Exit codes: 0 compared; 1 a benchmark, the index or a point of a curve is SLOWER, or a benchmark failed where it "
-    "passed on the first system, or, by a tender, an offer is not admissible, misses the least score or is SLOWER; 2 usage, or "
-    "a tender or an offer with mistakes; 3 nothing in common; 6 records unreadable.",
+    "passed on the first system, or, by a tender, an offer is not admissible or is SLOWER; 2 usage, or a tender or an offer with "
+    "mistakes; 3 nothing in common; 6 records unreadable.",
 )
 @runs_argument(required=True)
 @base_option

@@ -76,7 +76,8 @@ def _as_json(imported: ImportedMeter) -> str:
         {"name": outlet.name, "power": len(outlet.power), "energy": len(outlet.energy)}
         for outlet in imported.record.outlets
     ]
-    return json.dumps({**record, "path": str(imported.path), "new": imported.is_new}, indent=1)
+    more = {"path": str(imported.path), "new": imported.is_new, "unread": list(imported.unread)}
+    return json.dumps({**record, **more}, indent=1)
 
 
 def _as_text(imported: ImportedMeter) -> str:
@@ -98,6 +99,9 @@ def _as_text(imported: ImportedMeter) -> str:
         lines.append(
             f"clock: {clock.offset_s:+.2f} s{half}, by the {clock.basis} of the run, correlation {clock.correlation:.3f}{rival}"
         )
+    if imported.unread:
+        more = f" and {len(imported.unread) - 5} more" if len(imported.unread) > 5 else ""
+        lines.append(f"holes: without readings, and so not metered: {', '.join(imported.unread[:5])}{more}")
     if record.declared is None:
         lines.append("level: none: what the meter measures is not declared (--declaration)")
     return "\n".join([*lines, *(f"note: {note}" for note in record.notes)])

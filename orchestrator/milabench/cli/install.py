@@ -13,7 +13,7 @@ from milabench.workflow.options import SuiteOptions
 
 
 @click.command("install")
-@suite_options(environment=True, reach=True)
+@suite_options(environment=True, nodes="executes")
 @file_option("--from", "capsule", help="Install the suite of this capsule; needs no network.")
 @click.option("--force", is_flag=True, help="Recreate existing environments.")
 @click.option("--update", is_flag=True, help="Recreate unpinned environments with the newest packages.")

@@ -23,7 +23,7 @@ def command() -> None:
 
 
 @command.command("check", short_help="Check that every node can be reached and is fit for a run")
-@suite_options(selection=False, nodes=True)
+@suite_options(selection=False, nodes="checks")
 @click.option("--no-links", is_flag=True, help="Do not measure the connections between nodes, one by one.")
 @json_option
 def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:

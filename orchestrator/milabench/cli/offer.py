@@ -69,7 +69,7 @@ def show_verified_offer(
 
     found = verify_offer(offer, tender, terminal_session(), allowed_signers)
     verified = found.verification
-    document = offer_document(found.check, verified.wrong, signed_text(verified))
+    document = offer_document(found.check, verified.verdict, verified.wrong, signed_text(verified))
     value = {**check_to_json(found.check), "bundle": verified.to_json(str(offer))}
     width = table_width(wide) if destination.output is None else None
     destination.write(write_document(destination.format, document, value, width))

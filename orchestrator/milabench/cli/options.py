@@ -9,10 +9,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -219,10 +219,10 @@ _ACCEPT = click.option(
     is_flag=True,
     help="Record the keys of nodes that no known_hosts file names. A changed key is still refused.",
 )
-_REACH = (
-    _ACCEPT,
-    click.option("--ignore-node-checks", is_flag=True, help="Run although `milabench nodes check` reports problems."),
+_IGNORE = click.option(
+    "--ignore-node-checks", is_flag=True, help="Run although `milabench nodes check` reports problems."
 )
+_ASK = click.option("--ask-nodes", is_flag=True, help="Query the other nodes. Default: believe the system file.")
 _ENGINE = (
     click.option(
         "--engine",
@@ -238,10 +238,15 @@ _ENGINE = (
         help="Option of Slurm: a key of system.slurm, or any other of sbatch.",
     ),
 )
-_ASK = (
-    click.option("--ask-nodes", is_flag=True, help="Query the other nodes. Default: believe the system file."),
-    _ACCEPT,
-)
+NodeUse = Literal["none", "executes", "queries", "checks", "engine"]
+"""What a verb does with nodes: it executes on them, which are queried first; may query them; is about them; runs on Slurm's."""
+_OF_NODES: Mapping[NodeUse, tuple[Decorator, ...]] = {
+    "none": (),
+    "executes": (*_ENGINE, _ACCEPT, _IGNORE),
+    "queries": (*_ENGINE, _ASK, _ACCEPT),
+    "checks": (_ACCEPT,),
+    "engine": _ENGINE,
+}
 
 
 def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decorator], **defaults: Any) -> Verb:
@@ -279,17 +284,13 @@ def suite_options(
     *,
     selection: bool = True,
     environment: bool = False,
-    reach: bool = False,
-    ask: bool = False,
-    nodes: bool = False,
-    engine: bool = False,
+    nodes: NodeUse = "none",
     own_default: str = "",
 ) -> Decorator:
     """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
 
-    `reach` is for a verb that does something on nodes, which are queried first; `ask` for one that may query them, `nodes`
-    for one that is about them, `engine` for any other that may run on nodes of Slurm. `own_default`: the suite that the
-    verb means without --config, where it is not the one last used in the base.
+    `nodes` is what the verb does with other machines. `own_default`: the suite that it means without --config, where it is
+    not the one last used in the base.
     """
     from milabench.devices.registry import ARCHS
     from milabench.workflow.options import SuiteOptions
@@ -307,11 +308,14 @@ def suite_options(
         arch,
         *(_SELECTION if selection else ()),
         *((current_env_option,) if environment else ()),
-        *(_ENGINE if engine or reach or ask else ()),
+        *_OF_NODES[nodes],
     )
-    wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
     return lambda function: gathered(
-        function if own_default else _last_chosen(function), "options", SuiteOptions, wanted, ask_nodes=reach
+        function if own_default else _last_chosen(function),
+        "options",
+        SuiteOptions,
+        wanted,
+        ask_nodes=nodes == "executes",
     )
 
 

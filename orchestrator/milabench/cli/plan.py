@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @click.argument("phase", type=click.Choice(["install", "prepare", "run"]))
-@suite_options(environment=True, ask=True)
+@suite_options(environment=True, nodes="queries")
 @plan_options
 @job_options
 @click.option("--run-name", default="run", help="Name of the run.")

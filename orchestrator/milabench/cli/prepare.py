@@ -9,7 +9,7 @@ from milabench.workflow.options import SuiteOptions
 
 
 @click.command("prepare")
-@suite_options(environment=True, reach=True)
+@suite_options(environment=True, nodes="executes")
 @click.option("--force", is_flag=True, help="Prepare again what is already prepared.")
 @display_option
 def command(options: SuiteOptions, force: bool, display: str) -> int:

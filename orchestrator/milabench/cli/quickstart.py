@@ -14,7 +14,7 @@ SUITE = "quickstart"
 
 
 @click.command("quickstart")
-@suite_options(environment=True, reach=True, own_default=SUITE)
+@suite_options(environment=True, nodes="executes", own_default=SUITE)
 @display_option
 def command(options: SuiteOptions, display: str) -> int:
     """Install, prepare, run and report a small suite: a first look in a few minutes."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@shared.suite_options(environment=True, reach=True)
+@shared.suite_options(environment=True, nodes="executes")
 @shared.plan_options
 @click.option("--run-name", default="run", help="Name of the run; the time is added to it.")
 @click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")

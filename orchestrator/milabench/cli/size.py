@@ -12,7 +12,7 @@ from milabench.workflow.options import SizeRequest, SuiteOptions
 
 
 @click.command("size")
-@shared.suite_options(selection=False, environment=True, engine=True)
+@shared.suite_options(selection=False, environment=True, nodes="engine")
 @click.argument("bench", shell_complete=shared.benchmark_names)
 @click.option("--min", "least", type=click.IntRange(1), default=1, show_default=True, help="Smallest size to try.")
 @click.option("--max", "most", type=click.IntRange(1), help="Largest size to try. Default: until it does not fit.")

@@ -70,7 +70,7 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     from milabench.execute.detach import LOG
     from milabench.report.labels import duration
     from milabench.workflow.allocation import held_text
-    from milabench.workflow.run_lookup import ACTIVE
+    from milabench.workflow.run_lookup import ACTIVE_STATES
 
     path, status, holder = handle.run.path, handle.status, handle.holder
     lines = [f"{handle.run.name}: {handle.state_text}" + (f", by {holder}" if holder is not None else "")]
@@ -98,7 +98,7 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     lines.append(f"records  {path}")
     if handle.is_detached:
         lines += [f"log      {path / LOG}", f"watch    milabench resume {path}"]
-    if handle.state not in ACTIVE and status.counts.keys() - {"passed", "skipped"}:
+    if handle.state not in ACTIVE_STATES and status.counts.keys() - {"passed", "skipped"}:
         lines.append(f"resume   milabench resume {path}")
     return lines
 

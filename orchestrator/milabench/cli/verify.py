@@ -60,7 +60,7 @@ def _verify_offer(
 def verification_text(bundle: Path, verified: Verification) -> str:
     """Return the verdict, then each thing that was altered."""
     manifest = verified.manifest
-    lines = [f"{bundle}: {'ALTERED' if verified.wrong else 'unaltered'}", *(f"  {wrong}" for wrong in verified.wrong)]
+    lines = [f"{bundle}: {verified.verdict or 'unaltered'}", *(f"  {wrong}" for wrong in verified.wrong)]
     if not verified.wrong:
         lines.append(
             f"  {counted(len(manifest.files), 'file')} and {counted(verified.numbers, 'number')}"

@@ -20,7 +20,7 @@ from milabench.config.serving_check import MAX_TRACE, check_trace
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode_text, parse_document
 from milabench.devices.regular_file import MIB, open_regular, read_regular
-from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
+from milabench.errors import MAX_PROBLEMS, ConfigError, Problem, os_reason
 from milabench.redaction import learn, values_in, values_in_environment
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _content(file: Path, most: int) -> bytes:
     try:
         return read_regular(file, most)
     except OSError as error:
-        what = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        what = f"cannot be read: {os_reason(error)}"
         raise ConfigError(Problem(str(file), "", what, "is the path right?")) from None
 
 
@@ -174,11 +174,10 @@ class _Loader:
         try:
             document = self._read(path, name)
         except OSError as error:
-            reason = error.strerror or str(error)
             if asked_at is None:
-                self.problems.note(name, "", f"cannot be read: {reason[:1].lower()}{reason[1:]}", "is the path right?")
+                self.problems.note(name, "", f"cannot be read: {os_reason(error)}", "is the path right?")
             else:
-                self._include_problem(asked_at, chain, f"the included file cannot be read ({reason.lower()})", name)
+                self._include_problem(asked_at, chain, f"the included file cannot be read ({os_reason(error)})", name)
         except ConfigError as error:
             self.problems.take(error)
         if document is not None:

@@ -19,9 +19,8 @@ import msgspec
 
 from milabench.events.model import Data, Line, ObservationBatch, Other, StepEvent
 from milabench.events.observation_columns import LARGEST_NS, batch_of, single_events
-from milabench.events.plain_columns import PREFIX as COLUMNS_PREFIX
-from milabench.events.plain_columns import plain_batch
-from milabench.events.values import LARGEST, SMALLEST
+from milabench.events.plain_columns import COLUMNS_PREFIX, plain_batch
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 from milabench.events.wire import decode
 
 # How bulk records begin, as our agent writes them; a guess, which only decides which decoder is tried first.
@@ -29,12 +28,12 @@ _DATA_PREFIX, _LINE_PREFIX = b'{"event":"data","data":{"task":', b'{"event":"lin
 _LEAST_ALIKE = 32  # of fewer lines it does not pay to look at the first one before
 
 
-_Wait = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+_Wait = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
 _Rate = Annotated[float, msgspec.Meta(gt=0)]
 _Elapsed = Annotated[float, msgspec.Meta(gt=1e-9, lt=LARGEST_NS / 1e9)]
 _T0 = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 _HostNs = Annotated[int, msgspec.Meta(gt=0, le=LARGEST_NS)]
-_Time = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+_Time = Annotated[float, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
 
 # gc=False: the collector would walk millions of objects that hold no containers and form no cycles.
@@ -46,7 +45,7 @@ class _Observation(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     task: str
     rate: _Rate
     elapsed: _Elapsed
-    n: Annotated[float, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
+    n: Annotated[float, msgspec.Meta(ge=SMALLEST_NUMBER, le=LARGEST_NUMBER)]
     t0_ns: _T0
     host_ns: _HostNs
     time: _Time

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from milabench.events.shapes import ABOVE_ZERO, COUNT, NOT_NEGATIVE, Required, Shape
-from milabench.events.values import LARGEST, SMALLEST
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
 UNREAD: Shape = msgspec.Raw
 """A value of any shape, left as the bytes that it is written in; it has to be `Required`."""
@@ -21,9 +21,9 @@ _SCALARS: Mapping[Shape, Any] = {
     bool: bool,
     object: Any,
     int: Annotated[int, msgspec.Meta(ge=-(2**63) + 1, le=2**63 - 1)],
-    float: Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)],
-    ABOVE_ZERO: Annotated[float, msgspec.Meta(ge=SMALLEST, le=LARGEST)],
-    NOT_NEGATIVE: Annotated[float, msgspec.Meta(ge=0, le=LARGEST)],
+    float: Annotated[float, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)],
+    ABOVE_ZERO: Annotated[float, msgspec.Meta(ge=SMALLEST_NUMBER, le=LARGEST_NUMBER)],
+    NOT_NEGATIVE: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_NUMBER)],
     COUNT: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)],
 }
 

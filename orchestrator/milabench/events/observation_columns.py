@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from milabench.events.model import Data, ObservationBatch
-from milabench.events.values import LARGEST, SMALLEST, finite_number, whole
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER, finite_number, whole
 
 NS = 10**9  # not 1e9: an integer is divided before it is rounded
 LARGEST_NS = 2**32 - 1
@@ -19,7 +19,7 @@ LARGEST_NS = 2**32 - 1
 LATEST_NS = 2**62
 """No plain observation begins later on the clock of its host."""
 _PARTS = {"wait": "wait_ns", "forward": "forward_ns", "backward": "backward_ns", "optimizer": "optimizer_ns"}
-MOST = 1 << 20
+MOST_OBSERVATIONS = 1 << 20
 """Observations of one record; a number that somebody wrote must not take all memory."""
 
 
@@ -51,8 +51,8 @@ def single_events(event: Data) -> Iterator[Data]:
     if columns is None:
         yield event
         return
-    for place, batch_id in enumerate(_batch_ids(columns)):
-        data = _observation(columns, place, batch_id)
+    for index, batch_id in enumerate(_batch_ids(columns)):
+        data = _observation(columns, index, batch_id)
         yield Data(step=event.step, t=event.t, extra=event.extra, data=data)
 
 
@@ -78,7 +78,7 @@ def batch_of_plain(columns: RecordColumns, step: str) -> ObservationBatch:
         n=columns.n,
         steps=columns.steps,
         warmup=[columns.is_warmup] * count,
-        epoch_end=[place in columns.epoch_end for place in range(count)] if columns.epoch_end else [False] * count,
+        epoch_end=[index in columns.epoch_end for index in range(count)] if columns.epoch_end else [False] * count,
         wait=None if waited_ns is None else waited_ns / 1e9,
     )
 
@@ -100,8 +100,8 @@ def _batch_ids(columns: RecordColumns) -> Sequence[int]:
     return list(islice(accumulate(columns.steps, initial=whole(first, 0)), len(columns.steps)))
 
 
-def _observation(columns: RecordColumns, place: int, batch_id: int) -> dict[str, Any]:
-    t0_ns, host_ns, ns, n = columns.t0_ns[place], columns.host_ns[place], columns.ns[place], columns.n[place]
+def _observation(columns: RecordColumns, index: int, batch_id: int) -> dict[str, Any]:
+    t0_ns, host_ns, ns, n = columns.t0_ns[index], columns.host_ns[index], columns.ns[index], columns.n[index]
     data: dict[str, Any] = {
         "task": columns.task,
         "rate": n / ns * 1e9 if ns > 0 else None,
@@ -116,14 +116,14 @@ def _observation(columns: RecordColumns, place: int, batch_id: int) -> dict[str,
     }
     if columns.rank is not None:
         data["rank"] = columns.rank
-    parts = {name: part / 1e9 for name, column in columns.parts_ns.items() if (part := column[place]) is not None}
+    parts = {name: part / 1e9 for name, column in columns.parts_ns.items() if (part := column[index]) is not None}
     if parts:
         data["parts"] = parts
-    if columns.steps[place] > 1:
-        data["steps"] = columns.steps[place]
+    if columns.steps[index] > 1:
+        data["steps"] = columns.steps[index]
     if columns.is_warmup:
         data["warmup"] = True
-    if place in columns.epoch_end:
+    if index in columns.epoch_end:
         data["epoch_end"] = True
     if ns <= 0:
         data["nonfinite"] = ["rate"]
@@ -136,7 +136,7 @@ def _are_plain(columns: RecordColumns) -> bool:
         _within(columns.host_ns, 1, LARGEST_NS)
         and _within(columns.ns, 2, LARGEST_NS)
         and _within(columns.t0_ns, 0, LATEST_NS)
-        and _within(columns.n, SMALLEST, LARGEST)
+        and _within(columns.n, SMALLEST_NUMBER, LARGEST_NUMBER)
         and _within(columns.steps, 0, 2**31)
         and abs(columns.unix_minus_mono_ns) < 2**62
     )
@@ -198,7 +198,7 @@ def _column(value: Any, count: int) -> Sequence[Any] | None:
     """Return a column, also where one value stands for all; None where it has another length."""
     if isinstance(value, list):
         return value if len(value) == count else None
-    return [value] * count if count <= MOST else None
+    return [value] * count if count <= MOST_OBSERVATIONS else None
 
 
 def _are_wholes(value: Any) -> bool:

@@ -10,10 +10,10 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 import msgspec
 
 from milabench.events.model import ObservationBatch
-from milabench.events.observation_columns import LARGEST_NS, LATEST_NS, MOST, batch_of_plain, columns_of
-from milabench.events.values import LARGEST, SMALLEST
+from milabench.events.observation_columns import LARGEST_NS, LATEST_NS, MOST_OBSERVATIONS, batch_of_plain, columns_of
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
-PREFIX = b'{"event":"data","data":{"observations":'
+COLUMNS_PREFIX = b'{"event":"data","data":{"observations":'
 """How these records begin, as our agent writes them; a guess, which only decides which decoder is tried first."""
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -22,11 +22,13 @@ _Offset = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 _T0 = Annotated[int, msgspec.Meta(ge=0, le=LATEST_NS)]
 _OwnNs = Annotated[int, msgspec.Meta(ge=2, le=LARGEST_NS)]
 _PartNs = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-_Items = Annotated[int, msgspec.Meta(ge=1, le=2**62)] | Annotated[float, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
+_Items = (
+    Annotated[int, msgspec.Meta(ge=1, le=2**62)] | Annotated[float, msgspec.Meta(ge=SMALLEST_NUMBER, le=LARGEST_NUMBER)]
+)
 
 
 class _Data(TypedDict):
-    observations: Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+    observations: Annotated[int, msgspec.Meta(ge=1, le=MOST_OBSERVATIONS)]
     rank: NotRequired[_Whole | None]
     task: str
     units: str

@@ -56,7 +56,7 @@ _STEP = {
     "one_job": bool,
     "config": {},
 }
-PLAN: Shape = {
+PLAN_SHAPE: Shape = {
     **dict.fromkeys(("phase", "hash"), str),
     "system": _SYSTEM,
     "steps": [_STEP],
@@ -65,13 +65,13 @@ PLAN: Shape = {
 _OPTIONS = {**{key: [str] for key in ("overrides", "ab")}, "environ": {str: str}}
 _AIM, _REPLICATES = {str: float}, {str: {"planned": Required(float), **dict.fromkeys(("wanted", "log_spread"), float)}}
 
-MANIFEST: Shape = {
+MANIFEST_SHAPE: Shape = {
     **dict.fromkeys(("phase", "name", "created", "version", "cwd", "suite_file", "plan_hash", "profile"), str),
     **dict.fromkeys(("reference", "capsule"), str),
     "argv": [str],
     "suite": {str: {}},
     "system": _SYSTEM,
-    "plan": PLAN,
+    "plan": PLAN_SHAPE,
     "files": {str: Required(FILE)},
     "seed": int,
     "costs": {},
@@ -83,8 +83,8 @@ MANIFEST: Shape = {
     "ab": {"suites": [str], "pairs": {str: {"A": Required(str), "B": Required(str), "same_steps": bool}}},
     "submission": {"marker": str, "scheduler": str, "shares": {str: {"steps": Required([str]), "nodes": [str]}}},
 }
-SHARE_MANIFEST: Shape = {**dict.fromkeys(("share", "job"), str), "system": _SYSTEM, "plan": {"steps": [_STEP]}}
-JOURNAL: Shape = {
+SHARE_MANIFEST_SHAPE: Shape = {**dict.fromkeys(("share", "job"), str), "system": _SYSTEM, "plan": {"steps": [_STEP]}}
+JOURNAL_SHAPE: Shape = {
     "t": float,
     **dict.fromkeys(("run", "step", "state", "node", "outcome", "why", "detail", "verdict", "group"), str),
     "attempt": int,
@@ -113,14 +113,14 @@ _METRIC = {
     **{key: [str] for key in ("steps", "reasons")},
 }
 # What a row of a results store says of a benchmark in a run; a database may hold any kind of value in any column.
-STORED: Shape = {
+RESULT_ROW_SHAPE: Shape = {
     "run": Required(str),
     "value": Required(float),
     **dict.fromkeys(("created", "host", "device", "units", "direction", "validity", "outcome"), str),
     **dict.fromkeys(("low", "high"), float),
 }
 # What lists the contents of a bundle.
-BUNDLE: Shape = {
+BUNDLE_SHAPE: Shape = {
     "version": str,
     "runs": Required([str]),
     "notes": [str],
@@ -128,7 +128,7 @@ BUNDLE: Shape = {
     "chain": Required(str),
 }
 # What lists the contents of a capsule.
-CAPSULE: Shape = {
+CAPSULE_SHAPE: Shape = {
     "schema": Required(int),
     **dict.fromkeys(("kind", "version", "suite", "platform", "glibc", "benchmate"), Required(str)),
     **dict.fromkeys(("benchmarks", "notes"), Required([str])),
@@ -138,7 +138,7 @@ CAPSULE: Shape = {
     "files": Required([{"path": Required(str), "size": int, "sha256": str, "executable": bool, "link": str}]),
 }
 # The metric that a launch's throughput is written as.
-RATE: Shape = {
+RATE_SHAPE: Shape = {
     "value": Required(ABOVE_ZERO),
     "repeat": Required(int),
     **dict.fromkeys(("observations", "warm_up_steps", "all_steps"), COUNT),
@@ -192,7 +192,7 @@ _JOB = {
     "exit_code": int,
     **{key: [str] for key in ("nodes", "steps", "unpassed")},
 }
-SUMMARY: Shape = {
+SUMMARY_SHAPE: Shape = {
     "system": _SYSTEM,
     "jobs": [_JOB],
     "options": _OPTIONS,
@@ -240,10 +240,10 @@ def require_shape(value: Any, shape: Shape) -> None:
     """Raise ValueError, with the place, for a value of another shape: `plan.steps.3.id is [], not a text`."""
     if _check_of(shape)(value):
         return
-    for place, found, wanted in _misfits(value, shape, ""):
-        shown = repr(found)
+    for path, actual, wanted in _misfits(value, shape, ""):
+        shown = repr(actual)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-        raise ValueError(f"{place or 'it'} is {shown}, not {wanted}")
+        raise ValueError(f"{path or 'it'} is {shown}, not {wanted}")
 
 
 _CHECKS: dict[int, tuple[Shape, Check]] = {}
@@ -291,11 +291,11 @@ def _make_mapping_check(shape: Mapping[Any, Shape]) -> Check:
     return fits
 
 
-def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, str]]:
+def _misfits(value: Any, shape: Shape, path: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the places of values that do not fit, with the value and what it should be."""
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):
-            yield place, value, "a mapping"
+            yield path, value, "a mapping"
             return
         every = shape.get(str)
         for key, wanted in shape.items() if every is None else ((key, every) for key in value):
@@ -306,15 +306,15 @@ def _misfits(value: Any, shape: Shape, place: str) -> Iterator[tuple[str, Any, s
                 continue
             # A summary has a hundred thousand of these: no generator for each.
             if isinstance(wanted, list | dict) or not _FITS[wanted](inner):
-                yield from _misfits(inner, wanted, f"{place}.{key}" if place else str(key))
+                yield from _misfits(inner, wanted, f"{path}.{key}" if path else str(key))
     elif isinstance(shape, list):
         if not isinstance(value, list):
-            yield place, value, "a list"
+            yield path, value, "a list"
             return
         for number, item in enumerate(value):
-            yield from _misfits(item, shape[0], f"{place}.{number}")
+            yield from _misfits(item, shape[0], f"{path}.{number}")
     elif not _FITS[shape](value):
-        yield place, value, _NAMES.get(shape) or str(shape)
+        yield path, value, _NAMES.get(shape) or str(shape)
 
 
 def schema_of_shape(shape: Shape) -> dict[str, Any]:

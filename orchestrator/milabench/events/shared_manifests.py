@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from milabench.events.shapes import MANIFEST, require_shape
+from milabench.events.shapes import MANIFEST_SHAPE, require_shape
 from milabench.events.wire import is_too_deep
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
-_STEP = MANIFEST["plan"]["steps"][0]
+_STEP = MANIFEST_SHAPE["plan"]["steps"][0]
 
 
 class SharedManifests:
@@ -46,7 +46,7 @@ class SharedManifests:
         suite, plan = _PARTS.decode(manifest["suite"]), _PARTS.decode(manifest["plan"])
         others = {name: msgspec.json.decode(raw) for name, raw in manifest.items() if name not in ("suite", "plan")}
         around_steps = {name: msgspec.json.decode(raw) for name, raw in plan.items() if name != "steps"}
-        require_shape({**others, "plan": around_steps}, MANIFEST)
+        require_shape({**others, "plan": around_steps}, MANIFEST_SHAPE)
         return {
             **manifest,
             **others,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from milabench.devices.regular_file import open_regular
-from milabench.errors import RecordError
-from milabench.events.rundir import CUT, MAX_LINE, os_reason
+from milabench.errors import RecordError, os_reason
+from milabench.events.rundir import CUT_LINE, MAX_LINE
 
 
 class Appended:
@@ -36,5 +36,5 @@ class Appended:
         self.offset += len(piece)
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > MAX_LINE:
-            self._rest = CUT
+            self._rest = CUT_LINE
         return lines

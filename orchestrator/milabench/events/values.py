@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 # Nothing that is measured lies beyond these, in any unit. Within them the square of a rate, or a sum over any run, is finite.
-LARGEST = 1e50
-SMALLEST = 1e-50
+LARGEST_NUMBER = 1e50
+SMALLEST_NUMBER = 1e-50
 
 
 def finite_number(value: Any) -> float | None:
-    """Return a finite number up to `LARGEST`, of either sign, as a float; None for everything else that JSON can hold."""
+    """Return a finite number up to `LARGEST_NUMBER`, of either sign, as a float; None for everything else that JSON can hold."""
     if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
         return None
-    return float(value) if -LARGEST <= value <= LARGEST else None
+    return float(value) if -LARGEST_NUMBER <= value <= LARGEST_NUMBER else None
 
 
 def written_number(value: Any) -> float | None:
@@ -32,7 +32,7 @@ def written_number(value: Any) -> float | None:
 def positive(value: Any) -> float | None:
     """Return a number above zero that can be divided by, as `number`; None for everything else."""
     number = finite_number(value)
-    return number if number is not None and number >= SMALLEST else None
+    return number if number is not None and number >= SMALLEST_NUMBER else None
 
 
 def whole(value: Any, otherwise: int) -> int:

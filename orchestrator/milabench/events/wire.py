@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from milabench.events import model
 from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Recorded, VerdictName, Why
-from milabench.events.values import LARGEST, finite_number
+from milabench.events.values import LARGEST_NUMBER, finite_number
 
 _RECORD_KEYS = frozenset(("event", "data", "pipe", "t"))
 _PIPES = ("stdout", "stderr", "data", None)
@@ -161,7 +161,7 @@ def decode(line: bytes, step: str) -> Event:
         name == "data"
         and len(record) == 4
         and type(t) is float
-        and t < LARGEST
+        and t < LARGEST_NUMBER
         and type(data) is dict
         and pipe == "data"
     ):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.devices.regular_file import read_regular
-from milabench.errors import ConfigError, MilabenchError, Unreachable
+from milabench.errors import ConfigError, MilabenchError, Unreachable, os_reason
 from milabench.events.atomic_write import write_output
 from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
@@ -280,7 +280,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True)
     except OSError as error:
         raise ConfigError(
-            f"{folder}: cannot be made: {error.strerror}; give a base that can be written with --base"
+            f"{folder}: cannot be made: {os_reason(error)}; give a base that can be written with --base"
         ) from None
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from milabench.devices.regular_file import open_descriptor
-from milabench.errors import RecordError, UsageError
+from milabench.errors import RecordError, UsageError, os_reason
 from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets
 from milabench.redaction import mask
 
@@ -64,7 +64,7 @@ class DetachHandover:
         try:
             log = open_descriptor(run / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
-            raise RecordError(f"{run / LOG}: cannot be written: {error.strerror}") from None
+            raise RecordError(f"{run / LOG}: cannot be written: {os_reason(error)}") from None
         _redirect(log, _OUT, _ERR)
         self._voice.ends = (_ERR, self._output_fd) if self.is_held else (_ERR,)
 

@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.events.rundir import RunWriter, attempt_stem
+from milabench.events.run_files import attempt_stem
+from milabench.events.run_writer import RunWriter
+from milabench.execute.agent.protocol import format_oserror
 from milabench.execute.agent_client import AgentNode, secrets_of
 from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
 from milabench.execute.interrupts import InterruptRequested, interrupts
@@ -508,7 +510,7 @@ class Engine:
                 self._end(step.id)
             if not self._has_complained:
                 self._has_complained = True
-                self._progress(Notice(text=f"cannot record: {_reason(error)}; the steps concerned fail"))
+                self._progress(Notice(text=f"cannot record: {format_oserror(error)}; the steps concerned fail"))
 
     def _stem(self, step: Step) -> str:
         return attempt_stem(step.stem or step.id, self._attempts[step.id])
@@ -534,7 +536,7 @@ class Engine:
         if error is None or outcome.name == "skipped":
             return outcome
         why: Why = "no-space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "environment"
-        return Outcome("failed", f"cannot record: {_reason(error)}", why)
+        return Outcome("failed", f"cannot record: {format_oserror(error)}", why)
 
     def _journal_step(self, step: Step, **entry: object) -> None:
         fields = {key: value for key, value in entry.items() if value is not None}
@@ -581,11 +583,6 @@ def dependency_outcome_text(outcome: Outcome | None) -> str:
         return "was not run"
     is_of_others = outcome.name in ("skipped", "cancelled")
     return ("was " if is_of_others else "") + outcome.name + (f" ({outcome.failure})" if outcome.failure else "")
-
-
-def _reason(error: OSError) -> str:
-    text = error.strerror or str(error)
-    return f"{error.filename}: {text}" if error.filename else text
 
 
 def _secrets_of_jobs(group: Sequence[Step]) -> dict[str, tuple[str, ...]]:

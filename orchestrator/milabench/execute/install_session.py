@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from milabench.devices.regular_file import open_descriptor
-from milabench.errors import EnvironmentFailed
+from milabench.errors import EnvironmentFailed, os_reason
 from milabench.execute.activities import Activities
 from milabench.execute.index_probe import url_responds
 from milabench.execute.package_indexes import pip_settings, uv_env
@@ -90,7 +90,7 @@ def make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFailed(
-            f"{folder}: cannot be created: {(error.strerror or str(error)).lower()}; choose another folder with --base"
+            f"{folder}: cannot be created: {os_reason(error)}; choose another folder with --base"
         ) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise EnvironmentFailed(f"{folder}: is not writable; choose another folder with --base")

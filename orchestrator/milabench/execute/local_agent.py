@@ -57,14 +57,16 @@ class LocalAgent:
     @cached_property
     def _facts(self) -> Mapping[str, Any] | None:
         """What it said first; None where it has ended instead."""
-        assert self._process.stdout is not None
-        header = self._process.stdout.readline()
-        payload = b""
-        while header and len(payload) < (size := json.loads(header)["n"]):
-            if not (piece := self._process.stdout.read(size - len(payload))):
-                return None
-            payload += piece
-        return json.loads(payload) if header else None
+        output = self._process.stdout
+        assert output is not None
+        header = output.readline()
+        missing = json.loads(header)["n"] if header else 0
+        pieces = []
+        # The pipe has no buffer here, for the event loop reads what comes next: a reading may be short.
+        while missing and (piece := output.read(missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+        return json.loads(b"".join(pieces)) if pieces and not missing else None
 
     def answer(self) -> Node:
         """Return the facts of this machine, by an agent that describes it. Raises Unreachable when none can."""

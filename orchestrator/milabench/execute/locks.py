@@ -21,7 +21,7 @@ from typing import Any
 
 from milabench.devices.locks import try_lock, user_name
 from milabench.devices.regular_file import open_descriptor, open_regular
-from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
+from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable, os_reason
 from milabench.events.rundir import parse_entry
 from milabench.events.wire import parse_object
 from milabench.execute.agent.procfs import read_process, read_text
@@ -167,7 +167,7 @@ def _open_lock(path: Path, name: str) -> int:
         # Only its owner executes a run; others may ask who does.
         return open_descriptor(path / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
+        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None
 
 
 @contextlib.contextmanager
@@ -195,7 +195,7 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
         # Several users may share a base, as far as their umask permits, and each must be able to lock it.
         fd = open_descriptor(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
-        raise EnvironmentFailed(f"{base}: cannot be written: {error.strerror}; choose another --base") from None
+        raise EnvironmentFailed(f"{base}: cannot be written: {os_reason(error)}; choose another --base") from None
     holder = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "user": user_name()}
     with _hold(fd, base / BASE_LOCK, take, {**holder, "since": time.time()}, EnvironmentFailed):
         yield has_waited
@@ -276,7 +276,7 @@ def _hold(
         if error.errno not in _NO_LOCKS:
             raise
         raise failure(
-            f"{path}: this file system has no locks: {error.strerror}; choose a --base on another one"
+            f"{path}: this file system has no locks: {os_reason(error)}; choose a --base on another one"
         ) from None
     finally:
         os.close(fd)

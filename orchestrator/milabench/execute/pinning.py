@@ -18,7 +18,7 @@ from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
 from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
-from milabench.plan.pin import PinSpec, excluded_packages, inputs_digest, lock_text, pin_command
+from milabench.plan.pin import PinInput, PinSpec, excluded_packages, inputs_digest, lock_text, pin_command
 from milabench.plan.requirements import parse_requirements
 from milabench.redaction import mask
 
@@ -70,6 +70,32 @@ def _pin(
         # A local folder of cpu builds has the higher version (2.13.0+cpu is above 2.13.0) and would win.
         settings = {name: value for name, value in settings.items() if name != "find-links"}
         environ = {name: value for name, value in environ.items() if name not in ("UV_FIND_LINKS", "PIP_FIND_LINKS")}
+    compiled = _compiled(spec, uv, environ, settings, backend)
+    pinned = {pin.name for text in compiled.values() for pin in parse_requirements(text).pins}
+    names = sorted(pinned - set(known))
+    places = indexes(settings, environ)
+    stop = threading.Event()
+    listed = thread_map(lambda name: release_files(name, places, stop), names, jobs=8, stop=stop.set)
+    known |= dict(zip(names, listed, strict=True))
+    unverified = ""
+    if "torch" in pinned and spec.backend and backend is None and spec.variant != "cpu":
+        unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"
+    constraints = Path(spec.constraints).read_text() if spec.constraints else ""
+    written = []
+    for each, text in compiled.items():
+        inputs = inputs_digest(Path(each.requirements).read_text(), constraints)
+        lock = lock_text(text, spec, known, inputs=inputs, unverified=unverified)
+        written.append(_write(Path(each.lock), lock, unverified))
+    return written
+
+
+def _compiled(
+    spec: PinSpec, uv: str, environ: Mapping[str, str], settings: Mapping[str, str], backend: str | None
+) -> dict[PinInput, str]:
+    """Return the requirements of each input with versions and hashes, in the versions that suit all of them together.
+
+    Raises EnvironmentFailed.
+    """
     env = {**environ, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000", **uv_env(settings, environ)}
     with tempfile.TemporaryDirectory(prefix="milabench-pin-") as name:
         folder = Path(name)
@@ -101,28 +127,12 @@ def _pin(
             return output.read_text()
 
         compile_into(together, [*(each.requirements for each in spec.inputs), str(instruments)], limits, hashes=False)
-        compiled = {
+        return {
             each: compile_into(
                 folder / f"{index}.txt", [each.requirements, str(instruments)], [str(together), *limits], hashes=True
             )
             for index, each in enumerate(spec.inputs)
         }
-    pinned = {pin.name for text in compiled.values() for pin in parse_requirements(text).pins}
-    names = sorted(pinned - set(known))
-    places = indexes(settings, environ)
-    stop = threading.Event()
-    listed = thread_map(lambda name: release_files(name, places, stop), names, jobs=8, stop=stop.set)
-    known |= dict(zip(names, listed, strict=True))
-    unverified = ""
-    if "torch" in pinned and spec.backend and backend is None and spec.variant != "cpu":
-        unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"
-    constraints = Path(spec.constraints).read_text() if spec.constraints else ""
-    written = []
-    for each, text in compiled.items():
-        inputs = inputs_digest(Path(each.requirements).read_text(), constraints)
-        lock = lock_text(text, spec, known, inputs=inputs, unverified=unverified)
-        written.append(_write(Path(each.lock), lock, unverified))
-    return written
 
 
 def _write(path: Path, text: str, unverified: str) -> Pinned:

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from milabench.bench.api import COPY, Git, PyPI, Source, WorkingCopy
 from milabench.bench.load import folder_digest
-from milabench.errors import EnvironmentFailed
+from milabench.errors import EnvironmentFailed, os_reason
 from milabench.execute.activities import Activities
 from milabench.execute.install_session import Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.execute.interrupts import abandonable, thread_map
@@ -147,7 +147,7 @@ def fetch(
                 marker.write_text(json.dumps(source_json(source), indent=1))
                 marker.rename(source_marker(dirs, source))
         except OSError as error:
-            raise EnvironmentFailed(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+            raise EnvironmentFailed(f"{folder}: {os_reason(error)}") from error
 
 
 @contextlib.contextmanager
@@ -312,7 +312,7 @@ def _client(where: Indexes) -> PyPIClient:
     try:
         context = ssl.create_default_context(cafile=where.cert)
     except OSError as error:
-        raise EnvironmentFailed(f"{where.cert}: the certificates cannot be read: {error.strerror}") from None
+        raise EnvironmentFailed(f"{where.cert}: the certificates cannot be read: {os_reason(error)}") from None
     client = PyPIClient(
         trusted_hosts=where.trusted_hosts, verify=context, timeout=_SILENCE_S, proxy=where.proxy, follow_redirects=True
     )

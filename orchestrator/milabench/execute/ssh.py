@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.devices.regular_file import open_regular
-from milabench.errors import Unreachable
+from milabench.errors import Unreachable, os_reason
 
 if TYPE_CHECKING:
     import asyncssh
@@ -67,7 +67,7 @@ def require_key_files(address: Address) -> None:
         try:
             open_regular(file).close()
         except OSError as error:
-            what = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+            what = "no such file" if isinstance(error, FileNotFoundError) else os_reason(error)
             raise Unreachable(f"{address.name}: {file}: {what}; {hint}") from None
 
 
@@ -325,7 +325,7 @@ def _client(address: Address) -> Any:
             try:
                 record_host_key(file, shown, key.export_public_key("openssh").decode())
             except OSError as error:
-                self.refusal = f"{file}: the new host key of {shown} cannot be recorded: {error.strerror}"
+                self.refusal = f"{file}: the new host key of {shown} cannot be recorded: {os_reason(error)}"
                 return False
             return True
 

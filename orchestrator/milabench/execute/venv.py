@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from milabench.errors import EnvironmentFailed
+from milabench.errors import EnvironmentFailed, os_reason
 from milabench.execute.activities import Activities
 from milabench.execute.index_probe import opener_of
 from milabench.execute.install_session import Installed, InstallOptions, InstallSession, Report, hold_lock
@@ -207,7 +207,7 @@ def _reason(error: OSError) -> str:
     text = str(error)
     if error.errno == errno.ENOSPC or "No space left on device" in text:
         return "no space left on the disk"
-    return f"{error.strerror}: {error.filename}" if error.strerror else text.splitlines()[0][:200]
+    return f"{os_reason(error)}: {error.filename}" if error.strerror else text.splitlines()[0][:200]
 
 
 def _must_build(dirs: Dirs, spec: VenvSpec, options: InstallOptions) -> bool:

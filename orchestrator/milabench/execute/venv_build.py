@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from milabench.errors import EnvironmentFailed
+from milabench.errors import EnvironmentFailed, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.events.shims import TORCHVISION, note_of
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
@@ -458,7 +458,7 @@ class VenvBuild:
         try:
             child = self._session.start(argv, {**self._environ, **(env or {})}, self._lock)
         except OSError as error:
-            return 127, f"error: {argv[0]}: {error.strerror}"
+            return 127, f"error: {argv[0]}: {os_reason(error)}"
         output = []
         self._child = child
         try:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from milabench.devices.regular_file import read_regular
-from milabench.errors import RecordError
-from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run
+from milabench.errors import RecordError, os_reason
+from milabench.events.run_files import MANIFEST
+from milabench.events.run_writer import RunWriter, create_run
+from milabench.events.rundir import open_run
 from milabench.redaction import mask_assignments, mask_bytes
 
 
@@ -67,7 +69,7 @@ def write_foreign_run(arrival: ForeignRun, base: Path) -> Imported:
     try:
         masked = _write(writer, arrival)
     except OSError as error:
-        raise RecordError(f"{writer.path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{writer.path}: cannot be written: {os_reason(error)}") from None
     finally:
         writer.close()
     return Imported(path=writer.path, is_new=True, benchmarks=benches, masked=masked)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.devices.regular_file import read_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events import wire
 from milabench.events.model import Data, End, Event, Message, Meta, Start
 from milabench.events.names import encoded
@@ -39,7 +39,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         value = json.loads(read_regular(path, MAX_BYTES))
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     except json.JSONDecodeError as error:
         what = f"is not JSON ({error.msg.lower()}); nccl-tests closes the file at its end"
         raise RecordError(f"{path}:{error.lineno}:{error.colno}: {what}") from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.errors import EnvironmentFailed, RecordError
+from milabench.errors import EnvironmentFailed, RecordError, os_reason
 from milabench.events.atomic_write import draft_of
 from milabench.shown import visible
 
@@ -159,7 +159,7 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
         with draft_of(path.resolve()) as file:  # opened here: pyarrow takes no path that is not UTF-8
             pq.write_table(pa.table(columns, schema=schema), file, compression="zstd")
     except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None
     return len(columns["run"])
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from milabench.devices.regular_file import open_regular
-from milabench.errors import EnvironmentFailed, NothingSelected, RecordError, Unreachable, UsageError
+from milabench.errors import EnvironmentFailed, NothingSelected, RecordError, Unreachable, UsageError, os_reason
 from milabench.history.rows import TABLES, Row, RunRows
 
 SCHEMA = 1
@@ -137,7 +137,7 @@ def _open_file(path: Path, is_writing: bool) -> Store:
         )
         raise RecordError(f"{path}: {what}: {_first_line(error)}") from None
     except OSError as error:
-        raise RecordError(f"{path}: cannot be opened: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be opened: {os_reason(error)}") from None
     return Store(connection, str(path), "?", sqlite3.Error)
 
 

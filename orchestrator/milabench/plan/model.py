@@ -26,12 +26,12 @@ STEP_DIR: Final = "@{step_dir}"
 """What `{step_dir}`, the folder of a launch, is in a plan: the same in every run, so that hashes can be compared."""
 STEP_DIRS: Final = "steps"
 """The folder of a run directory that the folders of its launches are in."""
-# What names a step, follows from the rest of it, or watches it does not decide what it does.
 # `--batch-size 8`, `--per_device_train_batch_size=8`, `data.batch=8`; not `--batches 8`.
 _BATCH = r"[\w.-]*batch(?:[_-]?size[\w-]*)?"
 _SIZING = re.compile(rf"(?<![^\s'\"])(?:-{_BATCH}[ =]|{_BATCH}=)\d+(?!\w)")
 _MANY: Final = 300
 """Steps whose hashes take longer than it takes to import what writes them faster."""
+# What names a step, follows from the rest of it, or watches it does not decide what it does.
 _NOT_HASHED = ("id", "stem", "monitor", "job", "one_job", "keep_step_dir")
 
 

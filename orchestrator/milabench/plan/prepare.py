@@ -20,7 +20,7 @@ from milabench.plan.render import AUTO_BATCH, render_benchmark
 from milabench.plan.step import bench_config
 from milabench.redaction import secret_names
 
-ALREADY = "already prepared"
+ALREADY_PREPARED = "already prepared"
 MARKERS = ".prepared"
 
 
@@ -139,7 +139,9 @@ def plan_prepare(
     Benchmarks are prepared one after the other, each on all of its nodes at the same time.
     """
     todo = [preparation for preparation in preparations if force or preparation.key not in markers]
-    done = [SkippedBench(bench=passed.step.bench, why=ALREADY) for passed in preparations if passed not in todo]
+    done = [
+        SkippedBench(bench=passed.step.bench, why=ALREADY_PREPARED) for passed in preparations if passed not in todo
+    ]
     return Plan(
         phase="prepare",
         steps=tuple(preparation.step for preparation in todo),

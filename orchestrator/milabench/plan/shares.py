@@ -48,7 +48,7 @@ def shares_of(
     for bench, _, node in units:
         tasks[bench, node] = tasks.get((bench, node), 0) + 1
     order = [node["name"] for node in plan.system.get("nodes", ())]
-    place = {step.id: number for number, step in enumerate(plan.steps)}
+    number_of = {step.id: number for number, step in enumerate(plan.steps)}
     first: dict[tuple[str, str], str] = {}
     shares = []
     for number, ((bench, _, node), steps) in enumerate(units.items(), 1):
@@ -57,7 +57,7 @@ def shares_of(
         shares.append(
             PlannedShare(
                 name=name,
-                steps=tuple(sorted((step.id for step in steps), key=place.__getitem__)),
+                steps=tuple(sorted((step.id for step in steps), key=number_of.__getitem__)),
                 nodes=tuple(sorted(used, key=lambda name: order.index(name) if name in order else len(order))),
                 array=first.setdefault((bench, node), name) if tasks[bench, node] > 1 else "",
             )

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from milabench.acceptance.bounds import LEAST
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.acceptance.evaluate import replicate_values, units_of
+from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
@@ -222,8 +222,8 @@ def _of_bound(
         return replace(planned, missing=f"a better system: it is expected at the bound or beyond{hint}")
     if criteria.confidence is None or quantity == "memory_peak":  # the measured value decides
         return replace(planned, launches=1, power=1.0)
-    if len(values) < LEAST:
-        missing = f"launches of the pilot: {len(values)} of at least {LEAST}, from which a spread is taken"
+    if len(values) < LEAST_LAUNCHES:
+        missing = f"launches of the pilot: {len(values)} of at least {LEAST_LAUNCHES}, from which a spread is taken"
         return replace(planned, missing=missing)
     of_nodes = _node_noise(pilot) if quantity in ("rate", "system") else None
     question = PowerQuestion(
@@ -260,7 +260,7 @@ def _with_launches(
 ) -> PlannedCriterion:
     """Return the criterion with its launches, and its sample of nodes where the noise of nodes is known."""
     planned = replace(planned, spread=spread, spread_nodes=None if of_nodes is None else of_nodes.between_nodes)
-    plan = fewest_launches(question, Noise(between_nodes=0.0, between_launches=spread), least=LEAST)
+    plan = fewest_launches(question, Noise(between_nodes=0.0, between_launches=spread), least=LEAST_LAUNCHES)
     if plan is None:
         error = f" and the reference's error of {question.reference_error:.2%}" if question.reference_error else ""
         missing = (

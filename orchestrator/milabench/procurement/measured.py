@@ -17,10 +17,11 @@ from milabench.errors import ConfigError, Problem
 from milabench.events.values import as_mapping, finite_number, written_number
 from milabench.procurement.figures import figure_of_merit
 from milabench.procurement.tender import TenderBenchmark
-from milabench.procurement.uncertainty import Deviation, UncertainValue, product
+from milabench.procurement.uncertainty import Deviation, UncertainValue, constant, product
 
 _TIMES: Final = ("s", "ms", "us", "min", "h")
 MAIN_RATE: Final = "rate"
+INSTANCES: Final = "instances"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class SourcedFigure:
     """A figure of merit with where it comes from: `where` are places in files, or the records of a run.
 
     `inputs` are the numbers that its formula is computed of, `launches` how many launches of a run they are means of; None: it is
-    declared or published.
+    declared or published. It is that of one of `instances` that ran at once; 1 where it is that of all together.
     """
 
     value: UncertainValue
@@ -37,6 +38,7 @@ class SourcedFigure:
     where: tuple[str, ...] = ()
     inputs: Mapping[str, UncertainValue] = field(default_factory=dict)
     launches: int | None = None
+    instances: int = 1
     validity: Validity | None = None
     reasons: tuple[str, ...] = ()
 
@@ -65,7 +67,7 @@ def measured_figure(
     `source` names the system: what two figures of it have in common is one deviation. Raises ConfigError, at its place in the
     tender, for an expression that has no value above zero.
     """
-    rate = _main_rate(side, f"{source}:{wanted.name}:rate")
+    rate = _main_rate(side, wanted.name, source)
     path = f"benchmarks.{wanted.name}.figure_of_merit"
     formula = wanted.figure_of_merit or MAIN_RATE
     metrics = {MAIN_RATE: (rate, side.direction), **dict(_other_metrics(wanted.name, system, side, rate, source))}
@@ -89,34 +91,50 @@ def measured_figure(
         raise ConfigError(
             Problem(place, path, what, "say which figures are better: 'better: higher' or 'better: lower'")
         )
+    direction = wanted.better or (better.pop() if len(better) == 1 else direction_of(wanted, value.units))
+    doubled = evaluated({**plain, **_of_twice_the_instances(plain, side.direction)}).value
+    is_of_all = math.isclose(doubled, value.value * (0.5 if direction == "lower" else 2), rel_tol=1e-9)
     return SourcedFigure(
         value=value,
-        direction=wanted.better or (better.pop() if len(better) == 1 else direction_of(wanted, value.units)),
+        direction=direction,
         formula=formula,
         where=tuple(_records(wanted.name, system)),
         inputs=inputs,
         launches=len(side.values),
+        instances=1 if is_of_all else max(1, side.instances),
         validity=side.validity,
         reasons=side.reasons,
     )
 
 
-def _main_rate(side: SystemResult, source: str) -> UncertainValue:
-    """Return what all instances reached together: the mean of the launches, or of the sessions where there are several."""
+def _of_twice_the_instances(metrics: Mapping[str, UncertainValue], better: Direction) -> Mapping[str, UncertainValue]:
+    """Return what changes of a benchmark's metrics where twice the instances of it run at once, each as fast as before."""
+    power = {MAIN_RATE: 0.5 if better == "lower" else 2.0, INSTANCES: 2.0}
+    return {name: product([(metrics[name], 1)], power[name], metrics[name].units) for name in power if name in metrics}
+
+
+def _main_rate(side: SystemResult, bench: str, source: str) -> UncertainValue:
+    """Return what all instances reached together: the mean of the launches, or of the sessions where there are several.
+
+    By what sessions differ they may differ in all benchmarks: that is one deviation of the system.
+    """
     assert side.value is not None  # a side that counts has one
     spread = side.log_mean
     if spread is None:
         return UncertainValue(value=side.value, units=side.units, deviations=None)
-    deviation = Deviation(math.sqrt(spread.variance), spread.freedom, source)
+    is_of_sessions = len(side.sessions) > 1 and spread.variance > spread.within[0]
+    own_source = f"{source}:sessions" if is_of_sessions else f"{source}:{bench}:rate"
+    deviation = Deviation(math.sqrt(spread.variance), spread.freedom, own_source)
     return UncertainValue(value=side.value, units=side.units, deviations=(deviation,) if deviation.sd else ())
 
 
 def _other_metrics(
     bench: str, system: System, side: SystemResult, rate: UncertainValue, source: str
 ) -> Iterator[tuple[str, tuple[UncertainValue, Direction]]]:
-    """Yield the rate of one instance, the time of the first step, memory and energy, and what the program itself recorded."""
+    """Yield the rate of one instance, how many there were, the first step, memory and energy, and what the program recorded."""
     each = -1 if side.direction == "lower" else 1
     if side.instances:
+        yield INSTANCES, (constant(float(side.instances)), "higher")
         yield "instance_rate", (product([(rate, 1)], side.instances**-each, side.units), side.direction)
     single: Sequence[tuple[str, float | None, str]] = (
         ("first_step", side.first_step_s, "s"),

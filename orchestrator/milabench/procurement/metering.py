@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Final, Literal, cast, get_args
 
 from milabench.acceptance.criteria import ShareText
 from milabench.analysis.intervals import Interval
+from milabench.analysis.sample_statistics import median
 from milabench.config.kinds import ValueParser, Whole, key, record_of
 from milabench.config.problems import Problems
 from milabench.config.source_map import SourceLocation
@@ -22,6 +24,9 @@ from milabench.procurement.uncertainty import Deviation, UncertainValue, sum_of
 
 SCHEMA = 1
 _KIND = "milabench-meter"
+# Power that was not read for so many times as long as between two readings, or for this share of a window, is not known.
+_HOLE: Final = 10
+_UNREAD: Final = 0.05
 _COUNT = Annotated[int, Whole(at_least=1, at_most=10**9)]
 
 
@@ -171,8 +176,12 @@ class MeteredLaunch:
 def metered_launch(
     meters: Sequence[MeterRecord], curves: Sequence[EnergyCurve], window: Interval
 ) -> MeteredLaunch | None:
-    """Return what all meters of a run measured within a window; None where one of them does not cover it."""
-    if not curves or not all(curve.covers(window) for curve in curves):
+    """Return what all meters of a run measured within a window; None where one of them does not cover it, or has holes in it."""
+    if (
+        not curves
+        or not all(curve.covers(window) for curve in curves)
+        or any(has_holes(each, window) for each in meters)
+    ):
         return None
     seconds = window[1] - window[0]
     total = shifted = 0.0
@@ -192,6 +201,21 @@ def metered_launch(
         return launch
     sd = estimate.error * sum(power.value for power in drawn) / launch.power_w
     return replace(launch, drawn=Deviation(sd, estimate.freedom, source="nodes that were drawn"))
+
+
+def has_holes(meter: MeterRecord, window: Interval) -> bool:
+    """Return whether an outlet of a meter was not read for much of a window, whose power there nobody knows."""
+    return any(_unread_s(meter, outlet, window) > _UNREAD * (window[1] - window[0]) for outlet in meter.outlets)
+
+
+def _unread_s(meter: MeterRecord, outlet: Outlet, window: Interval) -> float:
+    """Return how long of a window lies between readings that are far apart; a counter knows the energy of such a time."""
+    is_counter = len(outlet.energy) > 1
+    readings = outlet.energy if is_counter else outlet.power
+    pairs = [(a + meter.clock.offset_s, b + meter.clock.offset_s) for (a, _), (b, _) in itertools.pairwise(readings)]
+    most = _HOLE * median([b - a for a, b in pairs])
+    far = [(a, b) for a, b in pairs if b - a > most and not (is_counter and window[0] <= a and b <= window[1])]
+    return math.fsum(max(0.0, min(b, window[1]) - max(a, window[0])) for a, b in far)
 
 
 def _of_drawn_nodes(meter: MeterRecord, window: Interval) -> Iterator[UncertainValue]:

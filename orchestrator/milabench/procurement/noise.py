@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.analysis.summary_model import BenchSummary
 from milabench.errors import NothingSelected
 
-LEAST: Final = 3  # launches that show a spread, as everywhere
 Logs = list[list[float]]
 """Deviations of the logarithm of a speed, by launch and node."""
 
@@ -78,7 +78,7 @@ def measured_noise(bench: BenchSummary, source: str) -> RunNoise:
             cells.setdefault(process.repeat, {}).setdefault(node, []).append(math.log(process.throughput.value))
     nodes = {node for row in cells.values() for node in row}
     rows = [[mean(row[node]) for node in sorted(nodes)] for row in cells.values() if row.keys() == nodes]
-    if len(rows) < LEAST:
+    if len(rows) < LEAST_LAUNCHES:
         what = f"has {len(rows)} launches of {bench.bench!r}; three at least show how it varies"
         raise NothingSelected(f"{source}: {what}; name another run, or state it: --noise launches=1%")
     of_launches = [mean(row) for row in rows]

@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.sides import sides_of
-from milabench.errors import NothingSelected, UsageError
+from milabench.errors import ConfigError, NothingSelected, UsageError
+from milabench.procurement.measured import measured_figure
 from milabench.procurement.offer import Offer, OfferBenchmark, PowerSource, Standing, offer_problems
 from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level
 from milabench.procurement.projection import Projected
@@ -99,7 +100,7 @@ def check_offer(
 
     `levels` are those that meters reached in them, `metered_kw` what they showed of a node's power.
     """
-    evidence = tuple(_evidence(offer, name, runs.get(name, ())) for name in offer.benchmarks)
+    evidence = tuple(_evidence(offer, tender, name, runs.get(name, ())) for name in offer.benchmarks)
     power = power_finding(offer, runs, levels, metered_kw)
     return OfferCheck(
         offer=offer,
@@ -111,13 +112,14 @@ def check_offer(
     )
 
 
-def _evidence(offer: Offer, name: str, systems: Sequence[System]) -> BenchmarkEvidence:
+def _evidence(offer: Offer, tender: Tender, name: str, systems: Sequence[System]) -> BenchmarkEvidence:
     declared = offer.benchmarks[name]
     sides = [_side(name, system) for system in systems]
     reasons = [side.why_not or "was not measured" for side in sides if not side.counts]
     value, units = (declared.value.value, declared.value.units) if declared.value is not None else (None, "")
     if declared.standing == "measured" and sides and not reasons:
-        value, units = sides[0].value, sides[0].units
+        value, units, why_not = _figure(tender, name, systems[0], sides[0])
+        reasons += [why_not] if why_not else []
     evidence = BenchmarkEvidence(
         bench=name,
         tier=declared.tier,
@@ -129,6 +131,18 @@ def _evidence(offer: Offer, name: str, systems: Sequence[System]) -> BenchmarkEv
         why_not="; ".join(dict.fromkeys(reasons)),
     )
     return _with_projection(evidence, declared, systems) if declared.standing == "projected" else evidence
+
+
+def _figure(tender: Tender, name: str, system: System, side: SystemResult) -> tuple[float | None, str, str]:
+    """Return the figure of merit that a run shows, its units, and why it shows none; the main rate where none is asked for."""
+    wanted = tender.benchmarks.get(name)
+    if wanted is None or not wanted.figure_of_merit:
+        return side.value, side.units, ""
+    try:
+        figure = measured_figure(wanted, system, side, tender.origin, name).value
+    except ConfigError as error:
+        return None, "", str(error)
+    return figure.value, figure.units, ""
 
 
 def _with_projection(

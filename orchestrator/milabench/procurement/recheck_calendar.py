@@ -68,8 +68,8 @@ def recheck_dates(every: str, first: date, count: int = DATES) -> tuple[date, ..
     number, unit = int(match["count"]), match["unit"]
     try:
         if unit in _DAYS:
-            return tuple(first + timedelta(days=_DAYS[unit] * number * place) for place in range(1, count + 1))
-        return tuple(_months_later(first, _MONTHS[unit] * number * place) for place in range(1, count + 1))
+            return tuple(first + timedelta(days=_DAYS[unit] * number * k) for k in range(1, count + 1))
+        return tuple(_months_later(first, _MONTHS[unit] * number * k) for k in range(1, count + 1))
     except (ValueError, OverflowError):
         raise UsageError(f"--every '{every}': leads beyond the year 9999; give a shorter interval") from None
 

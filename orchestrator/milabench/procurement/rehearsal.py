@@ -150,7 +150,7 @@ def rehearse(
                 name=entry.bid.name,
                 ratio=ratio,
                 score=None if entry.score is None else entry.score.value.value,
-                breaks_rule=not entry.is_admissible,
+                breaks_rule=not entry.keeps_rule,
                 won=Observed(name=entry.bid.name, hits=wins[entry.bid.name], trials=plan.tenders),
             )
             for entry, ratio in zip(truth.bids, plan.ratios, strict=True)
@@ -299,12 +299,12 @@ class _Room:
         self._accept(draw, self.plan.ratios[best], logs[best], counts)
 
     def _best(self, scores: TenderScores) -> int | None:
-        """Return which admissible offer has the best score."""
+        """Return which offer has the best score of those that break no rule."""
         sign = 1 if METRICS[self.metric].is_higher_better else -1
         marks = {
             at: sign * entry.score.value.value
             for at, entry in enumerate(scores.bids)
-            if entry.score is not None and entry.is_admissible
+            if entry.score is not None and entry.keeps_rule
         }
         return max(marks, key=marks.__getitem__) if marks else None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.intervals import Interval, share_interval
-from milabench.analysis.two_samples import MARGIN
+from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.procurement.noise import RunNoise
 
 VERDICTS, AWARD, COVERAGE = "verdicts", "award", "coverage of 95 % intervals"
@@ -40,7 +40,7 @@ class RehearsalPlan:
     launches: int = 5
     seed: int = 1
     metric: str = ""
-    margin: float = MARGIN
+    margin: float = DEFAULT_MARGIN
 
     @property
     def names(self) -> tuple[str, ...]:

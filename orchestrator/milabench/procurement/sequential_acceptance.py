@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, get_args
 
-from milabench.acceptance.bounds import LEAST, BoundDecision, BoundTarget, Verdict, decide_bound
+from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Criteria
-from milabench.acceptance.evaluate import Acceptance, BenchEvaluation, CriterionResult, unended
+from milabench.acceptance.evaluate import SAME_WORK, Acceptance, BenchEvaluation, CriterionResult, OtherWork, unended
+from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.two_samples import tail
@@ -31,7 +32,7 @@ SHARE_SPENT = 0.8
 """Of an error rate, what the bounds of looks spend. They are exact for a known spread; with one that is estimated from the
 launches, as here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
 BAD_FAILURES = 2.0  # times the failure rate that is promised: a bad system, where none is given
-MOST_LAUNCHES = 100
+LARGEST_CAP = 100
 """The largest cap: whoever plans so many looks has no sequential test in mind."""
 
 
@@ -52,10 +53,10 @@ class SequentialPlan:
     launches: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise UsageError for rates that are none, and a cap below three launches or above MOST_LAUNCHES."""
+        """Raise UsageError for rates that are none, and a cap below three launches or above LARGEST_CAP."""
         Risks(alpha=self.alpha, beta=self.beta)
-        if self.cap is not None and not LEAST <= self.cap <= MOST_LAUNCHES:
-            raise UsageError(f"--cap {self.cap}: give {LEAST} to {MOST_LAUNCHES} launches")
+        if self.cap is not None and not LEAST_LAUNCHES <= self.cap <= LARGEST_CAP:
+            raise UsageError(f"--cap {self.cap}: give {LEAST_LAUNCHES} to {LARGEST_CAP} launches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,15 @@ class Trials:
 
 
 def accept_so_far(
-    criteria: Criteria, run: Summary, reference: Summary | None, plan: SequentialPlan, trials: Mapping[str, Trials]
+    criteria: Criteria,
+    run: Summary,
+    reference: Summary | None,
+    plan: SequentialPlan,
+    trials: Mapping[str, Trials],
+    unlike: OtherWork | None = None,
 ) -> Acceptance:
-    """Return where each criterion has come to; `trials` are those of each benchmark, and of the run under an empty name.
+    """Return where each criterion has come to; `trials` are those of each benchmark, and of the run under an empty name,
+    `unlike` what of the work is other than in the reference.
 
     What a reference measured counts as agreed, without its own spread. Numbers that are decided by what was measured (a spread
     between devices, a bound without a confidence) are those so far.
@@ -83,9 +90,10 @@ def accept_so_far(
         check, note = _failures(criteria.failure_rate, trials.get("", Trials()), plan)
         checks, notes = [*checks, check], [*notes, *note]
     for bench in criteria.benchmarks:
-        cap = plan.cap or min(plan.launches.get(bench.name, 0), MOST_LAUNCHES)
+        cap = plan.cap or min(plan.launches.get(bench.name, 0), LARGEST_CAP)
         decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta, boundary=plan.boundary)
-        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide)
+        work = (unlike or {}).get(bench.name, SAME_WORK)
+        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide, work)
         checks += (
             replace(check, where=check.where or bench.where)
             for check in _so_far(evaluation, bench, measured.get(bench.name), is_ended=run.is_ended)
@@ -134,8 +142,9 @@ class _Test:
     def __call__(self, values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
         if wanted.confidence is None:
             return decide_bound(values, base, wanted)
-        if self.cap < LEAST:
-            why = f"launches: at most {self.cap} were planned, and fewer than {LEAST} show no spread; give more with --cap"
+        if self.cap < LEAST_LAUNCHES:
+            few = f"fewer than {LEAST_LAUNCHES} show no spread"
+            why = f"launches: at most {self.cap} were planned, and {few}; give more with --cap"
             return self._open(values, base, why)
         sign, agreed = (1 if wanted.is_minimum else -1), (geometric_mean(base) if base else 1.0)
         logs = [sign * math.log(value / agreed / wanted.value) for value in values[: self.cap]]
@@ -171,13 +180,13 @@ class _Looks(_Test):
     boundary: Boundary
 
     def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
-        for used in range(LEAST, len(logs) + 1):
+        for used in range(LEAST_LAUNCHES, len(logs) + 1):
             if (verdict := self._look(mean(logs[:used]), stdev(logs[:used]), used)) is not None:
                 return verdict, used, ""
         return "INCONCLUSIVE", len(logs), self._missing(logs)
 
     def _look(self, d: float, spread: float, used: int) -> Literal["PASS", "FAIL"] | None:
-        error, at = spread / math.sqrt(used), used - LEAST
+        error, at = spread / math.sqrt(used), used - LEAST_LAUNCHES
         if tail(d, error, used - 1) <= _chances(self.boundary, self.cap, self.risks.beta)[at]:
             return "PASS"
         return "FAIL" if tail(-d, error, used - 1) <= _chances(self.boundary, self.cap, self.risks.alpha)[at] else None
@@ -185,8 +194,8 @@ class _Looks(_Test):
     def _missing(self, logs: Sequence[float]) -> str:
         """Return how many more launches would decide if they went on as these did."""
         used = len(logs)
-        if used < LEAST:
-            return f"launches: {used} of at least {LEAST}"
+        if used < LEAST_LAUNCHES:
+            return f"launches: {used} of at least {LEAST_LAUNCHES}"
         if used >= self.cap:
             return self._spent()
         d, spread = mean(logs), stdev(logs)
@@ -203,8 +212,8 @@ class _Wald(_Test):
     """Wald's sequential probability ratio of what the reference reached against the bound, by the reference's own spread."""
 
     def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
-        if len(base) < LEAST:
-            why = f"a reference with {LEAST} launches at least, whose spread Wald's test takes"
+        if len(base) < LEAST_LAUNCHES:
+            why = f"a reference with {LEAST_LAUNCHES} launches at least, whose spread Wald's test takes"
             return "INCONCLUSIVE", len(logs), f"{why}; else choose another --boundary"
         spread = stdev([math.log(value) for value in base])
         if promised <= 0 or spread == 0:
@@ -252,7 +261,7 @@ def judge_launches(
 @lru_cache(maxsize=64)
 def _chances(boundary: Boundary, cap: int, rate: float) -> tuple[float, ...]:
     """Return for each look, from the third launch to the cap, the one-sided p at or below which it decides."""
-    fractions, spent = [used / cap for used in range(LEAST, cap + 1)], SHARE_SPENT * rate
+    fractions, spent = [used / cap for used in range(LEAST_LAUNCHES, cap + 1)], SHARE_SPENT * rate
     is_spending = boundary == "lan-demets"
     plan = spending_bounds(fractions, spent, 1) if is_spending else shaped_bounds(boundary, fractions, spent, 1)
     return tuple(normal_tail(bound) for bound in plan.bounds)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
-from milabench.analysis.two_samples import MARGIN, Verdict, judge_family
+from milabench.analysis.two_samples import DEFAULT_MARGIN, Verdict, judge_family
 from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
@@ -35,8 +35,13 @@ Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
 """What a doubt about a figure of the reference begins with."""
 Admissible = Literal["yes", "no", "not shown"]
-Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED"]
-"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, or that it was modified."""
+Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED", "UNTRUSTED"]
+"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, that it was modified, or that
+none of the allowed signers signed it."""
+_UNBELIEVED: Final = {
+    "ALTERED": "its archive was modified",
+    "UNTRUSTED": "its archive is by none of the allowed signers",
+}
 _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
 
 
@@ -142,7 +147,7 @@ class ScoredBid:
             (OF_REFERENCE, row.bench, row.reference) for row in rows
         ]
         return (
-            *(("its archive was modified",) if self.bid.verified == "ALTERED" else ()),
+            *((_UNBELIEVED[self.bid.verified],) if self.bid.verified in _UNBELIEVED else ()),
             *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
             *(
                 f"{whose}{bench}: {validity_words(figure.validity, figure.reasons)}"
@@ -154,9 +159,12 @@ class ScoredBid:
     @property
     def breaches(self) -> tuple[str, ...]:
         """The rules of the metric and of verification and the limits of the tender that it breaks, one line for each."""
-        of_score = () if self.score is None else self.score.breaches
+        of_score: tuple[str, ...] = ()
+        if self.score is not None:
+            missed = f"{self.score.metric}: {self.score.value.value:.6g}, the least is {self.least or 0:g}"
+            of_score = (*self.score.breaches, *((missed,) if self.meets == "FAIL" else ()))
         return (
-            *((f"verification: {self.bid.verified}",) if self.bid.verified in ("ALTERED", "FAIL") else ()),
+            *((f"verification: {self.bid.verified}",) if self.bid.verified in (*_UNBELIEVED, "FAIL") else ()),
             *of_score,
             *(
                 f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"
@@ -168,14 +176,14 @@ class ScoredBid:
 
     @property
     def admissible(self) -> Admissible:
-        """Whether it has a score and breaks no rule.
+        """Whether it has a score, breaks no rule and keeps the limits, the least score being one.
 
         Not shown where a limit is not decided, an S has no interval, or verifying its archive left something open.
         """
         if self.score is None or self.breaches:
             return "no"
         is_known = all(not term.doubt or term.speedup is None or term.speedup.interval() for term in self.score.terms)
-        is_within = all(limit.decision == "PASS" for limit in self.limits)
+        is_within = all(decision == "PASS" for decision in (self.meets or "PASS", *(it.decision for it in self.limits)))
         is_verified = self.bid.verified != "INCONCLUSIVE"
         return "yes" if is_known and is_within and is_verified else "not shown"
 
@@ -183,6 +191,11 @@ class ScoredBid:
     def is_admissible(self) -> bool:
         """Whether it has a score and breaks no rule that is decided."""
         return self.admissible != "no"
+
+    @property
+    def keeps_rule(self) -> bool:
+        """Whether it has a score and breaks no rule of the metric, whatever it costs and the tender asks for."""
+        return self.score is not None and self.score.is_admissible
 
     @property
     def tiers(self) -> Mapping[Tier, tuple[str, ...]]:
@@ -209,8 +222,8 @@ class TenderScores:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a bid is not admissible, misses the least score, or is worse than the first."""
-        return any(not entry.is_admissible or entry.meets == "FAIL" or entry.verdict == "SLOWER" for entry in self.bids)
+        """Whether a bid is not admissible, or is worse than the first."""
+        return any(not entry.is_admissible or entry.verdict == "SLOWER" for entry in self.bids)
 
 
 def score_tender(
@@ -219,7 +232,7 @@ def score_tender(
     reference: System | None = None,
     *,
     metric: str = "",
-    margin: float = MARGIN,
+    margin: float = DEFAULT_MARGIN,
     across: bool = False,
 ) -> TenderScores:
     """Return the scores of bids by a tender, over the benchmarks that it requires and the others that all of them have.
@@ -254,7 +267,7 @@ def score_tender(
         metric=metric,
         mean=mean or METRICS[metric].means[0],
         margin=margin,
-        bids=tuple(_compared(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
+        bids=tuple(compared_with_first(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
         reference=reference,
@@ -277,7 +290,7 @@ def unscored_benchmarks(
     references = reference_figures(tender, metric, reference, problems)
     return [
         tuple(
-            _row(tender, wanted, bid, references.get(name), reference, problems, across=across)
+            _by_nodes(metric, _row(tender, wanted, bid, references.get(name), reference, problems, across=across))
             for name, wanted in tender.benchmarks.items()
         )
         for bid in bids
@@ -352,6 +365,23 @@ def _row(
     if row.figure is not None and published is not None and row.figure.value.units != published.value.units:
         problems.add(_differing_units(tender, bid, name, published, row.figure))
     return row
+
+
+def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
+    """Return a row without its figure where the metric counts nodes, and as many instances on them share neither figure.
+
+    Else whoever measures on fewer nodes has the same figure of one instance, and the more copies of it on all nodes.
+    """
+    if row.figure is None or row.is_declared or "machine.nodes" not in METRICS[metric].needs:
+        return row
+    here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
+    if here == there:
+        return row
+    beside = f", of {there} on the reference" if row.reference is not None and row.reference.launches else ""
+    formula = row.figure.formula if row.figure.formula.isidentifier() else f"({row.figure.formula})"
+    all_of_them = f"{formula} {'/' if row.figure.direction == 'lower' else '*'} instances"
+    what = f"is the figure of one instance of {here}{beside}, which {metric} cannot share out over nodes"
+    return replace(row, why_not=f"{what}; that of all is '{all_of_them}'")
 
 
 def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFigure, figure: SourcedFigure) -> Problem:
@@ -514,7 +544,7 @@ def decide(value: UncertainValue, least: float) -> Decision:
     return "PASS" if interval[0] >= least else "FAIL" if interval[1] < least else "INCONCLUSIVE"
 
 
-def _compared(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
+def compared_with_first(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
     """Yield the bids with their ratios over the first and the verdicts on these, all being one family of claims."""
     first, *others = entries
     sign = 1 if is_higher_better else -1

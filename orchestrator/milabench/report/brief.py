@@ -10,6 +10,8 @@ from milabench.events.reasons import REASONS
 from milabench.report import document, model
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks
+from milabench.report.run_tables import compute_tables, expense_tables, milabench13_tables
+from milabench.report.system_lines import system_lines
 from milabench.report.text import document_lines, document_text
 from milabench.shown import cut_text
 
@@ -38,7 +40,7 @@ _CLAUSE = re.compile(r"[:;,.(]\s")
 
 def brief_document(summary: Summary) -> document.Document:
     """Return what decides whether the numbers are good enough, and the command that leads on."""
-    (label, run), *properties = model.system_lines(summary)
+    (label, run), *properties = system_lines(summary)
     profile = dict(properties)["profile"]
     kept = [pair for pair in properties if pair[0].partition(" (")[0] not in _LEFT_OUT]
     if not any(device.get("arch") != "cpu" for device in summary.devices):
@@ -52,9 +54,9 @@ def brief_document(summary: Summary) -> document.Document:
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
         *curve_blocks(summary, is_brief=True),
-        *model.milabench13_tables(summary),
-        *model.compute_tables(summary),
-        *model.expense_tables([("", summary)]),
+        *milabench13_tables(summary),
+        *compute_tables(summary),
+        *expense_tables([("", summary)]),
         *ab_blocks(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),

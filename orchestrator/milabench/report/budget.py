@@ -11,7 +11,7 @@ from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, section
 from milabench.report.document_formats import write_document
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 from milabench.report.tender import value_to_json
 
 BUDGET_LEGEND = (
@@ -39,11 +39,14 @@ def budget_sentence(answer: BudgetAnswer) -> str:
     return f"{what}{bounds}, with a score of {answer.score.value:.4g}"
 
 
-def budget_document(metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], title: str) -> Document:
+def budget_document(
+    metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]], title: str
+) -> Document:
     """Return the answers, then what each of them hangs on."""
     return (
         Title(text=f"budget by {metric}: {title}"),
         Statement(text="; ".join(map(budget_sentence, answers)) + "."),
+        *section("rules broken, however many nodes there are", broken),
         *section("not answered", [("", line) for line in notes]),
         _answer_table(answers),
         *(_input_table(answer) for answer in answers if answer.inputs),
@@ -123,9 +126,16 @@ def _input_table(answer: BudgetAnswer) -> Table:
     )
 
 
-def budget_to_json(metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str]) -> dict[str, Any]:
+def budget_to_json(
+    metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
     """Return the answers for programs, without their schema."""
-    return {"metric": metric, "answers": [_answer_json(answer) for answer in answers], "not_answered": list(notes)}
+    return {
+        "metric": metric,
+        "answers": [_answer_json(answer) for answer in answers],
+        "not_answered": list(notes),
+        "breaches": [{"system": system, "rule": line} for system, line in broken],
+    }
 
 
 def _answer_json(answer: BudgetAnswer) -> dict[str, Any]:
@@ -166,13 +176,14 @@ def render_budget(
     metric: str,
     answers: Sequence[BudgetAnswer],
     notes: Sequence[str] = (),
+    broken: Sequence[tuple[str, str]] = (),
     title: str = "",
     width: int | None = None,
 ) -> str:
     """Return the answers in a format; the page has drawings. Raises UsageError for a format that has none of this."""
-    document = budget_document(metric, answers, notes, title)
+    document = budget_document(metric, answers, notes, broken, title)
     if format_name == "html":
         # The page takes longer to import than text takes to write.
         page: str = importlib.import_module("milabench.report.html.budget").budget_page(document, answers)
         return page
-    return write_document(format_name, document, budget_to_json(metric, answers, notes), width)
+    return write_document(format_name, document, budget_to_json(metric, answers, notes, broken), width)

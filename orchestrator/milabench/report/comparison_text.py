@@ -18,11 +18,11 @@ from milabench.analysis.comparison_model import (
 from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import JobMix
-from milabench.analysis.serving_model import METRICS
+from milabench.analysis.serving_model import POINT_METRICS
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report.document import Table, words_table
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 
 def ratio_text(value: float | None) -> str:
@@ -149,7 +149,7 @@ def _curve_row(drawn: SystemCurve) -> tuple[str, ...]:
 
 def metric_label(metric: str) -> str:
     """Return what a number of a curve is called in a narrow column; the area has no entry of its own."""
-    return METRICS[metric].label.partition(" (")[0] if metric in METRICS else metric
+    return POINT_METRICS[metric].label.partition(" (")[0] if metric in POINT_METRICS else metric
 
 
 def curve_ratio_table(curves: CurveComparison, first: str, *, is_whole: bool = False) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveRatio, SystemResult
-from milabench.analysis.serving_model import METRICS, ServingCurve
+from milabench.analysis.serving_model import POINT_METRICS, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
@@ -90,12 +90,12 @@ def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> It
             "point": point.name,
             "meets_slo": point.meets_slo,
         }
-        for name in (name for name in METRICS if name in point.values):
+        for name in (name for name in POINT_METRICS if name in point.values):
             number = point.values[name]
             low, high = number.ci95 or (None, None)
             value = {"perf": number.value, "ci95_low": low, "ci95_high": high, "processes": len(number.launches)}
-            units = curve.currency if name == "cost_per_mtok" else METRICS[name].units
-            yield {**about, **value, "metric": name, "units": units, "direction": METRICS[name].direction}
+            units = curve.currency if name == "cost_per_mtok" else POINT_METRICS[name].units
+            yield {**about, **value, "metric": name, "units": units, "direction": POINT_METRICS[name].direction}
         if not point.values:
             yield about
 
@@ -168,7 +168,7 @@ def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, Any]:
         "ci95_high": high,
         "fieller_low": fieller[0],
         "fieller_high": fieller[1],
-        "direction": METRICS[ratio.metric].direction if ratio.metric in METRICS else "higher",
+        "direction": POINT_METRICS[ratio.metric].direction if ratio.metric in POINT_METRICS else "higher",
         **{name: getattr(ratio, name) for name in ("system", "point", "metric", "units", "value")},
         **{name: getattr(ratio.contrast, name) for name in _OF_CONTRAST},
     }

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from milabench.analysis.serving_curve import LEAST_POINTS, why_no_best
-from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary_model import Summary
 from milabench.report.document import Document, Notes, Table, section
-from milabench.report.model import format_number, ordered, percent
+from milabench.report.labels import format_number, percent_cell
+from milabench.report.model import ordered
 from milabench.shown import cut_text
 
 LEGEND = (
@@ -20,7 +21,7 @@ LEGEND = (
 )
 _BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user: 1000 / TPOT p90; times in ms",)
 _BRIEF = 160  # characters of a remark
-_TIMES = tuple(name for name, metric in METRICS.items() if metric.units == "ms")
+_TIMES = tuple(name for name, metric in POINT_METRICS.items() if metric.units == "ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +72,13 @@ def points_table(bench: str, curve: ServingCurve, *, is_brief: bool = False, fir
 def times_tables(bench: str, curve: ServingCurve) -> tuple[Table, ...]:
     """Return all quantiles of all times at each point, ms; empty where no point was measured."""
     measured = [point for point in curve.points if point.values]
-    headings = ("point", *(METRICS[name].label for name in _TIMES))
+    headings = ("point", *(POINT_METRICS[name].label for name in _TIMES))
     table = Table(
         title=f"times of {bench}, ms",
         headings=headings,
         is_text=(True, *(False for _ in _TIMES)),
         rows=tuple((point.name, *(_number(name)(point) for name in _TIMES)) for point in measured),
-        spare=tuple(METRICS[name].label for name in (*_TIMES[-3:], *_TIMES[3:-3])),
+        spare=tuple(POINT_METRICS[name].label for name in (*_TIMES[-3:], *_TIMES[3:-3])),
     )
     return (table.without_empty(headings[1:])[0],) if measured else ()
 
@@ -150,7 +151,7 @@ def _number(name: str) -> Callable[[CurvePoint], str]:
 
 
 def _percent(name: str) -> Callable[[CurvePoint], str]:
-    return lambda point: percent(point.values[name].value) if name in point.values else ""
+    return lambda point: percent_cell(point.values[name].value) if name in point.values else ""
 
 
 def _count(name: str) -> Callable[[CurvePoint], str]:
@@ -212,8 +213,8 @@ def _spanned(number: PointValue) -> str:
 
 
 def _label(name: str) -> str:
-    return METRICS[name].label.partition(" (")[0] if name in METRICS else name
+    return POINT_METRICS[name].label.partition(" (")[0] if name in POINT_METRICS else name
 
 
 def _units(name: str) -> str:
-    return METRICS[name].units if name in METRICS else ""
+    return POINT_METRICS[name].units if name in POINT_METRICS else ""

@@ -10,6 +10,17 @@ from typing import TYPE_CHECKING
 
 from milabench.report import comparison_text, document, model
 from milabench.report.curves import curve_blocks
+from milabench.report.run_tables import (
+    PAIR_LEGEND,
+    compute_tables,
+    expense_tables,
+    metric_tables,
+    milabench13_tables,
+    node_tables,
+    pair_table,
+    window_tables,
+)
+from milabench.report.system_lines import system_lines
 
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
@@ -24,7 +35,7 @@ WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 
 def run_document(summary: Summary) -> document.Document:
     """Return the report as a document: system, benchmarks, score, then everything that explains them."""
-    (label, run), *properties = model.system_lines(summary)
+    (label, run), *properties = system_lines(summary)
     return (
         document.Title(text=run, label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *properties)),
@@ -35,12 +46,12 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("not beside the reference", model.without_ratio(summary)),
         *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
         *curve_blocks(summary),
-        *model.milabench13_tables(summary),
-        *model.compute_tables(summary),
-        *model.expense_tables([("", summary)]),
-        *model.window_tables(summary),
+        *milabench13_tables(summary),
+        *compute_tables(summary),
+        *expense_tables([("", summary)]),
+        *window_tables(summary),
         *ab_blocks(summary),
-        *model.node_tables(summary),
+        *node_tables(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),
         *document.section("flaky", model.flaky(summary)),
@@ -48,7 +59,7 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("skipped", model.skips(summary)),
         *document.section("validations", model.validations(summary)),
         *document.section("messages", model.messages(summary)),
-        *model.metric_tables(summary),
+        *metric_tables(summary),
         document.Notes(lines=(model.next_line(summary),), name="next"),
     )
 
@@ -96,8 +107,8 @@ def ab_blocks(summary: Summary) -> document.Document:
     sides = zip("AB", summary.ab.suites, strict=False)
     return (
         *document.section("A and B", sides),
-        model.pair_table(summary.ab),
-        document.Notes(lines=(model.PAIR_LEGEND,)),
+        pair_table(summary.ab),
+        document.Notes(lines=(PAIR_LEGEND,)),
     )
 
 
@@ -116,7 +127,7 @@ def comparison_document(comparison: Comparison, differences: Differences) -> doc
         comparison_text.ratio_table(comparison),
         *(block for curves in comparison.curves for block in _curve_blocks(curves, comparison.systems[0].name)),
         *comparison_text.job_tables(comparison),
-        *model.expense_tables(comparison_text.named_summaries(comparison)),
+        *expense_tables(comparison_text.named_summaries(comparison)),
         *document.notes(comparison_text.power_lines(comparison)),
         *document.notes(comparison_text.verdict_notes(comparison)),
         *differing,

@@ -12,6 +12,7 @@ from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text, curves, model
+from milabench.report.labels import format_number
 from milabench.shown import visible
 
 
@@ -79,9 +80,7 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
         why = "invalid" if bench.validity == "invalid" else "no-data"
         of_curve = () if bench.serving is None else curves.curve_lines(bench.bench, bench.serving)
         _add_result(case, "failure", why, "\n".join((model.validity_text(bench), *of_curve)))
-    _add_output(
-        case, [f"{model.format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages]
-    )
+    _add_output(case, [f"{format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages])
 
 
 def _points(suite: ET.Element, summary: Summary, bench: str, curve: ServingCurve) -> None:

@@ -39,3 +39,22 @@ def aim_text(aim: Mapping[str, Any]) -> str:
 def percents(fraction: float) -> str:
     """Return `1 %`, `0.25 %`."""
     return f"{100 * fraction:.2g} %"
+
+
+def format_number(value: float | None) -> str:
+    """Return a number in at least four digits, short enough to read; empty when there is none."""
+    if value is None:
+        return ""
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if size >= 1e7 or size < 1e-3:
+        return f"{value:.4g}"
+    if size >= 1000:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 10 else f"{value:.4f}"
+
+
+def percent_cell(fraction: float | None) -> str:
+    """Return a fraction as a cell of a column headed `%`; empty when there is none."""
+    return "" if fraction is None else f"{100 * fraction:.1f}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from milabench.procurement.offer_check import OfferCheck
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 from milabench.report.projection import projected_to_json
 from milabench.report.tender import change_to_json, value_to_json
 from milabench.shown import counted, cut_text
@@ -15,18 +15,18 @@ from milabench.shown import counted, cut_text
 _MOST_SHOWN = 60  # characters of a value that changed
 
 
-def offer_document(check: OfferCheck, altered: tuple[str, ...], signer: str) -> Document:
+def offer_document(check: OfferCheck, archive: str, wrong: Sequence[str], signer: str) -> Document:
     """Return what an offer came to: the verdict, what fails or is not shown, evidence, changes and power.
 
-    `altered` says what in the archive is not what it was, `signer` who signed it.
+    `archive` is ALTERED or UNTRUSTED, else empty, and `wrong` says why; `signer` says who signed it.
     """
     offer = check.offer
     open_findings = [
         (f"{f.verdict} {f.what}", _with_place(f.why, f.where)) for f in check.findings if f.verdict != "PASS"
     ]
     return (
-        Title(text=f"{'ALTERED' if altered else check.verdict}: {offer.name}"),
-        Statement(text=_sentence(check, altered)),
+        Title(text=f"{archive or check.verdict}: {offer.name}"),
+        Statement(text=_sentence(check, archive, wrong)),
         Properties(
             pairs=(
                 ("nodes", str(offer.nodes)),
@@ -36,7 +36,7 @@ def offer_document(check: OfferCheck, altered: tuple[str, ...], signer: str) -> 
                 *((name, str(text)) for name, text in offer.stack.items()),
             )
         ),
-        *section("altered", [("", line) for line in altered]),
+        *section(archive.lower(), [("", line) for line in wrong]),
         *section("fails or is not shown", open_findings),
         *section("what the declared power level lacks", [("", line) for line in check.power.missing]),
         evidence_table(check),
@@ -44,7 +44,8 @@ def offer_document(check: OfferCheck, altered: tuple[str, ...], signer: str) -> 
         *([change_table(check)] if check.changes else []),
         Notes(
             lines=(
-                "measured: on so many nodes; projected: from runs on others; declared: no record shows it",
+                "measured: the figure of merit, on so many nodes; projected: the rate, from runs on others; declared: no record"
+                " shows it",
                 "tier: the least that allows the change, by suite, program and lock; whether changed source keeps"
                 " to its tier is for experts to judge",
             )
@@ -52,9 +53,10 @@ def offer_document(check: OfferCheck, altered: tuple[str, ...], signer: str) -> 
     )
 
 
-def _sentence(check: OfferCheck, altered: tuple[str, ...]) -> str:
-    if altered:
-        return f"The archive was modified: {altered[0]}"
+def _sentence(check: OfferCheck, archive: str, wrong: Sequence[str]) -> str:
+    if archive:
+        what = "The archive was modified" if archive == "ALTERED" else "Not by one of the allowed signers"
+        return f"{what}: {wrong[0]}"
     count = sum(finding.verdict == "FAIL" for finding in check.findings)
     open_ones = sum(finding.verdict == "INCONCLUSIVE" for finding in check.findings)
     allowed = sum(change.verdict == "allowed" for change in check.changes)

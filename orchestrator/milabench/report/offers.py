@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from milabench.procurement.award import award_sentence
 from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
 from milabench.procurement.offer import Offer
 from milabench.procurement.offer_check import OfferCheck
@@ -15,7 +16,7 @@ from milabench.procurement.scores import METRICS
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.report.document import Document, Notes, Table, section
+from milabench.report.document import Document, Notes, Statement, Table, section
 from milabench.report.offer import projected_tables
 from milabench.report.tender import tender_document, tender_to_json, value_to_json
 from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
@@ -35,13 +36,13 @@ class OfferSide:
 
     @property
     def verdict(self) -> str:
-        """ALTERED, else the verdict of the verification."""
+        """ALTERED or UNTRUSTED, else the verdict of the verification."""
         return self.entry.bid.verified or self.check.verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferTable:
-    """The offers to a tender, in the order of their scores' ratios: the first is the one that the others are compared with.
+    """The offers to a tender, in the order of the scores: the first is the one that the others are compared with.
 
     `unreadable` are the archives that could not be opened, and why.
     """
@@ -57,7 +58,7 @@ class OfferTable:
 
 def offers_document(table: OfferTable) -> Document:
     """Return the offers with their scores, what they cost, and what their verification found."""
-    title, *blocks = tender_document(table.scores)
+    title, *blocks = tender_document(table.scores, _cost_table(table).without_empty()[0], _verification_table(table))
     fails = [
         (f"{side.offer.name}, {finding.what}", f"{finding.verdict}: {finding.why}")
         for side in table.sides
@@ -66,12 +67,14 @@ def offers_document(table: OfferTable) -> Document:
     ]
     return (
         title,
+        Statement(text=award_sentence(table.scores)),
         *section("cannot be read, and not compared", table.unreadable),
-        *section("altered", [(side.offer.name, line) for side in table.sides for line in side.altered]),
+        *section(
+            "altered, or by none of the allowed signers",
+            [(side.offer.name, line) for side in table.sides for line in side.altered],
+        ),
         *section("fails or is not shown", fails),
         *blocks,
-        _cost_table(table).without_empty()[0],
-        _verification_table(table),
         *projected_tables([side.check for side in table.sides]),
         Notes(
             lines=(
@@ -181,6 +184,7 @@ def offers_page(table: OfferTable) -> str:
 def offers_to_json(table: OfferTable) -> dict[str, Any]:
     """Return all offers for programs, without the schema."""
     return {
+        "award": award_sentence(table.scores),
         **tender_to_json(table.scores),
         "offers": [
             {

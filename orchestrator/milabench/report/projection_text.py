@@ -9,7 +9,7 @@ from milabench.analysis.summary_model import validity_words
 from milabench.procurement.projection import FURTHEST, LAWS, Candidate, ScalingFit
 from milabench.procurement.scaling_study import BenchScaling, ScalingStudy
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Statement, Table, Title, Value, section
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 APART = "projected, measured by nobody"
 """What the title of every table of projected values says."""

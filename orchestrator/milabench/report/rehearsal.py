@@ -17,7 +17,7 @@ from milabench.shown import counted
 LEGEND = (
     "each share with its exact binomial interval (95 %), as wide as so many tenders leave it; offers of one tender share the"
     " reference, so the rows on intervals and verdicts are known a little less well",
-    "highest score: among admissible offers; shown to be better: SLOWER is the verdict on every other one beside it",
+    "highest score: among offers that break no rule; shown to be better: SLOWER is the verdict on every other one beside it",
     "acceptance: of what the winner delivers, all nodes new; `x reference` is what it offered; bad nodes are slower in all;"
     " outliers: of its nodes beside one another",
 )

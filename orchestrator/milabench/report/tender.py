@@ -18,7 +18,8 @@ from milabench.procurement.tiers import SuiteCheck, TierChange
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, notes, section, words_table
-from milabench.report.model import expense_tables, format_number
+from milabench.report.labels import format_number
+from milabench.report.run_tables import expense_tables
 from milabench.shown import cut_text
 
 TENDER_LEGEND = (
@@ -35,8 +36,11 @@ NO_INTERVAL = "not known"
 _MOST_SHOWN = 32  # characters of a value that changed
 
 
-def tender_document(scores: TenderScores) -> Document:
-    """Return a comparison by a tender: the scores, the rules that are broken, every benchmark's terms."""
+def tender_document(scores: TenderScores, *tables: Table) -> Document:
+    """Return a comparison by a tender: the scores, the rules that are broken, every benchmark's terms.
+
+    `tables` stand behind those of scores and limits.
+    """
     metric = METRICS[scores.metric]
     return (
         Title(text=f"{scores.metric} by {scores.tender.title or scores.tender.file}"),
@@ -49,6 +53,7 @@ def tender_document(scores: TenderScores) -> Document:
         *section("decide nothing", _doubts(scores)),
         _score_table(scores).without_empty()[0],
         *_limit_tables(scores),
+        *tables,
         _benchmark_table(scores).without_empty()[0],
         *expense_tables(_spent(scores)),
         Notes(

@@ -89,30 +89,30 @@ def workbook_bytes(sheets: Sequence[Sheet]) -> bytes:
         bold = book.add_format({"bold": True, "text_wrap": True, "valign": "top"})
         for sheet in sheets:
             page = book.add_worksheet(sheet.name)
-            for at, row in enumerate(sheet.rows):
-                style = bold if at + 1 in sheet.heads else None
-                for place, cell in enumerate(row):
-                    _write(page, at, place, cell, style)
-            for place, width in enumerate(_widths(sheet)):
-                page.set_column(place, place, width)
+            for row_number, row in enumerate(sheet.rows):
+                style = bold if row_number + 1 in sheet.heads else None
+                for column, cell in enumerate(row):
+                    _write(page, row_number, column, cell, style)
+            for column, width in enumerate(_widths(sheet)):
+                page.set_column(column, column, width)
     return written.getvalue()
 
 
-def _write(page: Any, at: int, place: int, cell: Cell, style: Any) -> None:
+def _write(page: Any, row_number: int, column: int, cell: Cell, style: Any) -> None:
     match cell:
         case None:
             return
         case Formula():
-            page.write_formula(at, place, f"={cell.text}", style, "" if cell.value is None else cell.value)
+            page.write_formula(row_number, column, f"={cell.text}", style, "" if cell.value is None else cell.value)
         case bool():
-            page.write_string(at, place, "yes" if cell else "no", style)
+            page.write_string(row_number, column, "yes" if cell else "no", style)
         case str():
             # Never as a formula or a link, whatever a record holds.
-            page.write_string(at, place, visible(cell)[:_LONGEST_TEXT], style)
+            page.write_string(row_number, column, visible(cell)[:_LONGEST_TEXT], style)
         case _ if math.isfinite(cell):
-            page.write_number(at, place, cell, style)
+            page.write_number(row_number, column, cell, style)
         case _:
-            page.write_string(at, place, str(cell), style)
+            page.write_string(row_number, column, str(cell), style)
 
 
 def _widths(sheet: Sheet) -> list[int]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary, validity_words
 from milabench.report import csv
-from milabench.report.model import ordered, system_lines
+from milabench.report.model import ordered
+from milabench.report.system_lines import system_lines
 from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
 _HEADS = (

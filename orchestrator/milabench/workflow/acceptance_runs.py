@@ -12,7 +12,7 @@ from milabench.analysis.duration_estimate import spans
 from milabench.analysis.sample_statistics import median
 from milabench.errors import UsageError
 from milabench.events.attempts import attempts, last_word
-from milabench.events.rundir import find_run, latest_run
+from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.values import as_mapping, mappings_in
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import require_measured, resolve_runs, with_ends
@@ -73,20 +73,27 @@ def acceptance_plan(
 
 
 def accept_growing_run(
-    name: str | None, base: Path | None, criteria_file: Path, reference: str | None, plan: SequentialPlan
+    name: str | None,
+    base: Path | None,
+    criteria_file: Path,
+    reference: str | None,
+    plan: SequentialPlan,
+    *,
+    across: bool = False,
 ) -> Acceptance:
     """Return where a run has come to by its records so far, whether it has ended or not.
 
-    The launches planned for each benchmark are its cap, unless `plan` has one. Raises ConfigError for bad criteria, UsageError,
+    The launches planned for each benchmark are its cap, unless `plan` has one. What did other work than the reference is decided
+    only `across`. Raises ConfigError for bad criteria, UsageError,
     NothingSelected and RecordError.
     """
+    from milabench.acceptance.evaluate import decided_across, other_work
     from milabench.procurement.sequential_acceptance import Trials, accept_so_far
 
     criteria, folder = read_criteria(criteria_file, reference), base_folder(base)
     run = find_run(folder, name) if name else latest_run(folder)
     run = with_ends(run)
     require_measured(run)
-    beside = find_reference(folder, reference).summary if reference is not None else None
     steps = mappings_in(as_mapping(run.manifest.get("plan")).get("steps"))
     benches = {str(step.get("id")): str(step.get("bench")) for step in steps}
     launches = {
@@ -103,7 +110,14 @@ def accept_growing_run(
         )
         for bench in ("", *launches)
     }
-    return accept_so_far(criteria, summary_of(run), beside, replace(plan, launches=launches), trials)
+    now, plan = summary_of(run), replace(plan, launches=launches)
+    if reference is None:
+        return accept_so_far(criteria, now, None, plan, trials)
+    beside = find_reference(folder, reference)
+    unlike = other_work(System(name=run.name, summary=now, manifest=run.manifest), beside)
+    if across:
+        return decided_across(accept_so_far(criteria, now, beside.summary, plan, trials), unlike)
+    return accept_so_far(criteria, now, beside.summary, plan, trials, unlike)
 
 
 def launch_seconds(run: Run) -> dict[str, float]:

@@ -23,7 +23,7 @@ from milabench.workflow.bundle_runs import LOCKS, recorded_folders
 from milabench.workflow.disk_use import StoredItem, Survey
 from milabench.workflow.environments import BENCHMATE
 from milabench.workflow.files import base_folder, display_path
-from milabench.workflow.run_lookup import ACTIVE, RunHandle, all_runs
+from milabench.workflow.run_lookup import ACTIVE_STATES, RunHandle, all_runs
 from milabench.workflow.suites_used import UsedSuite, is_gone, read_suites
 
 REMOVED = ".removed"
@@ -132,7 +132,7 @@ class _Roots:
 def is_needed(handle: RunHandle) -> bool:
     """Return whether a run is active, or was interrupted and can be resumed."""
     is_resumable = handle.run.phase == "run" and handle.state in ("cut off", "interrupted")
-    return is_resumable or handle.state in ACTIVE
+    return is_resumable or handle.state in ACTIVE_STATES
 
 
 def _last_of_unrecorded(runs: Sequence[RunHandle], recorded: Collection[str]) -> list[RunHandle]:
@@ -240,7 +240,7 @@ def _runs(base: Path, roots: _Roots, runs: Sequence[RunHandle], policy: Policy) 
         run = handle.run
         is_old = policy.older_than_s is None or now - _ended(handle) > policy.older_than_s
         is_beyond = policy.keep is None or number >= policy.keep
-        if handle.state in ACTIVE:
+        if handle.state in ACTIVE_STATES:
             kept = "it is active"
         elif is_needed(handle):
             kept = "`milabench resume` can continue it"

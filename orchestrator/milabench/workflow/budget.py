@@ -30,12 +30,16 @@ from milabench.workflow.tenders import compare_by_tender
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAnswers:
-    """All answers, by the metric of the scores; `notes` say what could not be asked of a system, and why."""
+    """All answers, by the metric of the scores; `notes` say what could not be asked of a system, and why.
+
+    `broken` are the rules of the metric that a system breaks, with its name: however many nodes it has, it is not admissible.
+    """
 
     tender: Tender
     metric: str
     answers: tuple[BudgetAnswer, ...]
     notes: tuple[str, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
 
 
 def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
@@ -68,19 +72,25 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
             raise ConfigError(notes[0])
         others = [system for name, system in systems.items() if name != first]
         answers += [matching_nodes(systems[first], system, tender.terms, vary=request.vary) for system in others]
-    spend = _money_of(request.spend, tender)
-    power = None if request.power is None else amount_of(request.power, POWER, "kW", "--power")
-    if request.match is None and spend is None and power is None:
-        limits = tender.limits
-        if limits.budget is None and limits.power is None:
-            raise UsageError(
-                f"{request.tender}: names no limit of money or power; ask with --match A B, --spend AMOUNT or --power AMOUNT"
-            )
-        spend, power = limits.budget, limits.power
+    spend, power = _limits(request, tender)
     answers += _limited(systems.values(), tender, spend, power, request.vary, notes)
     if not answers:
         raise ConfigError("; ".join(dict.fromkeys(notes)))
-    return BudgetAnswers(tender=tender, metric=scores.metric, answers=tuple(answers), notes=tuple(notes))
+    broken = tuple((each.bid.name, line) for each in scores.bids if each.score for line in each.score.breaches)
+    return BudgetAnswers(tender=tender, metric=scores.metric, answers=tuple(answers), notes=tuple(notes), broken=broken)
+
+
+def _limits(request: BudgetRequest, tender: Tender) -> tuple[UncertainValue | None, UncertainValue | None]:
+    """Return the money and the power that are asked about: those of the tender where nothing else is asked."""
+    spend = _money_of(request.spend, tender)
+    power = None if request.power is None else amount_of(request.power, POWER, "kW", "--power")
+    if request.match is not None or spend is not None or power is not None:
+        return spend, power
+    if tender.limits.budget is None and tender.limits.power is None:
+        raise UsageError(
+            f"{request.tender}: names no limit of money or power; ask with --match A B, --spend AMOUNT or --power AMOUNT"
+        )
+    return tender.limits.budget, tender.limits.power
 
 
 def _limited(

@@ -15,7 +15,7 @@ from milabench.workflow.files import base_folder
 from milabench.workflow.follow_jobs import open_jobs
 from milabench.workflow.job_runs import cancel_jobs
 from milabench.workflow.options import Session
-from milabench.workflow.run_lookup import ACTIVE, active_run, all_runs, resolve_run
+from milabench.workflow.run_lookup import ACTIVE_STATES, active_run, all_runs, resolve_run
 
 
 def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:
@@ -23,7 +23,7 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
 
     The jobs of a run are ended by their scheduler. Raises NothingSelected, and Unreachable for a run of another host or user.
     """
-    if name is None and not any(handle.state in ACTIVE for handle in all_runs(base)):
+    if name is None and not any(handle.state in ACTIVE_STATES for handle in all_runs(base)):
         dead = dead_requests(base_folder(base))
         for request in dead:  # of a process that died before its run began, or with it
             end_request(request)

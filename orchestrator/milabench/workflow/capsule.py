@@ -14,7 +14,7 @@ from typing import Any
 
 from milabench.bundle import capsule as capsules
 from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
-from milabench.errors import EnvironmentFailed, UsageError
+from milabench.errors import EnvironmentFailed, UsageError, os_reason
 from milabench.execute import images as engines
 from milabench.execute import supplies
 from milabench.execute.install_session import InstallOptions
@@ -176,7 +176,7 @@ def _place(home: Path, dirs: Dirs) -> None:
 
 
 def _reason(error: OSError) -> str:
-    return "no space left on the disk" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
+    return "no space left on the disk" if error.errno == errno.ENOSPC else os_reason(error)
 
 
 def _merge(source: Path, target: Path) -> None:

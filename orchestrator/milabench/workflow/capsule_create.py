@@ -18,7 +18,7 @@ from milabench.bundle.archive import pieces
 from milabench.bundle.capsule import CapsuleEntry, CapsuleManifest, Content, PackedImage, PackedPython
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import plain_benchmark, to_yaml
-from milabench.errors import ConfigError, EnvironmentFailed, Problem
+from milabench.errors import ConfigError, EnvironmentFailed, Problem, os_reason
 from milabench.execute import images as engines
 from milabench.execute import supplies
 from milabench.execute.install_session import find_uv
@@ -375,7 +375,7 @@ def tree(root: Path, prefix: str, is_left_out: IsLeftOut, depth: int = 0) -> Ite
         try:
             children = sorted(folder.iterdir())
         except OSError as error:
-            raise EnvironmentFailed(f"{folder}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+            raise EnvironmentFailed(f"{folder}: cannot be read: {os_reason(error)}") from None
         for path in children:
             if is_left_out(path.name):
                 continue

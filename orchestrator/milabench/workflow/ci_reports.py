@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.errors import DONE, VERDICT_CODES, NothingSelected, RecordError, UsageError
+from milabench.errors import DONE, VERDICT_CODES, NothingSelected, RecordError, UsageError, os_reason
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import CompareRequest, Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.report_inputs import find_report_source
@@ -57,7 +57,7 @@ def checked_gates(gates: Gates, base: Path | None) -> Gates:
     except NotADirectoryError:
         raise UsageError(f"--reports {gates.reports}: is not a folder") from None
     except OSError as error:
-        raise RecordError(f"{error.filename}: cannot be removed: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{error.filename}: cannot be removed: {os_reason(error)}") from None
     return resolved
 
 

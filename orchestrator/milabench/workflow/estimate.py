@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations, spans
-from milabench.analysis.replicates import PILOT, Pilot, Replicates, replicates, within
+from milabench.analysis.replicates import PILOT_LAUNCHES, Pilot, Replicates, replicates, within
 from milabench.errors import UsageError
-from milabench.events.rundir import Run, open_run, recent_runs
+from milabench.events.rundir import Run, open_run
+from milabench.events.runs_folder import recent_runs
 from milabench.execute.sizes import disk_text
 from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES, Profile
@@ -247,7 +248,9 @@ def after_pilot(request: Request) -> ExtendPlan | None:
         pilots, spent_s = pilots_of(run)
         left_s = None if budget_s is None else budget_s - spent_s
         numbers = replicates(pilots, precision=precision, budget_s=left_s)
-        plan = plan_request(request.repeated(PILOT, {name: number.planned for name, number in numbers.items()})).plan
+        plan = plan_request(
+            request.repeated(PILOT_LAUNCHES, {name: number.planned for name, number in numbers.items()})
+        ).plan
         manifest = {"replicates": {name: number.to_json() for name, number in numbers.items()}}
         decided = (f"{name}: {replicates_text(numbers[name].to_json(), target.to_json())}" for name in sorted(numbers))
         return PlanExtension(plan=plan, manifest=manifest, messages=tuple(decided))

@@ -17,7 +17,9 @@ from milabench.display.base import Display
 from milabench.errors import Unreachable, UsageError
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Data, Meta
-from milabench.events.rundir import RunWriter, open_run, stems
+from milabench.events.run_files import stems
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import open_run
 from milabench.events.wire import decode, encode
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.agent_client import AgentNode, local_node
@@ -48,9 +50,9 @@ from milabench.workflow.run_records import (
 from milabench.workflow.shown_steps import ShownSteps
 
 if TYPE_CHECKING:
+    from milabench.execute.allocation import HeldAllocation
     from milabench.execute.detach import DetachHandover
     from milabench.execute.ssh import Address
-
 
 OnProgress = Callable[[Progress], object]
 _DISPLAYED = (b'"pause"', b'"progress"')  # what is looked for in records while benchmarks run
@@ -84,21 +86,13 @@ def continue_plan(
     require_nodes(context)
     if handover is not None:
         handover.hold(writer.path)
-    session, addresses = context.session, addresses_used(plan, context)
+    session, whole = context.session, whole or plan
     with (
         interrupts().deferred(),
-        hold_in_use(installed_locks(whole or plan, context)),
+        hold_in_use(installed_locks(whole, context)),
         contextlib.closing(session.reporter.open_display()) as display,
     ):
-        # The other nodes too, so that processes left by a crash can be found there.
-        used: dict[str, Any] = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
-        if session.allocation is not None:
-            # So that whoever resumes or cancels the run finds the job, should we die.
-            used["allocation"] = session.allocation.to_json()
-        with writing(writer.path):
-            # So that a kill by the kernel can be guessed afterwards: who was killed cannot tell.
-            kills = {"oom_kills": oom_kills(MACHINE_KILLS)}
-            writer.journal({"run": "started", **orchestrator.to_json(), **used, **kills})
+        _journal_start(writer, orchestrator, addresses_used(plan, context), session.allocation)
         checks = LiveChecks(plan, writer.path)
         shown = ShownSteps(display, checks.measured if plan.phase == "run" else lambda *_: None)
 
@@ -123,15 +117,9 @@ def continue_plan(
                 shown.on_plan(replace(plan, steps=(*plan.steps, *added.steps), skipped=()))
             return added
 
-        whole = whole or plan
         # What remains of a resumed run holds the devices of the whole run: between its steps no other may measure there.
-        hosts = [session.hosts.machine(address) for address in addresses_used(whole, context)]
-        nodes = _local_nodes(whole, context, orchestrator.marker, agents)
-        locks = lock_folder() if context.allocation is not None else None
-        if hosts:
-            from milabench.execute.remote_host import remote_node
-
-            nodes |= {host.name: remote_node(host, orchestrator.marker, locks=locks) for host in hosts}
+        remote = _remote_nodes(whole, context, orchestrator.marker)
+        nodes = _local_nodes(whole, context, orchestrator.marker, agents) | remote
         settings = ExecutionSettings(
             values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
             makedirs=_folders,
@@ -150,7 +138,7 @@ def continue_plan(
         def work() -> Coroutine[Any, Any, ExecutionResult]:
             return _execute(plan, nodes, writer, Fanout(sinks, warn=session.warn), settings, display)
 
-        result = session.hosts.run(work, handles_signals=True) if hosts else run_deferring_signals(work)
+        result = session.hosts.run(work, handles_signals=True) if remote else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
 
 
@@ -167,6 +155,33 @@ def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
     locks = {f"{Path(venv).resolve()}.lock": venv for venv in venvs}
     folders = [source.folder for source in sources(context)] if local else []
     return locks | {f"{context.dirs.code}/.{folder}.lock": f"code/{folder}" for folder in folders}
+
+
+def _journal_start(
+    writer: RunWriter, orchestrator: Orchestrator, addresses: Sequence[Address], allocation: HeldAllocation | None
+) -> None:
+    """Journal that an orchestrator begins, with what whoever comes after its death needs. Raises RecordError."""
+    # The other nodes, so that processes left by a crash can be found there.
+    used: dict[str, Any] = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
+    if allocation is not None:
+        # So that whoever resumes or cancels the run finds the job.
+        used["allocation"] = allocation.to_json()
+    # So that a kill by the kernel can be guessed afterwards: who was killed cannot tell.
+    kills = {"oom_kills": oom_kills(MACHINE_KILLS)}
+    with writing(writer.path):
+        writer.journal({"run": "started", **orchestrator.to_json(), **used, **kills})
+
+
+def _remote_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str, AgentNode]:
+    """Return the other machines that the plan uses."""
+    addresses = addresses_used(whole, context)
+    if not addresses:
+        return {}
+    from milabench.execute.remote_host import remote_node
+
+    locks = lock_folder() if context.allocation is not None else None
+    hosts = [context.session.hosts.machine(address) for address in addresses]
+    return {host.name: remote_node(host, marker, locks=locks) for host in hosts}
 
 
 def _local_nodes(
@@ -241,7 +256,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
         case Frame(kind="line"):
             display.on_line(progress.step, progress.payload)
         case Frame():
-            observed = [progress.last] if progress.last else list(_told_apart(progress))
+            observed = [progress.last] if progress.last else list(_display_sums(progress))
             if observed:
                 shown.on_sums(progress.step, *observed)
         case Ended():
@@ -256,7 +271,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
             assert_never(progress)
 
 
-def _told_apart(frame: Frame) -> Iterator[Mapping[str, Any]]:
+def _display_sums(frame: Frame) -> Iterator[Mapping[str, Any]]:
     """Yield what a display needs of records: pauses, the cases in hand, and how many rates a program has given of its own."""
     if not any(word in frame.payload for word in _DISPLAYED):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from milabench.devices.regular_file import MIB, open_regular, read_regular
-from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError, os_reason
 from milabench.events.atomic_write import write_output
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -63,7 +63,7 @@ def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str =
 
 
 def _unreadable(path: Path, why: OSError, error: type[MilabenchError], hint: str = "") -> MilabenchError:
-    return error(f"{path}: cannot be read: {(why.strerror or str(why)).lower()}{f'; {hint}' if hint else ''}")
+    return error(f"{path}: cannot be read: {os_reason(why)}{f'; {hint}' if hint else ''}")
 
 
 def require_file(path: Path, error: type[MilabenchError]) -> None:
@@ -81,7 +81,7 @@ def write_file(path: Path, content: str | bytes, *, is_folder_made: bool = True)
             path.parent.mkdir(parents=True, exist_ok=True)
         write_output(path, content.encode() if isinstance(content, str) else content)
     except OSError as why:
-        raise RecordError(f"{path}: cannot be written: {(why.strerror or str(why)).lower()}") from None
+        raise RecordError(f"{path}: cannot be written: {os_reason(why)}") from None
 
 
 def is_archive(path: Path) -> bool:

@@ -18,7 +18,8 @@ from typing import Final, Literal
 from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.model import Why
-from milabench.events.rundir import Run, RunWriter, open_run
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import Run, open_run
 from milabench.events.shares import Share, ShareJob
 from milabench.execute.heartbeat import last_beat_age_s
 from milabench.execute.interrupts import interrupts

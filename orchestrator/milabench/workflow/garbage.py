@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.devices.regular_file import read_regular
+from milabench.errors import os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.execute.locks import hold_alone, hold_base
 from milabench.workflow.base_survey import REMOVED, Policy, existing_base, survey_base
@@ -51,7 +52,7 @@ def collect_garbage(
                 else:
                     failures.append(f"{item.path}: is in use")
             except OSError as error:
-                failures.append(f"{item.path}: cannot be removed: {(error.strerror or str(error)).lower()}")
+                failures.append(f"{item.path}: cannot be removed: {os_reason(error)}")
         with contextlib.suppress(OSError):
             (folder / REMOVED).rmdir()
         if survey.forgotten:

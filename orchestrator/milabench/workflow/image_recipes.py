@@ -11,7 +11,7 @@ from pathlib import Path
 
 from milabench.bundle.archive import files, open_checked, read_member, unpack_archive
 from milabench.devices.regular_file import open_regular
-from milabench.errors import EnvironmentFailed, RecordError, UsageError
+from milabench.errors import EnvironmentFailed, RecordError, UsageError, os_reason
 from milabench.execute.installer import torch_index
 from milabench.execute.inventory import benchmate_digest
 from milabench.plan.recipe import ControlPlane, apptainer_definition, base_image, containerfile, is_pinned_image
@@ -78,7 +78,7 @@ def read_control_plane(wheel: Path) -> ControlPlane:
             lock = parse_requirements(read_member(archive, _LOCK).decode())
             _require_same_instruments(archive, names, wheel)
     except (OSError, RecordError, UnicodeDecodeError) as error:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        why = os_reason(error) if isinstance(error, OSError) else str(error)
         raise EnvironmentFailed(why if str(wheel) in why else f"{wheel}: cannot be read: {why}; {_HINT}") from None
     return ControlPlane(
         file=wheel.name,

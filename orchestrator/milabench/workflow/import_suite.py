@@ -18,7 +18,7 @@ from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
-from milabench.errors import ConfigError, UsageError
+from milabench.errors import ConfigError, UsageError, os_reason
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.method import nodes_of, why_not_placed
@@ -110,7 +110,7 @@ def _import(
                 shutil.rmtree(draft)
             draft.rename(into)
     except (OSError, shutil.Error) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        why = os_reason(error) if isinstance(error, OSError) else str(error)
         raise UsageError(f"{into}: cannot be created: {why.lower()}") from None
     return tuple(_outcomes(suite, folders, notes, unread))
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, RecordError, Unreachable
-from milabench.events.rundir import MANIFEST, Run, RunWriter, create_run, open_run, stems
+from milabench.events.run_files import MANIFEST, stems
+from milabench.events.run_writer import RunWriter, create_run
+from milabench.events.rundir import Run, open_run
 from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker

@@ -16,7 +16,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from milabench.errors import RecordError
-from milabench.events.rundir import attempt_stem, open_run, read_batches
+from milabench.events.run_files import attempt_stem
+from milabench.events.rundir import open_run, read_batches
 from milabench.plan.model import Plan, Step
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milabench.analysis.intervals import Interval
@@ -23,6 +23,7 @@ from milabench.procurement.meter_files import read_meter
 from milabench.procurement.metering import (
     MeterRecord,
     around,
+    has_holes,
     meter_curve,
     meter_declaration,
     meter_from_json,
@@ -47,11 +48,15 @@ class StepPower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMeter:
-    """A meter's record and the file that has it; `is_new` false where the same had been imported before."""
+    """A meter's record and the file that has it; `is_new` false where the same had been imported before.
+
+    `unread` are the steps for which nobody read it during much of what they measured.
+    """
 
     path: Path
     record: MeterRecord
     is_new: bool
+    unread: tuple[str, ...] = ()
 
 
 def import_meter(
@@ -106,7 +111,8 @@ def import_meter(
         declared=declared,
         notes=metered.notes,
     )
-    return _kept(run, record)
+    unread = tuple(step.step for step in steps if has_holes(record, step.window or step.span))
+    return replace(_kept(run, record), unread=unread)
 
 
 def _kept(run: Run, record: MeterRecord) -> ImportedMeter:

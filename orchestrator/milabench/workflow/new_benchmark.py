@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from milabench.bench.api import PyPI
-from milabench.errors import UsageError
+from milabench.errors import UsageError, os_reason
 from milabench.workflow.files import ROOT
 from milabench.workflow.schemas import schema_file
 
@@ -176,7 +176,7 @@ def _fill_template(template: Path, folder: Path, values: Mapping[str, str]) -> P
             if filled != text:
                 path.write_text(filled)
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be created: {error.strerror}") from None
+        raise UsageError(f"{folder}: cannot be created: {os_reason(error)}") from None
     return folder
 
 
@@ -203,6 +203,6 @@ def copy_shipped(into: Path) -> list[Path]:
         try:
             shutil.copytree(ROOT / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
         except (OSError, shutil.Error) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            why = os_reason(error) if isinstance(error, OSError) else str(error)
             raise UsageError(f"{copy}: cannot be created: {why.lower()}") from None
     return copies

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import Unreachable
-from milabench.events.rundir import create_run, stems
+from milabench.events.run_files import stems
+from milabench.events.run_writer import create_run
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, this_orchestrator

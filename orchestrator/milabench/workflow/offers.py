@@ -15,6 +15,7 @@ from milabench.bundle.create import Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.plan.model import STEP_DIRS
+from milabench.procurement.award import beside_the_leading
 from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import offer_costs
 from milabench.version import __version__
@@ -56,7 +57,7 @@ def signed_text(verified: Verification) -> str:
     if not verified.is_signed:
         return "no"
     if not verified.signer:
-        return "without a valid signature"
+        return "by none of the allowed signers" if verified.distrust else "without a valid signature"
     return verified.signer + (
         "" if verified.is_trusted else "; --allowed-signers says whether that is someone you know"
     )
@@ -144,7 +145,7 @@ def offer_table(
     metric: str = "",
     allowed_signers: Path | None = None,
 ) -> OfferTable:
-    """Return all offers in a folder, the first by the name of its file being what the others are compared with.
+    """Return all offers in a folder, the leading one first, with which the others are compared, and these by the names of files.
 
     An archive that cannot be read is told beside the others. Raises NothingSelected without an offer, RecordError where none can
     be read, UsageError for one offer in two archives, and as `verify_offer` and `compare_by_tender`.
@@ -170,10 +171,11 @@ def offer_table(
             warn_of_other_text(each, tender, session)
         checks = [checked_offer(each, tender, session) for each in opened]
         bids = [
-            offer_bid(each, "ALTERED" if each.verification.wrong else check.verdict)
+            offer_bid(each, each.verification.verdict or check.verdict)
             for each, check in zip(opened, checks, strict=True)
         ]
-        scores = score_bids(tender, bids, base_folder(base), metric=metric)
+        scores = beside_the_leading(score_bids(tender, bids, base_folder(base), metric=metric))
+        found = {each.offer.name: (each, check) for each, check in zip(opened, checks, strict=True)}
         sides = tuple(
             OfferSide(
                 file=each.path.name,
@@ -184,7 +186,8 @@ def offer_table(
                 signer=signed_text(each.verification),
                 altered=each.verification.wrong,
             )
-            for each, check, entry in zip(opened, checks, scores.bids, strict=True)
+            for entry in scores.bids
+            for each, check in [found[entry.bid.name]]
         )
     return OfferTable(tender=tender, scores=scores, sides=sides, unreadable=tuple(unreadable))
 

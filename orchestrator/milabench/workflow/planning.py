@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
+from milabench.analysis.replicates import PILOT_LAUNCHES, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
 from milabench.config.schema import Suite, SystemConfig
 from milabench.errors import NothingSelected, UsageError
@@ -135,7 +135,7 @@ def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
     if precision is None and extent.budget_s is None:
         return request
     targeted = replace(request, target=PrecisionTarget(precision=precision, budget_s=extent.budget_s))
-    return targeted if precision is None else targeted.repeated(PILOT)
+    return targeted if precision is None else targeted.repeated(PILOT_LAUNCHES)
 
 
 def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Request:
@@ -193,7 +193,7 @@ def request_of(run: Run, session: Session, **changes: Any) -> Request:
     )
     if target is None:
         return request
-    return request.repeated(PILOT if target.precision is not None else extent.repeat, replicates_of(run))
+    return request.repeated(PILOT_LAUNCHES if target.precision is not None else extent.repeat, replicates_of(run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

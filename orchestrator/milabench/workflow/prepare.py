@@ -10,12 +10,13 @@ from pathlib import Path
 from milabench.devices.regular_file import open_regular
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.events.attempts import attempts
-from milabench.events.rundir import open_run, recent_runs
+from milabench.events.rundir import open_run
+from milabench.events.runs_folder import recent_runs
 from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.locks import hold_base
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
-from milabench.plan.prepare import ALREADY
+from milabench.plan.prepare import ALREADY_PREPARED
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan
@@ -49,7 +50,7 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
                 plan = pending_preparations(context, force=force)
             if plan.steps:
                 return execute_preparations(plan, context)
-    done = sum(skip.why == ALREADY for skip in plan.skipped)
+    done = sum(skip.why == ALREADY_PREPARED for skip in plan.skipped)
     context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
     return DONE
 

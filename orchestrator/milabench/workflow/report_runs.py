@@ -19,7 +19,8 @@ from milabench.analysis.job_mix import costs_of
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary_model import Summary
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
-from milabench.events.rundir import Run, find_run, latest_run
+from milabench.events.rundir import Run
+from milabench.events.runs_folder import find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
@@ -236,19 +237,26 @@ def beside_shipped(run: Run, summary: Summary) -> Summary:
     return beside[ratios.index(max(ratios))] if any(ratios) else summary
 
 
-def accept_run(name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None) -> Acceptance:
+def accept_run(
+    name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None, *, across: bool = False
+) -> Acceptance:
     """Return the verdict on a run, by default on the latest.
 
-    `reference` is the run, or JSON report of one, that `x reference` in the criteria means. Raises ConfigError for bad
-    criteria, UsageError for a missing reference, NothingSelected and RecordError.
+    `reference` is the run, or JSON report of one, that `x reference` in the criteria means; what did other work there is decided
+    only `across`. Raises ConfigError for bad criteria, UsageError for a missing reference, NothingSelected and RecordError.
     """
-    from milabench.acceptance.evaluate import evaluate_criteria
+    from milabench.acceptance.evaluate import decided_across, evaluate_criteria, other_work
 
-    return evaluate_criteria(
-        read_criteria(criteria_file, reference),
-        summary_of(resolve_runs(base, [name] if name else [])[0]),
-        find_reference(base_folder(base), reference).summary if reference is not None else None,
-    )
+    criteria = read_criteria(criteria_file, reference)
+    found = resolve_runs(base, [name] if name else [])[0]
+    run = System(name=found.name, summary=summary_of(found), manifest=found.manifest)
+    if reference is None:
+        return evaluate_criteria(criteria, run.summary)
+    beside = find_reference(base_folder(base), reference)
+    unlike = other_work(run, beside)
+    if across:
+        return decided_across(evaluate_criteria(criteria, run.summary, beside.summary), unlike)
+    return evaluate_criteria(criteria, run.summary, beside.summary, unlike)
 
 
 def read_criteria(path: Path, reference: str | None, option: str = "--reference") -> Criteria:
@@ -321,7 +329,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
             validations=request.validations,
             tracing=tracing,
             watched=watched,
-            is_one_of_many=compared > _MANY,
+            keep_lists=compared <= _MANY,
             read_manifest=(shared := SharedManifests()).read,
         )
         sources = tuple(tuple(_with_shared(find(folder, name), shared) for name in side) for side in sides)
@@ -369,14 +377,28 @@ def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:
 
 
 def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: Session) -> None:
-    sides = [[source.run.path.resolve() for source in side if source.run is not None] for side in sources]
-    for side in sides:
-        for path in side:
-            if side.count(path) > 1:
-                raise UsageError(f"{path}: is given twice for one system: a run is one session of it")
-    paths = [path for side in sides for path in side]
-    for path in sorted({path for path in paths if paths.count(path) > 1}):
-        session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
+    """Refuse a run that is given twice for one system, also as a copy or a report of it; warn of one on two sides."""
+    named: dict[tuple[object, ...], str] = {}
+    repeated: dict[str, None] = {}
+    for side in sources:
+        of_side: set[tuple[object, ...]] = set()
+        for source in side:
+            identity, name = _identity(source), source.name if source.run is None else str(source.run.path.resolve())
+            if identity in of_side:
+                raise UsageError(f"{name}: is given twice for one system: a run is one session of it")
+            if identity in named:
+                repeated[named[identity]] = None
+            of_side.add(identity)
+            named.setdefault(identity, name)
+    for name in repeated:
+        session.warn(f"{name}: is given more than once: it is compared with itself, which says nothing")
+
+
+def _identity(source: ReportSource) -> tuple[object, ...]:
+    """Return what tells a run from all others: its name, when it was made, and its numbers; of one without a number, its path."""
+    summary, path = source.summary, None if source.run is None else source.run.path.resolve()
+    numbers = tuple(sorted((bench.bench, bench.perf) for bench in summary.benchmarks if bench.perf is not None))
+    return (summary.run, summary.created, numbers) if numbers else (source.name, path)
 
 
 def unique_names(sources: Sequence[Sequence[ReportSource]]) -> list[str]:

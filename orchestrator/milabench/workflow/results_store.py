@@ -11,9 +11,11 @@ from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.bundle.create import relative_logs
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import NothingSelected, RecordError
-from milabench.events.rundir import MANIFEST, Run, place_of_latest
-from milabench.events.shapes import STORED, require_shape
+from milabench.errors import NothingSelected, RecordError, os_reason
+from milabench.events.run_files import MANIFEST
+from milabench.events.rundir import Run
+from milabench.events.runs_folder import runs_before_latest
+from milabench.events.shapes import RESULT_ROW_SHAPE, require_shape
 from milabench.events.values import mappings_in
 from milabench.events.wire import parse_object
 from milabench.history import STORE
@@ -28,7 +30,7 @@ from milabench.workflow.summaries import summary_of
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
 _UNITS = {"memory_peak": "MiB", "first_step": "s"}
-_ROWS = {"rows": [STORED]}
+_ROWS = {"rows": [RESULT_ROW_SHAPE]}
 
 
 def store_location(base: Path | None, location: str | None) -> str:
@@ -62,7 +64,7 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
     for wanted in names or (None,):
         # `night` also means `night.2026-03-01_12-00-00`.
         named = [text for name, text in rows if wanted in (name, str(name).rpartition(".")[0])]
-        if not named and (place := place_of_latest(wanted or "latest")) is not None:
+        if not named and (place := runs_before_latest(wanted or "latest")) is not None:
             named = [text for _, text in rows[place:]]
         text = next(iter(named), None)
         if text is None:
@@ -141,7 +143,7 @@ def run_identity(run: Run) -> str:
                     # Enough to tell two runs apart; a file of records may have gigabytes.
                     digest.update(path.name.encode() + file.read(65536))
     except OSError as error:
-        raise RecordError(f"{error.filename}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{error.filename}: cannot be read: {os_reason(error)}") from None
     return digest.hexdigest()[:32]
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import attempts
-from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
+from milabench.events.run_files import SUMMARY
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import Run, open_run
 from milabench.execute.agent_client import NOTHING_LEFT
 from milabench.execute.detach import DetachHandover
 from milabench.execute.local_agent import new_marker

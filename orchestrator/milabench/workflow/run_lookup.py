@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.run_status import RunStatus, run_status
-from milabench.errors import NothingSelected, RecordError
+from milabench.errors import NothingSelected, RecordError, os_reason
 from milabench.events.attempts import Attempt
-from milabench.events.rundir import Run, find_run, latest_run, open_run
+from milabench.events.rundir import Run, open_run
+from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.shares import Share, ShareJob
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder
@@ -18,7 +19,7 @@ from milabench.execute.scheduler import JobState
 from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
 
-ACTIVE = ("running", "submitted")
+ACTIVE_STATES = ("running", "submitted")
 """The states of a run that something is executing, or will: a scheduler that has its jobs."""
 
 
@@ -162,7 +163,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RecordError(f"{folder}: cannot be read: {error.strerror}") from None
+        raise RecordError(f"{folder}: cannot be read: {os_reason(error)}") from None
     handles = []
     for path in paths:
         try:
@@ -175,7 +176,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
 
 def active_run(base: Path | None) -> RunHandle:
     """Return the only active run below a base. Raises NothingSelected."""
-    active = [handle for handle in all_runs(base) if handle.state in ACTIVE]
+    active = [handle for handle in all_runs(base) if handle.state in ACTIVE_STATES]
     if not active:
         raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
     if len(active) > 1:

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.errors import RecordError
-from milabench.events.rundir import RunWriter
+from milabench.errors import RecordError, os_reason
+from milabench.events.run_writer import RunWriter
 from milabench.plan.model import Plan, Step
 from milabench.redaction import mask_argument
 from milabench.version import __version__
@@ -98,4 +98,4 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
+        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None

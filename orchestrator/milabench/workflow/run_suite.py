@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError, os_reason
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.options import Extent, Submission, SuiteOptions
 
@@ -189,7 +189,8 @@ def report_run(path: Path, session: Session, *, is_kept: bool = True) -> bool:
 
 def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bool = True) -> None:
     """Report how a run ended, and where its records are; unless it was a first look, each number and whether it is valid."""
-    from milabench.report.model import format_number, ordered, result_text, validity_text
+    from milabench.report.labels import format_number
+    from milabench.report.model import ordered, result_text, validity_text
 
     if summary.profile != "quick":
         for bench in ordered(summary.benchmarks):
@@ -201,7 +202,7 @@ def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bo
 
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:
     """Return the part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
-    from milabench.events.rundir import find_run, latest_run
+    from milabench.events.runs_folder import find_run, latest_run
     from milabench.plan.model import restricted_plan
 
     run = find_run(base, name) if name else latest_run(base)
@@ -242,5 +243,5 @@ def write_summary(path: Path, session: Session) -> Summary | None:
     try:
         store_summary(path, summary, stat)
     except OSError as error:
-        session.warn(f"{path}: the summary cannot be written: {error.strerror}")
+        session.warn(f"{path}: the summary cannot be written: {os_reason(error)}")
     return summary

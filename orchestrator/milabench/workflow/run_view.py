@@ -19,7 +19,8 @@ from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, RecordError
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import End, Line, Start
 from milabench.events.replay import replay
-from milabench.events.rundir import JOURNAL, Run, journal_name, open_run, parse_entry
+from milabench.events.run_files import JOURNAL, journal_name
+from milabench.events.rundir import Run, open_run, parse_entry
 from milabench.events.shares import merge_journals
 from milabench.events.tail import Appended
 from milabench.events.values import as_mapping, whole

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from milabench.config.schema import SystemConfig
 from milabench.devices.regular_file import read_regular
-from milabench.errors import ConfigError, RecordError
+from milabench.errors import ConfigError, RecordError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
@@ -61,7 +61,7 @@ def read_scaling(path: Path) -> Scaling:
     except FileNotFoundError:
         return Scaling()
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ConfigError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
 def is_scaling_file(path: Path) -> bool:
@@ -93,7 +93,7 @@ def save_observations(path: Path, observations: Mapping[str, Sequence[Observatio
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text.encode())
     except OSError as error:
-        raise RecordError(f"{path}: the observations cannot be saved: {error.strerror or error}") from None
+        raise RecordError(f"{path}: the observations cannot be saved: {os_reason(error)}") from None
 
 
 def observed_batch_sizes(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:

@@ -74,21 +74,21 @@ def _comparison() -> dict[str, Any]:
 
 
 def _plan() -> dict[str, Any]:
-    from milabench.events.shapes import PLAN, schema_of_shape
+    from milabench.events.shapes import PLAN_SHAPE, schema_of_shape
 
-    return schema_of_shape(PLAN)
+    return schema_of_shape(PLAN_SHAPE)
 
 
 def _manifest() -> dict[str, Any]:
-    from milabench.events.shapes import MANIFEST, schema_of_shape
+    from milabench.events.shapes import MANIFEST_SHAPE, schema_of_shape
 
-    return schema_of_shape(MANIFEST)
+    return schema_of_shape(MANIFEST_SHAPE)
 
 
 def _journal() -> dict[str, Any]:
-    from milabench.events.shapes import JOURNAL, schema_of_shape
+    from milabench.events.shapes import JOURNAL_SHAPE, schema_of_shape
 
-    return schema_of_shape(JOURNAL)
+    return schema_of_shape(JOURNAL_SHAPE)
 
 
 def _record() -> dict[str, Any]:

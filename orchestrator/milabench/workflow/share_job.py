@@ -16,7 +16,8 @@ from typing import Any
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, EnvironmentFailed, MilabenchError, RecordError, UsageError
 from milabench.events.attempts import attempts
 from milabench.events.model import Why
-from milabench.events.rundir import Run, RunWriter, open_run
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import Run, open_run
 from milabench.events.shares import Share
 from milabench.events.values import as_mapping, mappings_in, whole
 from milabench.execute.local_agent import new_marker

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from milabench.display.base import Display
-from milabench.events.values import SMALLEST
+from milabench.events.values import SMALLEST_NUMBER
 from milabench.plan.model import Plan, Step
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ class ShownSteps:
         if len(found) < len(members):
             return ""
         from milabench.analysis.bench_summary import job_throughput
-        from milabench.report.model import format_number
+        from milabench.report.labels import format_number
 
         throughput = job_throughput(found)
-        if throughput is None or throughput.value < SMALLEST:
+        if throughput is None or throughput.value < SMALLEST_NUMBER:
             return ""
         return f"{format_number(throughput.value)} {throughput.units}".rstrip()

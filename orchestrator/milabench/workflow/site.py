@@ -21,7 +21,7 @@ from milabench.analysis.rescoring import machine_text
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Tracing
 from milabench.devices.regular_file import read_regular
-from milabench.errors import NothingSelected, RecordError, UsageError
+from milabench.errors import NothingSelected, RecordError, UsageError, os_reason
 from milabench.events.atomic_write import remove_drafts, replace_file
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
@@ -38,7 +38,7 @@ from milabench.workflow.options import ReportRequest, Session
 from milabench.workflow.report_inputs import NO_REFERENCE, find_reference
 from milabench.workflow.report_runs import beside_references
 from milabench.workflow.run_lookup import RunHandle, all_runs, run_handle
-from milabench.workflow.summaries import ANALYSIS, stat_digest, summary_of
+from milabench.workflow.summaries import ANALYSIS_VERSION, stat_digest, summary_of
 
 STATE = ".milabench-site.json"
 KIND = "milabench-site"
@@ -124,7 +124,7 @@ def _held(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise RecordError(f"{folder}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{folder}: cannot be written: {os_reason(error)}") from None
     try:
         if not take_alone(descriptor):
             raise RecordError(f"{folder}: another milabench is writing this site; wait for its end")
@@ -158,7 +158,7 @@ def _write(path: Path, text: str) -> None:
         # Not through a link: the folder may be somebody else's, or be served.
         replace_file(path, text.encode())
     except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None
 
 
 def _file(kind: str, name: str) -> str:
@@ -173,7 +173,7 @@ def _digest(handle: RunHandle, summary: Summary, request: ReportRequest) -> str:
     """Return what the page of a run was made of; empty for one that is active, whose page is always made again."""
     if handle.is_active:
         return ""
-    about = (stat_digest(handle.run.path), __version__, ANALYSIS, request.validations, summary.score.reference)
+    about = (stat_digest(handle.run.path), __version__, ANALYSIS_VERSION, request.validations, summary.score.reference)
     return hashlib.sha256(repr(about).encode()).hexdigest()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.errors import RecordError, UsageError
-from milabench.events.rundir import RunWriter
+from milabench.events.run_writer import RunWriter
 from milabench.events.values import as_mapping
 from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
 from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler

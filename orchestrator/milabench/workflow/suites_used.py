@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.config.sizes import SIZES
 from milabench.devices.regular_file import MIB, open_descriptor, read_regular
-from milabench.errors import RecordError, UsageError
+from milabench.errors import RecordError, UsageError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.execute.locks import take_alone
 from milabench.redaction import mask_argument
@@ -99,7 +99,7 @@ def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise RecordError(
             f"{path}: is not what milabench wrote; remove it, and `milabench install` writes it again"
@@ -186,7 +186,7 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
             suites = _updated(known, use, groups, as_default=as_default)
             replace_file(base / SUITES, _text_of(suites, base))
     except OSError as error:
-        context.session.warn(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}")
+        context.session.warn(f"{base / SUITES}: cannot be written: {os_reason(error)}")
 
 
 def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
@@ -200,7 +200,7 @@ def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
                 kept.append(replace(last, environments={}, programs={}, images={}, data=(), reference=""))
             replace_file(base / SUITES, _text_of(kept, base))
     except OSError as error:
-        raise RecordError(f"{base / SUITES}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{base / SUITES}: cannot be written: {os_reason(error)}") from None
 
 
 def _updated(

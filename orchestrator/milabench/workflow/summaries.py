@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.devices.regular_file import open_regular, read_regular
-from milabench.errors import RecordError
+from milabench.errors import RecordError, os_reason
 from milabench.events.wire import dump
 from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
-    from milabench.analysis.kept_summary import KeptSummary
     from milabench.analysis.step_results import CourseOf, SupersededAttempt
+    from milabench.analysis.stored_summary import StoredSummary
     from milabench.analysis.summary_model import BenchSummary, Failure, Summary
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS = 8
+ANALYSIS_VERSION = 9
 _ENDINGS = (".data", ".stdout", ".stderr")
 _Logged = TypeVar("_Logged", "Failure", "SupersededAttempt")
 
@@ -39,11 +39,11 @@ def recompute_summary(run: Run) -> dict[str, Any]:
 
 
 def summary_of(
-    run: Run, validations: str | None = None, course: CourseOf | None = None, *, is_one_of_many: bool = False
+    run: Run, validations: str | None = None, course: CourseOf | None = None, *, keep_lists: bool = True
 ) -> Summary:
     """Return the summary of a run. `validations` are checks other than the run's own, which no stored summary has.
 
-    `course` observes the records where they are read; `is_one_of_many` as in `KeptSummary.sparing`.
+    `course` observes the records where they are read; `keep_lists` as in `StoredSummary.lazy_summary`.
 
     Raises RecordError when its records cannot be read.
     """
@@ -52,7 +52,7 @@ def summary_of(
 
     if validations is not None:
         return summarise(run, checks_of(run, validations), course)
-    stored = _stored(run, is_one_of_many=is_one_of_many)
+    stored = _read_stored(run, keep_lists=keep_lists)
     if stored is not None:
         return stored
     # From before: what is written while the records are read makes the stored summary out of date.
@@ -70,10 +70,15 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
 
     `stat` is the digest of sizes and times from before the records were read. Raises OSError.
     """
-    from milabench.events.rundir import RunWriter
+    from milabench.events.run_writer import RunWriter
 
     value = mask_data(summary.to_json())  # as it will be written
-    sources = {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path), "summary": _digest_of(value)}
+    sources = {
+        "analysis": ANALYSIS_VERSION,
+        "stat": stat,
+        "content": content_digest(path),
+        "summary": _digest_of(value),
+    }
     with contextlib.closing(RunWriter(path)) as writer:
         writer.write_summary({**value, "made_of": sources})
 
@@ -103,37 +108,37 @@ def content_digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def _stored(run: Run, *, is_one_of_many: bool = False) -> Summary | None:
+def _read_stored(run: Run, *, keep_lists: bool = True) -> Summary | None:
     """Return the stored summary; None where there is none, or one of other records or another version."""
     import msgspec
 
-    from milabench.analysis.kept_summary import KeptSummary
+    from milabench.analysis.stored_summary import StoredSummary
     from milabench.analysis.summary_io import summary_from_json
-    from milabench.events.rundir import SUMMARY
+    from milabench.events.run_files import SUMMARY
 
     # The summary of an active run is about other records a second later.
     if not run.is_ended:
         return None
     try:
-        kept = KeptSummary(partial(read_regular, run.path / SUMMARY))
-        if not _is_made_of_these_records(run, kept):
+        stored = StoredSummary(partial(read_regular, run.path / SUMMARY))
+        if not _is_made_of_these_records(run, stored):
             return None
         summary = None
-        if kept.made_of["summary"] == kept.digest:
-            summary = kept.sparing(run.manifest, is_one_of_many=is_one_of_many)
-        return _relocated(run, summary or summary_from_json(kept.values(), run.manifest))
+        if stored.made_of["summary"] == stored.digest:
+            summary = stored.lazy_summary(run.manifest, keep_lists=keep_lists)
+        return _relocated(run, summary or summary_from_json(stored.values(), run.manifest))
     except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError, RecordError):
         return None
 
 
-def _is_made_of_these_records(run: Run, kept: KeptSummary) -> bool:
+def _is_made_of_these_records(run: Run, stored: StoredSummary) -> bool:
     """Return whether this version computed the summary, from these records, and nobody altered it since."""
-    sources = kept.made_of
-    if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
+    sources = stored.made_of
+    if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS_VERSION:
         return False
     # The digest is that of the bytes as they were written; a file that something else wrote has others.
     digest = sources.get("summary")
-    if kept.digest != digest and _digest_of(kept.values()) != digest:
+    if stored.digest != digest and _digest_of(stored.values()) != digest:
         return False
     return sources.get("stat") == stat_digest(run.path) or sources.get("content") == content_digest(run.path)
 
@@ -154,7 +159,7 @@ def _relocated(run: Run, summary: Summary) -> Summary:
 
 
 def _files(path: Path) -> Iterator[os.DirEntry[str]]:
-    from milabench.events.rundir import is_journal_or_manifest
+    from milabench.events.run_files import is_journal_or_manifest
 
     try:
         with os.scandir(path) as entries:
@@ -162,4 +167,4 @@ def _files(path: Path) -> Iterator[os.DirEntry[str]]:
                 if is_journal_or_manifest(entry.name) or entry.name.endswith(_ENDINGS):
                     yield entry
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
-from milabench.analysis.two_samples import MARGIN
+from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
@@ -18,6 +18,7 @@ from milabench.procurement.offer import Offer, offer_problems
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
+from milabench.shown import counted
 from milabench.workflow.files import base_folder
 from milabench.workflow.opened_offers import (
     checked_offer,
@@ -46,7 +47,7 @@ def compare_by_tender(
     session: Session,
     *,
     metric: str = "",
-    margin: float = MARGIN,
+    margin: float = DEFAULT_MARGIN,
     across: bool = False,
 ) -> TenderScores:
     """Score runs, or JSON reports or bundles of runs, and offers (`offer.yaml`) by a tender; `A1,A2` are runs of one system.
@@ -63,7 +64,13 @@ def compare_by_tender(
 
 
 def score_bids(
-    tender: Tender, bids: Sequence[Bid], folder: Path, *, metric: str = "", margin: float = MARGIN, across: bool = False
+    tender: Tender,
+    bids: Sequence[Bid],
+    folder: Path,
+    *,
+    metric: str = "",
+    margin: float = DEFAULT_MARGIN,
+    across: bool = False,
 ) -> TenderScores:
     """Score bids beside the reference run that the tender names; raises as `compare_by_tender`."""
     taken = [bid.name for bid in bids]
@@ -172,7 +179,9 @@ def explain_numbers(
 
 
 def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
-    """Return that a tender and its offers are valid. Raises ConfigError with everything that is wrong with any of them.
+    """Return that a tender and its offers are valid, and which of these have no score for want of a figure.
+
+    Raises ConfigError with everything that is wrong with any of them.
 
     Files that they name have to be there and to be read, figures of merit to have values in the runs, and nodes to be those of
     the runs.
@@ -193,14 +202,18 @@ def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
                 _note_absent(declared.runs, offer.origin, f"benchmarks.{bench}.run", problems)
             if tender is not None:
                 bids.append(_offered(folder, offer, tender)[0])
+    lacking: list[str] = []
     if tender is not None and is_read:
-        unscored_benchmarks(tender, tender.metric, bids, reference, problems)
+        rows = unscored_benchmarks(tender, tender.metric, bids, reference, problems)
+        lacking = [
+            f"{bid.name}: {row.bench} {row.why_not}"
+            for bid, bid_rows in zip(bids, rows, strict=True)
+            for row in bid_rows
+            if row.why_not and tender.benchmarks[row.bench].is_required
+        ]
     problems.raise_any()
-    return (
-        "the tender is valid"
-        if not offers
-        else f"the tender and {len(offers)} offer{'s' if len(offers) > 1 else ''} are valid"
-    )
+    valid = f"the tender and {counted(len(offers), 'offer')} are valid" if offers else "the tender is valid"
+    return "\n".join([valid, *(f"no score: {line}" for line in lacking)])
 
 
 @contextmanager

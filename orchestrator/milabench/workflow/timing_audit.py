@@ -14,7 +14,7 @@ from milabench.analysis.timing_audit import TimingAudit, timing_audit
 from milabench.errors import RecordError, UsageError
 from milabench.events.model import Data
 from milabench.events.replay import replay
-from milabench.events.rundir import find_run
+from milabench.events.runs_folder import find_run
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Step
 from milabench.workflow.files import base_folder, shipped_suite

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 ROOT = Path(__file__).resolve().parents[3]
 WEB = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "web.yaml"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 from tests.commands import OF_A_BUSY_HOST, ROOT, Said
 from tests.processes import CEILING_S, until
 

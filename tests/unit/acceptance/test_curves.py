@@ -141,6 +141,14 @@ def test_a_bound_against_a_reference_is_welchs() -> None:
     assert lacking.missing == "a number of it in the reference (this point; the sweep has concurrency=4)"
 
 
+def test_other_requests_than_the_reference_s_decide_nothing() -> None:
+    criteria = parse_criteria(asked("concurrency=8: {ttft_p90_ms: {maximum: 2 x reference}}").encode(), "a.yaml")
+    reference, one = run(with_values(*A)), run(with_values(*A))
+    assert only(evaluate_criteria(criteria, one, reference)).verdict == "PASS"
+    check = only(evaluate_criteria(criteria, one, reference, {"chat": ("", "serve.output_tokens 32 / 8")}))
+    assert (check.verdict, check.missing.endswith("serve.output_tokens 32 / 8")) == ("INCONCLUSIVE", True)
+
+
 def test_what_has_no_unit_is_decided_by_what_was_measured() -> None:
     one = with_values(*A, slo={"ttft_p90_ms": 5.0}, slo_concurrency=8.0)
     assert only(held(asked("concurrency=8: {error_rate: {maximum: 1 %}}"), one)).verdict == "PASS"

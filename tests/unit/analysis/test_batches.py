@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.series import Runs
+from milabench.analysis.series import RunLengths
 from milabench.checks.check import StepContext
 from milabench.checks.rate import RateCheck
 from milabench.events.model import ObservationBatch
@@ -163,7 +163,7 @@ def test_a_line_longer_than_what_is_read_at_a_time_is_one_event(tmp_path: Path) 
 def test_a_column_of_runs_is_the_numbers_that_were_put_in(step: int) -> None:
     draw = random.Random(step)
     values = [float(draw.choice((32, 32, 32, 7))) if step == 1 else float(place // step) for place in range(3000)]
-    column = Runs()
+    column = RunLengths()
     for at in range(0, len(values), 100):
         column.extend(values[at : at + 100])
     assert list(column) == values

@@ -309,7 +309,7 @@ def test_whole_systems_are_compared_or_single_instances_and_more_devices_have_an
     )
     whole, single = (only(compare_systems([system("a", a), system("b", b)], per=per)) for per in ("system", "instance"))
     assert (whole.ratio, single.ratio) == (pytest.approx(1.8), pytest.approx(0.9))
-    assert whole.efficiency == pytest.approx(1.8 / 4)
+    assert (whole.efficiency, single.efficiency) == (pytest.approx(1.8 / 4), pytest.approx(1.8 / 4))
 
 
 def test_a_job_mix_adds_up_time_energy_and_cost() -> None:

@@ -19,7 +19,7 @@ from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import Tracing
 from milabench.events.rundir import Run, open_run
-from milabench.events.values import LARGEST, finite_number, positive, strict, whole
+from milabench.events.values import LARGEST_NUMBER, finite_number, positive, strict, whole
 from milabench.report import csv, html, junit, markdown, text
 from milabench.report import json as as_json
 from milabench.workflow.run_checks import checks_of
@@ -190,14 +190,16 @@ def test_one_rate_beyond_all_measure_leaves_the_others_and_is_warned_of(tmp_path
 
 
 def test_large_numbers_within_measure_are_counted_with(tmp_path: Path) -> None:
-    steps = [Recorded(repeat=repeat, events=rates(LARGEST, LARGEST)) for repeat in range(3)]
+    steps = [Recorded(repeat=repeat, events=rates(LARGEST_NUMBER, LARGEST_NUMBER)) for repeat in range(3)]
     (bench,) = summarise(record(tmp_path, *steps)).benchmarks
-    assert (bench.perf, bench.spread) == (pytest.approx(LARGEST), pytest.approx(0))
+    assert (bench.perf, bench.spread) == (pytest.approx(LARGEST_NUMBER), pytest.approx(0))
 
 
 def test_numbers_are_those_that_can_be_counted_with() -> None:
-    found = [finite_number(value) for value in (1, -2.5, LARGEST, 1e51, 10**400, math.nan, math.inf, True, "1", None)]
-    assert found == [1.0, -2.5, LARGEST, None, None, None, None, None, None, None]
+    found = [
+        finite_number(value) for value in (1, -2.5, LARGEST_NUMBER, 1e51, 10**400, math.nan, math.inf, True, "1", None)
+    ]
+    assert found == [1.0, -2.5, LARGEST_NUMBER, None, None, None, None, None, None, None]
     assert [positive(value) for value in (2, 0, -1, 1e-300)] == [2.0, None, None, None]
     assert [whole(value, -1) for value in (3, -3, 2**63, 3.0, True)] == [3, -1, -1, -1, -1]
 

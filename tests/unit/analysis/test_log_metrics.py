@@ -110,6 +110,13 @@ def test_a_sum_of_numbers_beyond_all_measure_is_none() -> None:
         assert (series.value, series.problem) == (None, f"metric m: {reduce} of 3 values is not a finite number")
 
 
+@pytest.mark.parametrize("reduce", ["median", "min", "max", "p50", "p90", "p95", "p99", "mean", "harmonic"])
+def test_among_numbers_that_are_none_nothing_is_the_smallest_or_the_median(reduce: str) -> None:
+    for order in itertools.permutations(("nan", "1", "2", "3")):
+        (series,) = found([f"v={number}\n" for number in order], metric(r"v=(\S+)", reduce))
+        assert (series.value, series.problem) == (None, f"metric m: {reduce} of 4 values is not a finite number")
+
+
 def test_the_raw_series_is_kept_with_its_spread() -> None:
     (series,) = found(LOG.splitlines(), metric(f"Speed: {NUMBER}", "mean"))
     assert list(series.values) == [829.012392, 844.157227, 835.582445, 797.687061, 821.444257, 810.339386]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from milabench.analysis.ab_run import ab_of
-from milabench.analysis.paired_comparison import AB, Paired, paired_ratio, paired_verdicts
+from milabench.analysis.paired_comparison import AB, Pair, Paired, paired_ratio, paired_verdicts
 from milabench.analysis.summary import summarise
-from milabench.analysis.two_samples import MARGIN
+from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.events.model import Event
-from milabench.report.model import pair_table
+from milabench.report.run_tables import pair_table
 from tests.recorded_run import Recorded, data, rates, record
 
 WOBBLE = (0.004, -0.004, 0.002, -0.002, 0.0)
@@ -43,12 +43,20 @@ def test_too_few_pairs_are_no_claim_and_cost_the_others_nothing() -> None:
     assert paired_verdicts([few, alone]) == [few, alone]
 
 
+def test_an_interval_without_a_width_says_why_it_has_none() -> None:
+    still = pair("still", 1.1, (0.0,) * 5)
+    assert (still.ci95, still.verdict) == (pytest.approx((1.1, 1.1)), "FASTER")
+    told = AB(suites=("a", "b"), pairs=(Pair(bench="still", a="a", b="b", result=still),))
+    assert "too few digits to see a spread" in pair_table(told).rows[0][-1]
+    assert pair("x", 1.1).note == ""
+
+
 def test_in_a_run_of_30_benchmarks_at_the_margin_a_false_claim_is_rare() -> None:
     draw = random.Random(5)
     trials, false = 60, 0
     for _ in range(trials):
         wobbles = [tuple(draw.gauss(0, 0.01) for _ in range(5)) for _ in range(30)]
-        family = paired_verdicts([pair(str(place), 1 + MARGIN, wobble) for place, wobble in enumerate(wobbles)])
+        family = paired_verdicts([pair(str(place), 1 + DEFAULT_MARGIN, wobble) for place, wobble in enumerate(wobbles)])
         false += any(one.verdict in ("FASTER", "SLOWER") for one in family)
     assert false / trials <= 0.10  # one by one, half of such runs have one
 
@@ -69,8 +77,9 @@ def ab(base: Path, a: tuple[Event, ...], b: tuple[Event, ...], reasons: tuple[st
 
 def test_a_pair_says_why_it_is_suspect(tmp_path: Path) -> None:
     found = ab(tmp_path, rates(100.0), rates(120.0), reasons=("throttled",))
+    (row,) = pair_table(found).rows
     assert (found.pairs[0].reasons, found.to_json()["pairs"][0]["reasons"]) == (("throttled",), ["throttled"])
-    assert pair_table(found).rows[0][-2:] == ("FASTER", "suspect (throttled)")
+    assert (row[-2], row[-1].split("; ")[-1]) == ("FASTER", "suspect (throttled)")
 
 
 def test_of_what_is_neither_better_nor_worse_none_is_faster(tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ import pytest
 
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.paired_comparison import paired_ratio
-from milabench.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
+from milabench.analysis.replicates import (
+    MOST_REPLICATES,
+    PILOT_LAUNCHES,
+    Pilot,
+    processes_for,
+    processes_for_ratio,
+    replicates,
+    within,
+)
 from milabench.analysis.two_samples import Estimate, judge_family
 
 
@@ -30,7 +38,7 @@ def test_the_number_of_processes_is_the_least_that_reaches_the_precision(spread:
         return t_quantile(0.975, n - 1) * spread / math.sqrt(n)
 
     n = processes_for(spread, precision)
-    assert n == MOST or half(n) <= math.log1p(precision)
+    assert n == MOST_REPLICATES or half(n) <= math.log1p(precision)
     assert n == 2 or half(n - 1) > math.log1p(precision)
 
 
@@ -43,7 +51,7 @@ def pilot(spread: float, seconds: float = 10.0) -> Pilot:
 
 def test_a_quiet_benchmark_is_not_run_more_often_than_in_its_pilot() -> None:
     (found,) = replicates({"a": pilot(0.001)}, precision=0.01).values()
-    assert (found.wanted, found.planned, found.is_capped) == (PILOT, PILOT, False)
+    assert (found.wanted, found.planned, found.is_capped) == (PILOT_LAUNCHES, PILOT_LAUNCHES, False)
 
 
 def test_a_noisy_benchmark_is_run_as_often_as_its_spread_asks_for() -> None:
@@ -55,21 +63,21 @@ def test_a_noisy_benchmark_is_run_as_often_as_its_spread_asks_for() -> None:
 def test_a_budget_is_spent_block_by_block_and_what_it_does_not_reach_is_capped() -> None:
     pilots = {"quiet": pilot(0.001), "noisy": pilot(0.02), "worse": pilot(0.03)}
     found = replicates(pilots, precision=0.01, budget_s=100.0)
-    assert found["quiet"].planned == PILOT
+    assert found["quiet"].planned == PILOT_LAUNCHES
     # Two benchmarks of 10 s each: five whole blocks for 100 s.
-    assert (found["noisy"].planned, found["worse"].planned) == (PILOT + 5, PILOT + 5)
+    assert (found["noisy"].planned, found["worse"].planned) == (PILOT_LAUNCHES + 5, PILOT_LAUNCHES + 5)
     assert found["noisy"].is_capped
 
 
 def test_no_budget_left_leaves_the_pilot() -> None:
     found = replicates({"a": pilot(0.05)}, precision=0.01, budget_s=-3.0)
-    assert found["a"].planned == PILOT
+    assert found["a"].planned == PILOT_LAUNCHES
 
 
 def test_a_benchmark_with_fewer_than_three_rates_stays_at_its_pilot() -> None:
     found = replicates({"broken": Pilot(rates=(9.0, 1.0), replicate_s=1.0), "a": pilot(0.02)}, precision=0.01)
-    assert (found["broken"].wanted, found["broken"].planned) == (None, PILOT)
-    assert found["a"].planned > PILOT
+    assert (found["broken"].wanted, found["broken"].planned) == (None, PILOT_LAUNCHES)
+    assert found["a"].planned > PILOT_LAUNCHES
 
 
 def test_a_budget_without_a_pilot_trims_whole_blocks_from_the_end() -> None:

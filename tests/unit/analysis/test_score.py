@@ -5,11 +5,14 @@ import math
 import pytest
 
 from milabench.analysis.score import ScoreEntry, score
+from milabench.analysis.two_samples import LogMean
 
 
 def entry(value: float | None, weight: float | None = 1.0, **more: float) -> ScoreEntry:
-    variances = ((more["spread"] ** 2 / more["n"], more["n"] - 1),) if "spread" in more else None
-    return ScoreEntry(value=value, weight=weight, variances=variances)
+    if "spread" not in more:
+        return ScoreEntry(value=value, weight=weight)
+    level = LogMean(mean=0.0, variance=more["spread"] ** 2 / more["n"], freedom=more["n"] - 1)
+    return ScoreEntry(value=value, weight=weight, levels=(level,))
 
 
 def test_the_score_is_the_weighted_geometric_mean_of_what_passed() -> None:

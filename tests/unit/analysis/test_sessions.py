@@ -13,7 +13,7 @@ import pytest
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.summary_model import BenchSummary, Failure
-from milabench.analysis.two_samples import Estimate, difference, log_mean_of, welch
+from milabench.analysis.two_samples import Estimate, difference, log_mean_of, weighted_variances, welch
 from milabench.report import csv, json, junit, markdown, text
 from milabench.report.html import render_comparison as page
 from tests.unit.analysis.test_compare import bench, only, system
@@ -113,6 +113,67 @@ def test_the_index_and_the_job_mix_have_the_sessions_in_their_intervals() -> Non
     (_, mix), (_, narrow) = found.job_mix, single.job_mix
     assert mix.time_ci95 is not None and narrow.time_ci95 is not None
     assert mix.time_ci95[1] - mix.time_ci95[0] > 5 * (narrow.time_ci95[1] - narrow.time_ci95[0])
+
+
+def of_benchmarks(name: str, levels: Sequence[Sequence[float]]) -> System:
+    """A system with sessions, each of which has a level of every benchmark, and three launches of each."""
+    shape = (0.9999, 1.0, 1.0001)
+    return several(name, *([bench(f"b{k}", level, shape) for k, level in enumerate(each)] for each in levels))
+
+
+def test_what_a_session_has_in_common_with_all_benchmarks_is_in_the_index() -> None:
+    """Its interval is Welch's of the index of each session: errors of the benchmarks do not cancel."""
+    a, b = [(100, 50, 20), (102, 51, 20.4), (98, 49, 19.6)], [(110, 55, 22), (112, 56, 22.4), (108, 54, 21.6)]
+    found = compare_systems([of_benchmarks("a", a), of_benchmarks("b", b)])
+    index_of = [[fmean(map(math.log, session)) for session in side] for side in (a, b)]
+    assert found.indices[0].ci95 == pytest.approx(welch(*index_of).ratio_interval(), rel=1e-6)
+    _, mix = found.job_mix
+    assert mix.time_ci95 is not None
+    of_side = welch([0.0, 0.0], [-level for level in index_of[1]])
+    assert mix.time_ci95[1] / mix.time_h == pytest.approx(math.exp(of_side.interval()[1] - of_side.d), rel=1e-3)
+
+
+def test_what_sessions_have_of_each_benchmark_by_itself_cancels_in_the_index() -> None:
+    a = [(100, 50), (102, 49), (98, 51)]
+    found = compare_systems([of_benchmarks("a", a), of_benchmarks("b", [(100, 50)] * 3)])
+    of_first = found.rows[0].contrasts[0]
+    assert of_first is not None and of_first.ci95 is not None and found.indices[0].ci95 is not None
+    assert math.log(found.indices[0].ci95[1]) < 0.1 * math.log(of_first.ci95[1])
+
+
+def test_where_a_session_lacks_a_benchmark_errors_of_the_index_add_up_as_they_are() -> None:
+    a, b = of_benchmarks("a", [(100, 50), (102, 51), (98, 49)]), of_benchmarks("b", [(110, 55)])
+    fewer = several("a", *(session.summary.benchmarks for session in a.sessions[:2]), [bench("b0", 98.0)])
+    found = compare_systems([fewer, b])
+    errors = [
+        row.contrasts[0].evidence.estimate.error for row in found.rows if row.contrasts[0] and row.contrasts[0].evidence
+    ]
+    assert found.indices[0].ci95 is not None
+    low, high = found.indices[0].ci95
+    assert math.log(high / low) > 2 * 1.96 * fmean(errors)
+
+
+@pytest.mark.parametrize(("of_all", "of_each"), [(0.01, 0.0), (0.0, 0.01), (0.003, 0.0)])
+def test_the_index_of_several_sessions_covers_as_often_as_it_claims(of_all: float, of_each: float) -> None:
+    """Ten benchmarks, three sessions of three launches a side, 1 % between launches."""
+    rng = random.Random(29)
+
+    def variances() -> tuple[float, list[tuple[float, float]]]:
+        common = [rng.gauss(0, of_all) for _ in range(3)]
+        levels = [
+            log_mean_of(
+                [[rng.gauss(centre, 0.01) for _ in range(3)] for centre in (c + rng.gauss(0, of_each) for c in common)]
+            )
+            for _ in range(10)
+        ]
+        return fmean(level.mean for level in levels), weighted_variances(levels, [0.1] * 10)
+
+    hits, trials = 0, 400
+    for _ in range(trials):
+        (a, of_a), (b, of_b) = variances(), variances()
+        low, high = Estimate.of_variances(b - a, [*of_a, *of_b]).interval()
+        hits += low <= 0 <= high
+    assert 0.93 <= hits / trials <= 0.985
 
 
 def test_what_would_decide_is_sessions_where_these_are_the_sample() -> None:

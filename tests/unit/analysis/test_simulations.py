@@ -11,7 +11,7 @@ import pytest
 
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.score import ScoreEntry, counted_entries, log_index_estimate
-from milabench.analysis.two_samples import Estimate, paired_difference, tail, welch
+from milabench.analysis.two_samples import Estimate, LogMean, paired_difference, tail, welch
 
 TRIALS = 3000
 
@@ -74,7 +74,10 @@ def test_the_interval_of_an_index_covers_as_often_as_it_claims() -> None:
                 ScoreEntry(
                     value=ratio,
                     weight=1.0 + place % 2,
-                    variances=tuple((variance(map(math.log, side)) / 4, 3) for side in (a, b)),
+                    levels=tuple(
+                        LogMean(mean=log_mean(side), variance=variance(map(math.log, side)) / 4, freedom=3)
+                        for side in (a, b)
+                    ),
                 )
             )
         found = log_index_estimate(counted_entries(entries)[0])

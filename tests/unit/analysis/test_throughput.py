@@ -209,6 +209,13 @@ def test_a_window_that_begins_with_a_gap_is_cut_to_whole_periods_too() -> None:
     assert (found.value, found.period) == (pytest.approx(50.0), 10)
 
 
+def test_of_steps_that_were_recorded_together_no_quantile_is_known() -> None:
+    apart = [step(0.1 * k, 0.1) for k in range(100)]
+    assert rate([window(0.0, 10.0), *apart]).latency["p50"] == pytest.approx(0.1)
+    together = [step(10.0 + 0.4 * k, 0.4, n=32, steps=4) for k in range(100)]
+    assert rate([window(0.0, 50.0), *apart, *together]).latency == {}
+
+
 def test_the_steps_that_were_warm_up_are_counted() -> None:
     warm = [step(1.0 + 0.2 * k, 0.2, warmup=True) for k in range(10)]
     left = [step(3.0 + 0.2 * k, 0.2) for k in range(20)]

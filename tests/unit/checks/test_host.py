@@ -9,7 +9,7 @@ import pytest
 
 from milabench.checks.check import StepContext
 from milabench.checks.host import ContendedCheck
-from milabench.events.model import Config, Data, Event, Verdict
+from milabench.events.model import Config, Data, End, Event, Verdict
 
 START, STOP = 1000.3, 1030.6  # between two readings, as always
 
@@ -139,6 +139,16 @@ def test_a_timed_launch_that_nobody_read_the_host_of_is_not_taken_for_undisturbe
     said = check.verdict()
     assert (said.verdict, said.numbers) == (verdict, {"readings": 0})
     assert check.reason_for(said) == ("sensor-lost" if timed else None)
+
+
+@pytest.mark.parametrize(("wall_s", "reason"), [(600.0, "sensor-lost"), (4.0, None), (None, None)])
+def test_a_long_launch_without_a_window_that_nobody_read_the_host_of_is_in_doubt(
+    wall_s: float | None, reason: str | None
+) -> None:
+    """A command whose number is in its log has no window."""
+    check = ContendedCheck(StepContext(step="s"))
+    check.observe(End(step="s", outcome="passed", wall_s=wall_s))
+    assert check.reason_for(check.verdict()) == reason
 
 
 @pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])

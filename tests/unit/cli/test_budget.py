@@ -156,6 +156,18 @@ def test_a_system_that_cannot_answer_does_not_hide_the_others(
     assert (said.code, said.out) == (2, "") and "C: has no score" in said.err
 
 
+def test_a_system_that_breaks_the_rule_of_the_metric_is_said_to(
+    milabench: Milabench, files: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "b.yaml").write_text(B.replace("41 s", "45 s"))
+    words = (files["procurement"], files["b"], "--power", "8 MW")
+    said = milabench("budget", *words)
+    line = "B: meraculous: S = 0.949778, the rule is S >= 1"
+    assert (said.code, f"rules broken, however many nodes there are\n  {line}\n" in said.out) == (0, True)
+    (broken,) = json.loads(milabench("budget", *words, "--json").out)["breaches"]
+    assert f"{broken['system']}: {broken['rule']}" == line
+
+
 def test_the_page_draws_swings_and_shares(milabench: Milabench, files: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "budget.html"
     said = milabench("budget", files["procurement"], files["a"], "--spend", "400M", "-o", str(page))

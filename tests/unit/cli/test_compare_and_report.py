@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,16 @@ def test_a_run_is_one_session_of_a_system(tmp_path: Path, invoke: Invoke) -> Non
     made(tmp_path, "a"), made(tmp_path, "b")
     with pytest.raises(UsageError, match="given twice for one system"):
         invoke(compare.command, "a,a", "b")
+
+
+def test_a_copy_or_a_report_of_a_run_is_no_other_session(tmp_path: Path, invoke: Invoke) -> None:
+    run, _ = made(tmp_path, "a"), made(tmp_path, "b")
+    copy, report_file = tmp_path / "copies" / run.path.name, tmp_path / "a.json"
+    shutil.copytree(run.path, copy)
+    report_file.write_text(invoke(report.command, "a", "--json").stdout)
+    for same in (copy, report_file):
+        with pytest.raises(UsageError, match="given twice for one system"):
+            invoke(compare.command, f"a,{same}", "b")
 
 
 def test_the_page_of_several_runs_names_the_run_of_each_step(tmp_path: Path, invoke: Invoke) -> None:

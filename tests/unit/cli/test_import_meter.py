@@ -41,6 +41,23 @@ def test_a_meter_is_aligned_and_kept_beside_the_records(milabench: Milabench, tm
     assert answer["sha256"] == hashlib.sha256(meter.read_bytes()).hexdigest()
 
 
+def test_launches_that_nobody_read_are_named_and_have_no_energy(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    rows = wall_csv().splitlines()
+    # From before the second launch to within it: its whole beginning.
+    hole = (BEGIN + 110, BEGIN + 180)
+    kept = [row for row in rows if not row[0].isdigit() or not hole[0] < float(row.split(",")[0]) < hole[1]]
+    (tmp_path / "pdu.csv").write_text("\n".join(kept) + "\n")
+    said = milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"))
+    assert said.code == 0
+    assert "holes: without readings, and so not metered: llama.D0.R1" in said.out.splitlines()
+    answer = json.loads(milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"), "--json").out)
+    assert answer["unread"] == ["llama.D0.R1"]
+    (tmp_path / "procurement.yaml").write_text(TENDER)
+    report = milabench("report", str(run.path), "--tender", str(tmp_path / "procurement.yaml"), "--json")
+    assert {entry["power"] for entry in json.loads(report.out)["expenses"]} == {"board"}
+
+
 def test_an_offset_may_be_given(milabench: Milabench, tmp_path: Path) -> None:
     run = metered_run(tmp_path / "base")
     (tmp_path / "pdu.csv").write_text(wall_csv(offset_s=-3600.0))

@@ -16,7 +16,7 @@ from milabench.cli import compare, offer, offers
 from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement.scores import METRICS
 from tests.formulas import Book
-from tests.offered import VENDORS, make_offers, offer_file, tender_file
+from tests.offered import LED_BY_D, VENDORS, make_offers, offer_file, tender_file
 
 
 def ran(command: Any, *words: object) -> Result:
@@ -44,7 +44,12 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
         "C C-1000": "FAIL",
         "D D-1000": "PASS",
     }
-    first, second, third, _ = value["tender"]["systems"]
+    names = [each["name"] for each in value["tender"]["systems"]]
+    assert names == list(by_name) == [f"{vendor} {vendor}-1000" for vendor in LED_BY_D]
+    leading, first, second, third = value["tender"]["systems"]
+    assert (leading["verdict"], first["verdict"]) == (None, "SLOWER")
+    award = "D D-1000 has the highest score of the admissible offers, and is shown to be above every other one"
+    assert value["award"] == f"{award} that is not ruled out." and award in " ".join(shown(four).stdout.split())
     assert (first["admissible"], first["breaches"]) == (True, [])
     assert third["admissible"] is False and third["breaches"][0] == "verification: FAIL"
     # bert: n_ref 2, weight 2, reference 100; llama: n_ref 4, reference 50; N_ref 64; all runs on one node of two devices.
@@ -61,7 +66,7 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
 
 def test_an_archive_is_scored_as_the_offer_that_is_in_it(four: tuple[Path, Path]) -> None:
     """Not as the run of one node that its records are: nodes, tier and name are the offer's, as in the table of all offers."""
-    table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][:3]
+    table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][1:]
     archives = [four[0] / "A.zip", four[0] / "B.zip", four[0] / "C.zip"]
     told = json.loads(ran(compare.command, *archives, "--tender", four[1], "--json").stdout)["tender"]["systems"]
     for key in ("name", "nodes", "score", "limits", "admissible", "breaches", "meets"):
@@ -78,7 +83,8 @@ def test_the_workbook_recomputes_to_the_same_numbers(four: tuple[Path, Path], tm
     target = tmp_path / "offers.xlsx"
     assert shown(four, "--metric", metric, "-o", target).return_value == 7
     book = Book(target)
-    assert book.formulas.sheetnames == ["offers", "terms", *(f"{name} {name}-1000" for name in VENDORS)]
+    order = "BACD" if metric == "index" else LED_BY_D  # the index counts no nodes, of which B has fewer
+    assert book.formulas.sheetnames == ["offers", "terms", *(f"{name} {name}-1000" for name in order)]
     assert book.check() >= 60
     told = json.loads(shown(four, "--metric", metric, "--json").stdout)
     heads = [cell.value for cell in book.formulas["offers"][2]]
@@ -182,13 +188,30 @@ def test_an_altered_offer_is_not_admissible_and_decides_nothing(four: tuple[Path
     with_lower_price(four[0] / "D.zip", tmp_path / "offers" / "D.zip")
     (tmp_path / "offers" / "B.zip").write_bytes((four[0] / "B.zip").read_bytes())
     unaltered = json.loads(shown(four, "--json").stdout)["tender"]["systems"]
-    assert [each["verdict"] for each in unaltered] == [None, "SLOWER", "SLOWER", "FASTER"]
+    assert [each["verdict"] for each in unaltered] == [None, "SLOWER", "SLOWER", "SLOWER"]
     result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
     assert result.return_value == 6
     whole, altered = json.loads(result.stdout)["tender"]["systems"]
     assert (whole["admissible"], altered["admissible"]) == (True, False)
     assert altered["breaches"] == ["verification: ALTERED"] and altered["doubts"] == ["its archive was modified"]
     assert (altered["verdict"], altered["meets"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
+
+
+def test_an_offer_that_no_allowed_signer_signed_is_refused_and_not_called_altered(
+    four: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "offers").mkdir()
+    (tmp_path / "offers" / "A.zip").write_bytes((four[0] / "A.zip").read_bytes())
+    (tmp_path / "signers").write_text("")
+    words = ("--tender", four[1], "--allowed-signers", tmp_path / "signers")
+    result = ran(offers.command, "compare", tmp_path / "offers", *words)
+    assert result.return_value == 6
+    assert "altered, or by none of the allowed signers\n  A A-1000: it is not signed\n" in result.stdout
+    assert "modified" not in result.stdout
+    answer = json.loads(ran(offers.command, "compare", tmp_path / "offers", *words, "--json").stdout)
+    (side,), (system,) = answer["offers"], answer["tender"]["systems"]
+    assert (side["verdict"], system["admissible"]) == ("UNTRUSTED", False)
+    assert system["doubts"] == ["its archive is by none of the allowed signers"]
 
 
 def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from milabench.cli import compare, tender
 from milabench.errors import ConfigError, MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement.scores import METRICS
 from tests.ats5 import ATS5, ATS5_NODES
-from tests.recorded_run import Recorded, rates, record
+from tests.recorded_run import Recorded, data, rates, record
 
 RUNS = Path(__file__).resolve().parents[2] / "runs"
 SHAPE = (1.0, 1.01, 0.99, 1.005)
@@ -83,7 +83,7 @@ def test_k_ssi_1_from_the_files(invoke: Invoke) -> None:
     )
     assert [row["speedup"]["value"] for row in rows] == pytest.approx([1.9993714285714286, 1.60736, 1.0685], rel=1e-12)
     assert system["score"]["value"] == pytest.approx(3.0612740016171007, rel=1e-12)
-    assert (system["admissible"], system["meets"]) == (True, "INCONCLUSIVE")  # declared: nothing measured it
+    assert (system["admissible"], system["meets"]) == (None, "INCONCLUSIVE")  # declared: nothing measured it
     (unweighted,) = scores(invoke, APEX.replace("weight: 2, ", ""), OFFER)
     assert unweighted["score"]["value"] == pytest.approx(2.6508931085607634, rel=1e-12)
 
@@ -220,6 +220,18 @@ def test_the_index_of_runs_is_that_of_the_comparison_of_the_two(invoke: Invoke) 
     assert score["ci95"] == pytest.approx(index["ci95"], rel=1e-9)
 
 
+def test_what_sessions_have_in_common_is_in_a_score_as_in_the_index(tmp_path: Path, invoke: Invoke) -> None:
+    """Both benchmarks are as much faster in a session: their errors are one."""
+    reference = made(tmp_path, "ref", 100.0, "digits", "flops")
+    sessions = ",".join(made(tmp_path, f"a{level}", level, "digits", "flops") for level in (190.0, 200.0, 211.0))
+    index = json.loads(invoke(compare.command, reference, sessions, "--json").stdout)["comparison"]["indices"][0]
+    asked = {"metric": "index", "reference": {"run": reference}, "benchmarks": {"digits": None, "flops": None}}
+    answer = invoke(compare.command, sessions, "--tender", write("procurement.yaml", asked), "--json")
+    score = json.loads(answer.stdout)["tender"]["systems"][0]["score"]
+    assert score["value"] == pytest.approx(index["value"])
+    assert score["ci95"] == pytest.approx(index["ci95"])
+
+
 def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invoke) -> None:
     runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("a", 200.0), ("b", 150.0))]
     asked = write(
@@ -234,6 +246,22 @@ def test_two_systems_have_a_verdict_on_their_scores(tmp_path: Path, invoke: Invo
         0
     ]
     assert other["ratio"]["ci95"] == pytest.approx(alone["ci95"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("least", "meets", "admissible", "code"),
+    [(2.4, "PASS", True, 0), (2.5, "INCONCLUSIVE", None, 0), (2.6, "FAIL", False, 1)],
+)
+def test_an_offer_below_the_least_score_is_not_admissible(
+    tmp_path: Path, invoke: Invoke, least: float, meets: str, admissible: bool | None, code: int
+) -> None:
+    runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
+    benchmarks = {"digits": {"reference": {"nodes": 1}}}
+    asked = {"metric": "ssi", "reference": {"run": runs[0], "nodes": 8}, "benchmarks": benchmarks}
+    (system,) = scores(invoke, {**asked, "limits": {"ssi": least}}, declared("A", 8, digits={"run": runs[1]}))
+    assert (system["meets"], system["admissible"]) == (meets, admissible)
+    assert system["breaches"] == (["ssi: 2.5, the least is 2.6"] if meets == "FAIL" else [])
+    assert invoke(compare.command, "offer0.yaml", "--tender", "procurement.yaml").return_value == code
 
 
 @pytest.mark.parametrize(("level", "launches", "admissible"), [(100.1, 4, True), (99.9, 4, False), (250.0, 1, None)])
@@ -313,6 +341,65 @@ def test_a_figure_of_merit_of_metrics_and_arguments(tmp_path: Path, invoke: Invo
     assert row["speedup"]["value"] == pytest.approx(2.5)
     # U = (n_ref / n) (N / N_ref)
     assert row["utilization"] == pytest.approx((1 / 1) * (1 / 4))
+
+
+def instances_on(base: Path, name: str, nodes: int) -> str:
+    """A run of two instances on each node, each of which reaches 50 years a day, whatever the nodes."""
+    own = data(metric="years_per_day", value=50.0, units="years/day", direction="higher")
+    steps = [
+        Recorded(
+            bench="weather",
+            tag=f"D{device}",
+            node=node,
+            devices=(device,),
+            repeat=at,
+            events=(*rates(*[each] * 5), own),
+        )
+        for at, each in enumerate(SHAPE)
+        for node in ([f"n{number}" for number in range(nodes)] if nodes > 1 else ["local"])
+        for device in (0, 1)
+    ]
+    return str(record(base, *steps, name=name).path)
+
+
+@pytest.mark.parametrize(
+    "formula", ["rate", "1e6 / rate", "instance_rate * instances", "years_per_day * instances", "20 / instances"]
+)
+def test_whoever_measures_on_fewer_nodes_has_no_higher_score_for_it(
+    tmp_path: Path, invoke: Invoke, formula: str
+) -> None:
+    runs = {nodes: instances_on(tmp_path, f"n{nodes}", nodes) for nodes in (1, 2, 4)}
+    bench = {"figure_of_merit": formula, **({"units": "s"} if "/" in formula else {})}
+    asked = {"metric": "ssi", "reference": {"run": runs[2], "nodes": 8}, "benchmarks": {"weather": bench}}
+    offers = [declared(f"{nodes}", 16, weather={"run": run}) for nodes, run in runs.items()]
+    assert [offer["score"]["value"] for offer in scores(invoke, asked, *offers)] == [pytest.approx(2.0)] * 3
+
+
+@pytest.mark.parametrize("formula", ["years_per_day", "instance_rate", "1 / instance_rate"])
+def test_a_figure_of_one_instance_of_other_counts_is_not_shared_out_over_nodes(
+    tmp_path: Path, invoke: Invoke, formula: str
+) -> None:
+    runs = {nodes: instances_on(tmp_path, f"n{nodes}", nodes) for nodes in (1, 2)}
+    bench = {"figure_of_merit": formula, **({"units": "s"} if "/" in formula else {})}
+    asked: dict[str, Any] = {
+        "metric": "ssi",
+        "reference": {"run": runs[2], "nodes": 8},
+        "benchmarks": {"weather": bench},
+    }
+    offers = [declared(f"{nodes}", 16, weather={"run": run}) for nodes, run in runs.items()]
+    fewer, same = scores(invoke, asked, *offers)
+    assert same["score"]["value"] == pytest.approx(2.0)
+    whole = {"years_per_day": "years_per_day * instances", "instance_rate": "instance_rate * instances"}
+    assert (fewer["score"], fewer["why_not"]) == (
+        None,
+        "weather is the figure of one instance of 2, of 4 on the reference, which ssi cannot share out over nodes; that of all"
+        f" is '{whole.get(formula, '(1 / instance_rate) / instances')}'",
+    )
+    checked = invoke(tender.command, "check", "procurement.yaml", "offer0.yaml", "offer1.yaml").stderr
+    assert checked == f"the tender and 2 offers are valid\nno score: 1: {fewer['why_not']}\n"
+    # The index compares one instance with one.
+    first, second = scores(invoke, asked, *offers, metric="index")
+    assert first["score"]["value"] == pytest.approx(second["score"]["value"])
 
 
 def test_a_figure_without_units_is_better_as_its_metric_is(tmp_path: Path, invoke: Invoke) -> None:
@@ -431,9 +518,10 @@ def test_people_read_every_term_of_a_score(invoke: Invoke, form: str) -> None:
 def test_in_brief_each_offer_is_one_line(invoke: Invoke) -> None:
     write("procurement.yaml", APEX), write("a.yaml", OFFER), write("b.yaml", OFFER.replace("vendor: A", "vendor: B"))
     shown = invoke(compare.command, "a.yaml", "b.yaml", "--tender", "procurement.yaml", "--format", "brief").stdout
+    text = "ssi 3.061, not shown to be admissible, of declared figures that nothing measured, INCONCLUSIVE at the least of 3"
     assert shown.splitlines() == [
-        "A: ssi 3.061, of declared figures that nothing measured, INCONCLUSIVE at the least of 3",
-        "B: ssi 3.061, of declared figures that nothing measured, INCONCLUSIVE at the least of 3, INCONCLUSIVE",
+        f"A: {text}",
+        f"B: {text}, INCONCLUSIVE",
     ]
 
 

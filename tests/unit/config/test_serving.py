@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.serving_model import METRICS
+from milabench.analysis.serving_model import POINT_METRICS
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.serving import SLO_NAMES
@@ -45,8 +45,8 @@ def suites(tmp_path: Path) -> Suites:
 
 
 def test_a_limit_of_the_slo_is_a_number_of_a_point() -> None:
-    assert set(SLO_NAMES) <= METRICS.keys()
-    in_ms = {name for name, metric in METRICS.items() if metric.units == "ms"}
+    assert set(SLO_NAMES) <= POINT_METRICS.keys()
+    in_ms = {name for name, metric in POINT_METRICS.items() if metric.units == "ms"}
     assert set(SLO_NAMES) == {*in_ms, "error_rate"}
 
 

@@ -15,7 +15,7 @@ from milabench.bundle.archive import create_archive
 from milabench.errors import MilabenchError, RecordError
 from milabench.events import atomic_write
 from milabench.events.atomic_write import replace_file, write_output
-from milabench.events.rundir import RunWriter
+from milabench.events.run_writer import RunWriter
 from milabench.execute.install_session import hold_lock
 from milabench.execute.locks import hold_base, hold_run, this_orchestrator
 

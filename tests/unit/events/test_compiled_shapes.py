@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.events.compiled_shapes import ShapeCheck
-from milabench.events.shapes import RATE, SUMMARY, require_shape
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, require_shape
 
-CHECKS = {"rate": (RATE, ShapeCheck(RATE)), "summary": (SUMMARY, ShapeCheck(SUMMARY))}
+CHECKS = {"rate": (RATE_SHAPE, ShapeCheck(RATE_SHAPE)), "summary": (SUMMARY_SHAPE, ShapeCheck(SUMMARY_SHAPE))}
 COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), 1)
 GOOD: dict[str, Any] = {
     "rate": {

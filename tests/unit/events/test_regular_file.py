@@ -13,7 +13,8 @@ import pytest
 from milabench.devices.regular_file import MIB, open_descriptor, open_regular, read_regular
 from milabench.errors import RecordError
 from milabench.events import rundir
-from milabench.events.rundir import RunWriter, open_run, read_batches, read_events
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import open_run, read_batches, read_events
 from milabench.events.tail import Appended
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.errors import NothingSelected, RecordError
-from milabench.events import rundir, wire
+from milabench.events import run_files, run_writer, rundir, runs_folder, wire
 from milabench.events.model import Data, Event, Line, Other
 
 NOON = datetime(2026, 3, 14, 12, 0, 0)
@@ -29,8 +29,8 @@ class Step:
     node: str = "local"
 
 
-def writer(base: Path, name: str = "quick", **manifest: Any) -> rundir.RunWriter:
-    run = rundir.create_run(base, name, NOON, clock=lambda: 5.0)
+def writer(base: Path, name: str = "quick", **manifest: Any) -> run_writer.RunWriter:
+    run = run_writer.create_run(base, name, NOON, clock=lambda: 5.0)
     run.write_manifest({"phase": "run", "name": name, "files": {"s0": "digits.D0"}, **manifest})
     return run
 
@@ -40,29 +40,29 @@ def data(step: str, **values: Any) -> Event:
 
 
 def test_a_run_is_a_folder_named_after_the_run_and_the_second(tmp_path: Path) -> None:
-    assert rundir.create_run(tmp_path, "quick", NOON).path == tmp_path / "runs" / "quick.2026-03-14_12-00-00"
+    assert run_writer.create_run(tmp_path, "quick", NOON).path == tmp_path / "runs" / "quick.2026-03-14_12-00-00"
 
 
 def test_a_second_run_of_the_same_second_gets_a_suffix(tmp_path: Path) -> None:
-    names = [rundir.create_run(tmp_path, "quick", NOON).path.name for _ in range(3)]
+    names = [run_writer.create_run(tmp_path, "quick", NOON).path.name for _ in range(3)]
     assert names[1:] == ["quick.2026-03-14_12-00-00_1", "quick.2026-03-14_12-00-00_2"]
 
 
 def test_a_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> None:
-    assert rundir.create_run(tmp_path, "../a b", NOON).path.parent == tmp_path / "runs"
+    assert run_writer.create_run(tmp_path, "../a b", NOON).path.parent == tmp_path / "runs"
 
 
 def test_a_base_that_is_a_file_is_a_record_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="choose a --base"):
-        rundir.create_run(tmp_path / "file", "quick", NOON)
+        run_writer.create_run(tmp_path / "file", "quick", NOON)
 
 
 @given(st.text(min_size=1))
 def test_a_stem_is_a_plain_file_name_from_which_the_benchmark_is_read_back(bench: str) -> None:
-    stem = rundir.stem_of(bench, tag="D3", repeat=2, node=1)
+    stem = run_files.stem_of(bench, tag="D3", repeat=2, node=1)
     assert "/" not in stem and stem.isascii()
-    parts = rundir.parse_stem(stem)
+    parts = run_files.parse_stem(stem)
     assert (parts.bench, parts.tag, parts.repeat, parts.node) == (bench, "D3", 2, "node1")
 
 
@@ -76,11 +76,11 @@ def test_a_stem_is_a_plain_file_name_from_which_the_benchmark_is_read_back(bench
     ],
 )
 def test_a_stem_says_device_repeat_and_node(arguments: dict[str, Any], stem: str) -> None:
-    assert rundir.stem_of("resnet50", **arguments) == stem
+    assert run_files.stem_of("resnet50", **arguments) == stem
 
 
 def test_a_name_is_percent_encoded() -> None:
-    assert rundir.stem_of("bert/fp16 é") == "bert%2Ffp16%20%C3%A9"
+    assert run_files.stem_of("bert/fp16 é") == "bert%2Ffp16%20%C3%A9"
 
 
 def test_only_what_a_run_has_several_of_is_in_its_stems() -> None:
@@ -89,13 +89,13 @@ def test_only_what_a_run_has_several_of_is_in_its_stems() -> None:
         Step(id="b", tag="D0", repeat=1, node="n0"),
         Step(id="c", bench="llama", tag="0", node="n1"),
     ]
-    assert rundir.stems(steps[:1]) == {"a": "digits.D0"}
-    assert rundir.stems(steps) == {"a": "digits.D0.R0.node0", "b": "digits.D0.R1.node0", "c": "llama.0.node1"}
+    assert run_files.stems(steps[:1]) == {"a": "digits.D0"}
+    assert run_files.stems(steps) == {"a": "digits.D0.R0.node0", "b": "digits.D0.R1.node0", "c": "llama.0.node1"}
 
 
 def test_stems_of_a_run_are_distinct_also_where_case_is_not_told_apart() -> None:
     steps = [Step(id="a", bench="x.D0"), Step(id="b", bench="X", tag="D0")]
-    assert rundir.stems(steps) == {"a": "x.D0", "b": "X.D0_1"}
+    assert run_files.stems(steps) == {"a": "x.D0", "b": "X.D0_1"}
 
 
 def test_what_is_appended_is_read_back_in_order(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_finished_step_can_be_appended_to_again(tmp_path: Path) -> None:
 
 
 def test_more_steps_than_files_may_be_open_are_all_recorded(tmp_path: Path) -> None:
-    run = rundir.create_run(tmp_path, "wide", NOON)
+    run = run_writer.create_run(tmp_path, "wide", NOON)
     for turn in range(2):
         for number in range(300):
             run.append(f"b.{number}", wire.encode(data(f"b.{number}", turn=turn)))
@@ -201,7 +201,7 @@ def test_what_follows_a_torn_record_is_read_and_the_torn_one_is_shown(tmp_path: 
     run = writer(tmp_path)
     run.append("digits.D0", wire.encode(data("s0", a=1)) + b'{"event": "da')
     run.close()
-    again = rundir.RunWriter(run.path)
+    again = run_writer.RunWriter(run.path)
     again.append("digits.D0", wire.encode(data("s0", a=2)))
     first, torn, last = rundir.open_run(run.path).events("s0")
     assert (first, last) == (data("s0", a=1), data("s0", a=2))
@@ -248,35 +248,35 @@ def test_a_run_of_milabench_1_3_is_read_by_its_file_names(tmp_path: Path) -> Non
 
 def test_the_latest_run_is_the_newest_of_its_phase(tmp_path: Path) -> None:
     for day, phase in ((1, "run"), (2, "run"), (3, "prepare")):
-        run = rundir.create_run(tmp_path, phase, NOON.replace(day=day))
+        run = run_writer.create_run(tmp_path, phase, NOON.replace(day=day))
         run.write_manifest({"phase": phase})
     (tmp_path / "runs" / "notes").mkdir()
-    assert rundir.latest_run(tmp_path).name == "run.2026-03-02_12-00-00"
-    assert rundir.latest_run(tmp_path, "prepare").name == "prepare.2026-03-03_12-00-00"
+    assert runs_folder.latest_run(tmp_path).name == "run.2026-03-02_12-00-00"
+    assert runs_folder.latest_run(tmp_path, "prepare").name == "prepare.2026-03-03_12-00-00"
 
 
 def test_the_second_run_of_a_second_is_the_later_one(tmp_path: Path) -> None:
     for _ in range(12):
         run = writer(tmp_path)
-    assert rundir.latest_run(tmp_path).path == run.path
+    assert runs_folder.latest_run(tmp_path).path == run.path
 
 
 def test_no_run_at_all_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(NothingSelected, match="milabench run"):
-        rundir.latest_run(tmp_path)
+        runs_folder.latest_run(tmp_path)
 
 
 def test_a_run_is_found_by_path_directory_name_or_run_name(tmp_path: Path) -> None:
     old, new = writer(tmp_path), writer(tmp_path)
-    assert rundir.find_run(tmp_path, str(old.path)).path == old.path
-    assert rundir.find_run(tmp_path, old.path.name).path == old.path
-    assert rundir.find_run(tmp_path, "quick").path == new.path
+    assert runs_folder.find_run(tmp_path, str(old.path)).path == old.path
+    assert runs_folder.find_run(tmp_path, old.path.name).path == old.path
+    assert runs_folder.find_run(tmp_path, "quick").path == new.path
 
 
 def test_a_run_that_is_not_there_names_the_ones_that_are(tmp_path: Path) -> None:
     writer(tmp_path)
     with pytest.raises(NothingSelected, match=r"'slow'.*quick\.2026"):
-        rundir.find_run(tmp_path, "slow")
+        runs_folder.find_run(tmp_path, "slow")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 2}', '{"phase": "run"}'])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from milabench.events.shapes import (
     ABOVE_ZERO,
     FILE,
-    JOURNAL,
+    JOURNAL_SHAPE,
     NOT_NEGATIVE,
     Required,
     _check_of,
@@ -53,4 +53,4 @@ def test_what_is_checked_at_once_fits_if_nothing_of_it_has_another_shape(shape: 
 )
 def test_what_does_not_fit_is_named_with_its_place(entry: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said.replace("[", r"\[")):
-        require_shape(entry, JOURNAL)
+        require_shape(entry, JOURNAL_SHAPE)

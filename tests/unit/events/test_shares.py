@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.errors import RecordError
-from milabench.events import rundir
+from milabench.events import run_files, run_writer, rundir
 from milabench.events.attempts import attempts, last_word
 from milabench.events.shares import Share, ShareJob, fold_shares, merge_journals
 from tests.recorded_run import NOON, SYSTEM, Recorded, RecordedShare, rates, record, record_shares
@@ -40,10 +40,10 @@ ENDED = {
 
 
 def test_a_share_writes_its_own_journal_and_names_itself_in_each_entry(tmp_path: Path) -> None:
-    orchestrator = rundir.create_run(tmp_path, "jobs", NOON, clock=lambda: 5.0)
-    job = rundir.RunWriter(orchestrator.path, lambda: 6.0, share="s2", job="77")
+    orchestrator = run_writer.create_run(tmp_path, "jobs", NOON, clock=lambda: 5.0)
+    job = run_writer.RunWriter(orchestrator.path, lambda: 6.0, share="s2", job="77")
     job.journal({"step": "a", "state": "started"})
-    assert not (orchestrator.path / rundir.JOURNAL).exists()
+    assert not (orchestrator.path / run_files.JOURNAL).exists()
     (entry,) = map(json.loads, (orchestrator.path / "journal.s2.jsonl").read_text().splitlines())
     assert entry == {"t": 6.0, "step": "a", "state": "started", "share": "s2", "job": "77"}
 
@@ -99,7 +99,7 @@ def test_a_run_without_shares_is_what_it_was(tmp_path: Path) -> None:
 
 def test_a_second_job_of_a_share_keeps_where_the_first_one_measured(tmp_path: Path) -> None:
     run = record_shares(tmp_path, RecordedShare(steps=(DIGITS, SFT)))
-    job = rundir.RunWriter(run.path, share="s1", job="201")
+    job = run_writer.RunWriter(run.path, share="s1", job="201")
     system = {**SYSTEM, "nodes": [{**SYSTEM["nodes"][0], "name": "n9"}]}
     job.write_share_manifest(system, [{**SFT.planned(), "node": "n9"}])
     again = rundir.open_run(run.path)
@@ -153,7 +153,7 @@ def test_a_file_that_is_only_called_alike_is_left_alone(tmp_path: Path, name: st
     run = record_shares(tmp_path, *BOTH)
     (run.path / name).write_text("nothing of ours\n")
     assert rundir.open_run(run.path) == run
-    assert not rundir.is_journal_or_manifest(name)
+    assert not run_files.is_journal_or_manifest(name)
 
 
 def test_a_submission_that_names_a_share_like_a_path_has_no_such_share(tmp_path: Path) -> None:

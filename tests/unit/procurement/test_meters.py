@@ -320,6 +320,25 @@ def test_the_power_of_a_launch_is_that_in_its_window_with_what_the_clock_lets_it
     assert metered_launch([exact], [exact.curve], (BEGIN + 120, BEGIN + 5000)) is None
 
 
+@pytest.mark.parametrize(("hole_s", "is_known"), [(4, True), (9, True), (12, False), (80, False)])
+def test_a_launch_whose_meter_was_not_read_for_much_of_it_has_no_power(hole_s: float, is_known: bool) -> None:
+    middle = BEGIN + 170
+    kept = [(time, watts) for time, watts in wall_readings() if abs(time - middle) >= hole_s / 2]
+    by_power, by_counter = record(power=kept), record(energy=[(time, 300.0 * (time - BEGIN + 60)) for time, _ in kept])
+    assert (metered_launch([by_power], [by_power.curve], WINDOW) is not None) == is_known
+    # What a counter counted meanwhile is known, but not which of it is on which side of an edge.
+    assert metered_launch([by_counter], [by_counter.curve], WINDOW) is not None
+    edge = (middle, BEGIN + 215)
+    assert (metered_launch([by_counter], [by_counter.curve], edge) is not None) == is_known
+
+
+def test_an_outlet_has_a_hole_where_others_were_read() -> None:
+    readings = wall_readings()
+    holed = [(time, watts) for time, watts in readings if not BEGIN + 130 < time < BEGIN + 200]
+    both = replace(record(), outlets=(Outlet("a", power=readings), Outlet("b", power=holed)))
+    assert metered_launch([both], [both.curve], WINDOW) is None
+
+
 def test_a_meter_of_some_nodes_is_scaled_to_all_as_its_owner_declares() -> None:
     whole, part = record(), record(MeterDeclaration(nodes=128, measured_nodes=16))
     one, all_nodes = metered_launch([whole], [whole.curve], WINDOW), metered_launch([part], [part.curve], WINDOW)

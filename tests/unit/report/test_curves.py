@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.report.curves import curve_lines, point_remarks, points_table
@@ -145,7 +145,7 @@ def test_the_tables_hold_every_number_once(whole: Summary) -> None:
     assert "other metrics" not in shown
     times = shown["times of chat, ms"]
     assert [row["point"] for row in times] == POINTS
-    quantiles = [metric.label for metric in METRICS.values() if metric.units == "ms"]
+    quantiles = [metric.label for metric in POINT_METRICS.values() if metric.units == "ms"]
     assert set(times[0]) == {"point", *quantiles} and all(float(row[name]) > 0 for row in times for name in quantiles)
     first = shown["curve of chat, asked by plain 1.0, seed 1"][6]
     assert (first["KV cache %"], first["batch"]) == ("100.0", "16.0") and "waiting" not in first
@@ -199,7 +199,7 @@ def test_a_spreadsheet_has_every_number_of_every_point_after_the_benchmarks(torn
     for (name, metric), row in numbers.items():
         value = known[name].values[metric]
         assert float(row["perf"]) == value.value and row["processes"] == "3"
-        assert (row["units"], row["outcome"]) == (METRICS[metric].units, "measured")
+        assert (row["units"], row["outcome"]) == (POINT_METRICS[metric].units, "measured")
         assert value.ci95 is not None and float(row["ci95_low"]) == value.ci95[0]
     failed = {row["point"]: row["failures"] for row in rows if row["outcome"] == "failed"}
     assert failed == FAILED

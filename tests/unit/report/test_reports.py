@@ -20,9 +20,13 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import JobSummary, Summary
 from milabench.events.model import Event, Meta
 from milabench.events.rundir import Run
-from milabench.report import brief, html, markdown, model, text
+from milabench.report import brief, html, markdown, text
 from milabench.report import csv as csv_report
 from milabench.report import json as json_report
+from milabench.report.labels import format_number
+from milabench.report.rerun import rerun_line
+from milabench.report.run_tables import window_tables
+from milabench.report.system_lines import system_lines
 from tests.recorded_run import Recorded, data, message, rates, record
 
 ENDINGS = {"brief": "brief.txt", "text": "txt", "markdown": "md", "json": "json", "csv": "csv", "junit": "junit.xml"}
@@ -106,12 +110,12 @@ def test_the_json_report_of_a_run_is_its_summary_and_names_its_schema(summary: S
 
 
 def test_the_line_that_reruns_a_benchmark_keeps_the_options_and_selects_it_alone(summary: Summary) -> None:
-    assert model.rerun_line(summary, "ppo") == "milabench run --config 'my suite.yaml' --repeat 3 --select ppo"
+    assert rerun_line(summary, "ppo") == "milabench run --config 'my suite.yaml' --repeat 3 --select ppo"
     wheel = "/home/joe/my env/lib/python3.12/site-packages/milabench/shipped/config/quickstart.yaml"
     shipped = replace(summary, options={**summary.options, "config_file": wheel})
-    assert model.rerun_line(shipped, "ppo") == "milabench run --config quickstart --select ppo"
+    assert rerun_line(shipped, "ppo") == "milabench run --config quickstart --select ppo"
     by_jobs = replace(shipped, jobs=(JobSummary(share="s1", stage="ended"),))
-    assert model.rerun_line(by_jobs, "ppo") == "milabench run --config quickstart --submit --select ppo"
+    assert rerun_line(by_jobs, "ppo") == "milabench run --config quickstart --submit --select ppo"
 
 
 def placed(*spans: tuple[float, float], **more: Any) -> tuple[Event, ...]:
@@ -127,7 +131,7 @@ def windows(steps: Iterable[Recorded], path: Path) -> dict[str, dict[str, str]]:
     """The table of windows, by benchmark and heading; empty where there is none."""
     return {
         row[0]: dict(zip(table.headings, row, strict=True))
-        for table in model.window_tables(summarise(record(path, *steps)))
+        for table in window_tables(summarise(record(path, *steps)))
         for row in table.rows
     }
 
@@ -201,7 +205,7 @@ def test_a_run_of_nothing_is_still_a_report(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_are_short_and_have_four_digits_or_more(value: float | None, shown: str) -> None:
-    assert model.format_number(value) == shown
+    assert format_number(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -311,7 +315,7 @@ def test_a_run_of_three_launches_lacks_another_run_to_compare_with(tmp_path: Pat
 
 
 def test_every_report_says_what_stood_in_for_parts_of_packages(summary: Summary, tmp_path: Path) -> None:
-    assert "shims" not in dict(model.system_lines(summary))
+    assert "shims" not in dict(system_lines(summary))
     meta = Meta(step="", data={**META.data, "shims": ["torchvision", "of-a-newer-version"]})
     run = record(tmp_path / "run", Recorded(events=(meta, *told(rate=1.0)[1:])))
     with_shim = summarise(run)
@@ -327,7 +331,7 @@ def test_what_nodes_have_in_common_stands_once(summary: Summary) -> None:
         {"name": name, "cpu": {"model": "Xeon", "count": 64}, "memory_MiB": memory, "os": "Debian 12", "kernel": "6.1"}
         for name, memory in (("n1", 1024), ("n2", 2048), ("n3", 1024))
     ]
-    lines = dict(model.system_lines(replace(summary, system={**summary.system, "nodes": nodes})))
+    lines = dict(system_lines(replace(summary, system={**summary.system, "nodes": nodes})))
     told_once = {name: value for name, value in lines.items() if name.partition(" ")[0] in ("cpu", "memory", "os")}
     assert told_once == {
         "cpu": "64 x Xeon",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.replicates import PILOT, Replicates
+from milabench.analysis.replicates import PILOT_LAUNCHES, Replicates
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run, open_run
@@ -238,7 +238,7 @@ def test_replicates_are_decided_from_the_pilot_and_planned(
     assert len(extension.messages) == 2
     pilot = plan_request(request).plan.steps
     assert extension.plan.steps[: len(pilot)] == pilot
-    assert len(pilot) == 2 * PILOT
+    assert len(pilot) == 2 * PILOT_LAUNCHES
 
 
 def test_a_decided_or_counted_run_is_not_extended(session: Session, options: SuiteOptions, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_decided_or_counted_run_is_not_extended(session: Session, options: Sui
 
     assert after_pilot(request()) is None
     assert after_pilot(request(budget_s=1.0)) is None
-    assert after_pilot(request(precision=0.02).repeated(PILOT, {"a": 7})) is None
+    assert after_pilot(request(precision=0.02).repeated(PILOT_LAUNCHES, {"a": 7})) is None
     extend = after_pilot(request(precision=0.02))
     assert extend is not None
     assert extend(record(tmp_path, Recorded(events=rates(5.0)), manifest={"replicates": {}}).path) is None

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from milabench.display.base import Display
-from milabench.events.rundir import RunWriter, open_run
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import open_run
 from milabench.plan.model import Plan
 from milabench.workflow.run_view import JournalClock, RunView
 

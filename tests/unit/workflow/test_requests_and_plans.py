@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from milabench.analysis.replicates import PILOT, PrecisionTarget
+from milabench.analysis.replicates import PILOT_LAUNCHES, PrecisionTarget
 from milabench.bench.api import Benchmark, Git
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.workflow import environments
@@ -75,7 +75,7 @@ def test_programs_are_looked_for_on_the_path_of_the_benchmark(
 def test_a_precision_starts_with_a_pilot(expand: Expand) -> None:
     [request] = expand(precision=0.02, budget_s=60.0)
     assert request.target == PrecisionTarget(precision=0.02, budget_s=60.0)
-    assert len(plan_request(request).plan.steps) == 2 * PILOT
+    assert len(plan_request(request).plan.steps) == 2 * PILOT_LAUNCHES
 
 
 def test_the_rigorous_profile_has_a_precision_unless_the_repeats_are_given(expand: Expand) -> None:

@@ -14,7 +14,9 @@ import pytest
 
 from milabench.analysis.summary import summarise
 from milabench.cli.status import handle_json, status_lines
-from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
+from milabench.events.run_files import SUMMARY
+from milabench.events.run_writer import RunWriter
+from milabench.events.rundir import Run, open_run
 from milabench.execute.locks import hold_share, share_beat, share_lock, this_orchestrator
 from milabench.execute.scheduler import JobState
 from milabench.report import brief, text

@@ -7,9 +7,8 @@ import gc
 import os
 import sys
 
-COLLECT_AFTER = (
-    100_000  # objects; imports make tens of thousands that all stay, and what steps leave is freed without it
-)
+# Objects. Imports make tens of thousands that all stay, and what steps leave is freed without the collector.
+COLLECT_AFTER = 100_000
 
 
 def load_package() -> None:

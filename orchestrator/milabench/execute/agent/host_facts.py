@@ -62,7 +62,10 @@ def runnable_threads() -> Optional[int]:
 
 
 def addresses() -> List[str]:
-    """Return the addresses of this machine but for those of the loopback, as the kernel's routing tables list them."""
+    """Return the addresses of this machine but for those of the loopback, as the kernel's routing tables list them.
+
+    The one that it sends from is the first: bridges and tunnels come and go, and whoever needs one address takes that.
+    """
     addresses, last = [], ""
     for line in read_text("/proc/net/fib_trie").splitlines():
         words = line.split()
@@ -74,7 +77,18 @@ def addresses() -> List[str]:
         digits, _, _, scope = line.split()[:4]
         if scope == "00":
             addresses.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
-    return addresses
+    sender = sender_address()
+    return sorted(addresses, key=lambda address: address != sender)
+
+
+def sender_address() -> str:
+    """Return the address that what is sent beyond the local networks comes from; empty where there is no way. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))  # of a network that nobody has (RFC 5737)
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
 
 
 def os_name() -> str:

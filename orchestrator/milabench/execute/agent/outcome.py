@@ -19,9 +19,8 @@ ENGINE_FAILED = (125, 126)
 OUT_OF_MEMORY = re.compile(
     r"OutOfMemory|CUDA out of memory|HIP out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError\b"
 )
-KILLED = re.compile(
-    r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b"
-)  # printed about a child by shells and launchers
+# Printed about a child by shells and launchers.
+KILLED = re.compile(r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b")
 MACHINE_KILLS = "/proc/vmstat"  # counts the kernel's kills for memory of the whole machine
 NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 

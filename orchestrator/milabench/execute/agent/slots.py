@@ -53,25 +53,25 @@ class SlotDecoder:
         words = array("q", entries)
         flags, steps = entries[_FLAGS], words[5::8].tolist()
         # Entries that continue others hold the ends of steps and arrivals of batches; they need no look of their own.
-        written_out = [place for place, sign in enumerate(entries[_T0_SIGN::SLOT]) if sign != _NEGATIVE]
+        written_out = [index for index, sign in enumerate(entries[_T0_SIGN::SLOT]) if sign != _NEGATIVE]
         t0_ns, ends_ns, arrivals_ns = words[1::8], words[2::8].tolist(), words[7::8].tolist()
-        for place in written_out:
-            ends_ns[place] += t0_ns[place]
-            if arrivals_ns[place] >= 0:
-                arrivals_ns[place] += t0_ns[place]
+        for index in written_out:
+            ends_ns[index] += t0_ns[index]
+            if arrivals_ns[index] >= 0:
+                arrivals_ns[index] += t0_ns[index]
         begins_ns = [self._end_ns, *ends_ns[:-1]]
-        for place in written_out:
-            begins_ns[place] = t0_ns[place]
+        for index in written_out:
+            begins_ns[index] = t0_ns[index]
         waits_ns: List[Optional[int]] = list(map(sub, arrivals_ns, begins_ns))
-        for place in written_out:
-            if arrivals_ns[place] < 0:
-                waits_ns[place] = None
+        for index in written_out:
+            if arrivals_ns[index] < 0:
+                waits_ns[index] = None
         on_device = entries[_DEVICE_SIGN] != _NEGATIVE
         columns: Columns = {"observations": len(steps), "clock": "event" if on_device else "host"}
         if flags & WARMUP:
             columns["warmup"] = True
         columns["batch_id"] = self._batch_ids(words[0::8], steps, written_out)
-        is_gapless = all(begins_ns[place] == ends_ns[place - 1] for place in written_out if place)
+        is_gapless = all(begins_ns[index] == ends_ns[index - 1] for index in written_out if index)
         columns["t0_ns"] = begins_ns[0] if is_gapless else begins_ns
         columns["host_ns"] = list(map(sub, ends_ns, begins_ns))
         if on_device:
@@ -83,7 +83,7 @@ class SlotDecoder:
         if any(wait is not None for wait in waits_ns):
             columns["wait_ns"] = waits_ns
         columns.update(_part_columns(parts))
-        epoch_ends = [place for place, bits in enumerate(entries[_FLAGS::SLOT]) if bits & EPOCH_END]
+        epoch_ends = [index for index, bits in enumerate(entries[_FLAGS::SLOT]) if bits & EPOCH_END]
         if epoch_ends:
             columns["epoch_end"] = epoch_ends
         self._end_ns = ends_ns[-1]
@@ -94,12 +94,12 @@ class SlotDecoder:
         first = ids[0] if written_out and written_out[0] == 0 else self._steps
         counted = list(accumulate(steps, initial=first))
         self._steps = counted.pop()
-        if all(ids[place] == counted[place] for place in written_out):
+        if all(ids[index] == counted[index] for index in written_out):
             return first
         known, numbers = set(written_out), []
         self._steps = first
-        for place, count in enumerate(steps):
-            numbers.append(ids[place] if place in known else self._steps)
+        for index, count in enumerate(steps):
+            numbers.append(ids[index] if index in known else self._steps)
             self._steps = numbers[-1] + count
         return numbers
 
@@ -108,10 +108,10 @@ def measured_span(columns: Columns) -> Optional[List[Any]]:
     """Return begin, end, items and `is_warmup` of the observations that lasted; None where none did."""
     n, hosts = columns["n"], columns["host_ns"]
     elapsed = columns["device_ns"] if "device_ns" in columns else hosts
-    lasted = range(len(hosts)) if min(elapsed) > 0 else [place for place, ns in enumerate(elapsed) if ns > 0]
+    lasted = range(len(hosts)) if min(elapsed) > 0 else [index for index, ns in enumerate(elapsed) if ns > 0]
     if not lasted:
         return None
-    items = sum(n[place] for place in lasted) if isinstance(n, list) else n * len(lasted)
+    items = sum(n[index] for index in lasted) if isinstance(n, list) else n * len(lasted)
     first, last = lasted[0], lasted[-1]
     begins = columns["t0_ns"]
     if not isinstance(begins, list):  # of the first, where each begins as the one before ends
@@ -127,9 +127,9 @@ def _once(values: List[Any]) -> Any:
 def _complete(slots: bytes) -> int:
     """Return how many slots come before the first that is not complete."""
     count = len(slots) // SLOT
-    for place, low in enumerate(slots[_DEVICE::SLOT]):
-        if low == 0xFE and struct.unpack_from("<q", slots, place * SLOT + _DEVICE)[0] == PENDING:
-            count = place
+    for index, low in enumerate(slots[_DEVICE::SLOT]):
+        if low == 0xFE and struct.unpack_from("<q", slots, index * SLOT + _DEVICE)[0] == PENDING:
+            count = index
             break
     # The parts of an entry are published together with it, but maybe not both were there yet when we looked.
     while count and slots[(count - 1) * SLOT + _FLAGS] & PARTS:
@@ -143,11 +143,11 @@ def _without_parts(slots: bytes) -> Tuple[bytes, List[Parts]]:
     if not any(bits & PARTS for bits in set(flags)):
         return slots, []
     entries, parts, before = [], [], None
-    for place, bits in enumerate(flags):
+    for index, bits in enumerate(flags):
         if bits & PARTS:
-            before = struct.unpack_from("<3q", slots, place * SLOT + 8)
+            before = struct.unpack_from("<3q", slots, index * SLOT + 8)
             continue
-        entries.append(slots[place * SLOT : (place + 1) * SLOT])
+        entries.append(slots[index * SLOT : (index + 1) * SLOT])
         parts.append(before)
         before = None
     return b"".join(entries), parts
@@ -169,7 +169,7 @@ def _runs(entries: bytes) -> Iterator[Tuple[int, int]]:
     borders = [len(kinds)]
     if kinds.strip(kinds[:1]) or clocks.strip(clocks[:1]):
         both = list(zip(kinds, clocks))
-        borders = [*(place for place in range(1, len(both)) if both[place] != both[place - 1]), len(both)]
+        borders = [*(index for index in range(1, len(both)) if both[index] != both[index - 1]), len(both)]
     begin = 0
     for border in borders:
         while begin < border:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from milabench.errors import Unreachable
+from milabench.errors import Unreachable, os_reason
 from milabench.shown import cut_text, visible_line
 
 SILENT_S = 5.0  # after which a person wants to know what is waited for
@@ -87,7 +87,7 @@ class Commands:
                 start_new_session=True,
             )
         except OSError as error:
-            raise Unreachable(f"{name}: {error.strerror or error}") from None
+            raise Unreachable(f"{name}: {os_reason(error)}") from None
         # A thread that waits for an answer does not hold up our end, after which nobody would end the command.
         end = partial(_kill, process)
         atexit.register(end)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeGuard
 
-from milabench.errors import RecordError, Unreachable, UsageError
+from milabench.errors import RecordError, Unreachable, UsageError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState
 from milabench.execute.slurm.answers import (
@@ -139,7 +139,7 @@ class SlurmScheduler:
         try:
             replace_file(job.path, job.script.encode())
         except OSError as error:
-            raise RecordError(f"{job.path}: {error.strerror or error}") from None
+            raise RecordError(f"{job.path}: {os_reason(error)}") from None
         # The script's options once more: on the command line they win over a user's SBATCH_ variables.
         words = script_options(job.script)
         if job.after:

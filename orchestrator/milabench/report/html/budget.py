@@ -10,7 +10,7 @@ from milabench.report.document import Document
 from milabench.report.html.blocks import document_page
 from milabench.report.html.markup import Child
 from milabench.report.html.plots import Bar, SwingBar, bars, figure, tornado
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 MOST_DRAWN = 15
 

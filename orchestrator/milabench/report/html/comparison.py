@@ -11,7 +11,7 @@ from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
-from milabench.report import comparison_text, model
+from milabench.report import comparison_text
 from milabench.report.document import Table, words_table
 from milabench.report.html import details
 from milabench.report.html.markup import Child, Markup, el, html_table, note
@@ -19,7 +19,9 @@ from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.report.html.run import device_facts, expense_content
 from milabench.report.html.serving import serving_figures
+from milabench.report.labels import format_number
 from milabench.report.registry import SYSTEMS_DRAWN
+from milabench.report.system_lines import system_lines
 
 Traced = Sequence[Sequence[Trace] | None]
 _OPEN_UP_TO = 2
@@ -253,7 +255,7 @@ def _resource_cells(comparison: Comparison, row: ComparisonRow) -> tuple[str, ..
         row.bench,
         *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
         *("" if overlap is None else f"{100 * overlap:.1f}" for overlap in overlaps),
-        *(model.format_number(side.energy_j) for side in row.sides),
+        *(format_number(side.energy_j) for side in row.sides),
         *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
     )
 
@@ -273,7 +275,7 @@ def _systems(comparison: Comparison) -> Child:
 
 def _facts(system: System) -> dict[str, str]:
     summary: Summary = system.summary
-    properties = {name: value for name, value in model.system_lines(summary) if name != "software"}
+    properties = {name: value for name, value in system_lines(summary) if name != "software"}
     if system.later:
         properties["sessions"] = ", ".join(session.summary.run for session in system.sessions)
     is_ended = all(session.summary.is_ended for session in system.sessions)

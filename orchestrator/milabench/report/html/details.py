@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
-from milabench.report import model
 from milabench.report.document import Table
 from milabench.report.html.markup import Markup, el, html_table, note
 from milabench.report.html.plots import DistributionLine, Dots, distribution, dots, figure
 from milabench.report.html.strips import curves_of, step_timeline, timeline_notes
+from milabench.report.labels import format_number, percent_cell
+from milabench.report.run_tables import launch_name
 
 # Steps of a benchmark that are drawn, and buckets of a curve, the finest first.
 _FINENESS = ((6, 200), (4, 140), (3, 90), (2, 60), (1, 40), (1, 24))
@@ -120,7 +121,7 @@ def _places(name: str, mark: str, bench: BenchSummary) -> list[Dots]:
         rates.setdefault(process.slot or "whole job", []).append(process.throughput.value)
     rows = []
     for place, values in sorted(rates.items(), key=lambda entry: (entry[0] != "whole job", entry[0])):
-        text = f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}"
+        text = f"{len(values)} launch{'es' * (len(values) != 1)}, mean {format_number(mean(values))}"
         label = f"{place} on {name}" if name else place
         rows.append(Dots(label=label, values=tuple(values), centre=mean(values), mark=mark, note=text))
     return rows
@@ -159,13 +160,13 @@ def process_table(bench: BenchSummary) -> Markup | None:
         drift = rate.steady.drift if rate.steady is not None else None
         rows.append(
             (
-                model.launch_name(process),
+                launch_name(process),
                 process.slot or "job",
                 str(process.repeat),
-                model.format_number(rate.value),
+                format_number(rate.value),
                 str(rate.observations),
-                model.percent(rate.spread_within),
-                *(model.format_number(1000 * latency[name]) if name in latency else "" for name in ("p50", "p99")),
+                percent_cell(rate.spread_within),
+                *(format_number(1000 * latency[name]) if name in latency else "" for name in ("p50", "p99")),
                 "" if drift is None else f"{100 * drift:.2f}",
                 rate.basis,
                 ", ".join(rate.doubts),

@@ -10,7 +10,7 @@ from milabench.analysis.intervals import Interval
 from milabench.report.html.axis import Scale, padded, ratio_ticks, short, ticks
 from milabench.report.html.axis import coordinate as at
 from milabench.report.html.markup import Child, Markup, el
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 SERIES = "abcdef"
 """The classes that distinguish systems and steps: each has a colour and a dash of its own."""
@@ -359,7 +359,7 @@ def distribution(
         drawn.append(label(right + 44, note_y, line.label))
     drawn.append(label(WIDTH - 4, bottom + 18, units, "dim", "end"))
     middle = shares.index(0.5)
-    texts = ((line.label, *(format_number(line.values[place]) for place in (middle, 0, -1))) for line in lines)
+    texts = ((line.label, *(format_number(line.values[index]) for index in (middle, 0, -1))) for line in lines)
     medians = "; ".join("{}: median {}, all between {} and {}".format(*words) for words in texts)
     off = any(not (x.holds(line.values[0]) and x.holds(line.values[-1])) for line in lines)
     note = f"Drawn at the edge is what lies beyond the axis. {medians}." if off else ""

@@ -12,7 +12,7 @@ from milabench.report.html.markup import Child, Markup, badge, el, html_table, n
 from milabench.report.html.page import alert, article, document, tile
 from milabench.report.html.plots import WIDTH, figure, label, marker, plot_legend, svg
 from milabench.report.html.xy_axes import BOTTOM, LEFT, RIGHT, TOP, axes, axis_end, interval_path, scale_of
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 _STEPS = 80  # of a curve
 _MOST_REACH = 1.6  # times the largest value: the axis ends there, however wide the band is

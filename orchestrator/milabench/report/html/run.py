@@ -16,6 +16,18 @@ from milabench.report.html.markup import Child, Markup, badge, el, html_table, n
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
 from milabench.report.html.serving import serving_figures
+from milabench.report.labels import format_number, percent_cell
+from milabench.report.run_tables import (
+    PAIR_LEGEND,
+    compute_tables,
+    expense_tables,
+    metric_tables,
+    milabench13_tables,
+    node_tables,
+    pair_table,
+    window_tables,
+)
+from milabench.report.system_lines import system_lines
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 # The columns that stand first; the others come after them.
@@ -31,7 +43,7 @@ def sentence(summary: Summary) -> str:
     benches = [bench for bench in summary.benchmarks if bench.outcome != "skipped"]
     passed = sum(bench.outcome == "passed" for bench in benches)
     valid = sum(bench.validity == "valid" for bench in benches)
-    devices = dict(model.system_lines(summary)).get("devices", "")
+    devices = dict(system_lines(summary)).get("devices", "")
     clauses = [f"{passed} of {len(benches)} benchmarks passed, {valid} valid" + (f" on {devices}" if devices else "")]
     has_score = model.shown_score(summary) is not None
     clauses.append(f"score{'' if has_score else ':'} {model.score_line(summary)}")
@@ -80,7 +92,7 @@ def _tiles(summary: Summary) -> list[Markup]:
     return [
         tile(
             "score",
-            model.format_number(shown) or "none",
+            format_number(shown) or "none",
             _reach(summary),
             kind="good" if is_complete and not doubtful else "doubt",
         ),
@@ -95,7 +107,7 @@ def _reach(summary: Summary) -> str:
     """Return how far the score reaches: its interval, what it is relative to, and whose weights it has where not the suite's."""
     score = summary.score
     interval = score.ci95 if model.shown_score(summary) is not None else None
-    reach = f"95 % from {' to '.join(map(model.format_number, interval))}" if interval else "no interval"
+    reach = f"95 % from {' to '.join(map(format_number, interval))}" if interval else "no interval"
     what = f"{reach}; relative to {score.reference}" if score.reference else "none without a reference"
     return what + (f"; weights of {score.weights_of}" if score.weights_of else "")
 
@@ -158,8 +170,8 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         children += _pairs(summary.ab)
     return [
         *children,
-        *map(html_table, model.milabench13_tables(summary)),
-        *map(html_table, (*model.compute_tables(summary), *model.window_tables(summary), *model.node_tables(summary))),
+        *map(html_table, milabench13_tables(summary)),
+        *map(html_table, (*compute_tables(summary), *window_tables(summary), *node_tables(summary))),
     ]
 
 
@@ -187,16 +199,16 @@ def _curves(summary: Summary) -> list[Child]:
 
 def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:
     """Return the table of energy, cost and carbon."""
-    return [html_table(table, is_alone=True) for table in model.expense_tables(named)]
+    return [html_table(table, is_alone=True) for table in expense_tables(named)]
 
 
 def _interval(bench: BenchSummary) -> str:
-    return "" if bench.ci95 is None else f"{model.format_number(bench.ci95[0])} … {model.format_number(bench.ci95[1])}"
+    return "" if bench.ci95 is None else f"{format_number(bench.ci95[0])} … {format_number(bench.ci95[1])}"
 
 
 _MORE = (
     model.Column(heading="95 % interval", cell=_interval),
-    model.Column(heading="devices %", cell=lambda bench: model.percent(bench.spread_devices)),
+    model.Column(heading="devices %", cell=lambda bench: percent_cell(bench.spread_devices)),
 )
 
 
@@ -210,8 +222,8 @@ def _pairs(ab: AB) -> list[Child]:
     sides = "; ".join(f"{side}: {suite}" for side, suite in zip("AB", ab.suites, strict=False))
     return [
         figure("B over A, pair by pair", forest("B over A", ratios), sides),
-        html_table(model.pair_table(ab, "A and B")),
-        note(model.PAIR_LEGEND),
+        html_table(pair_table(ab, "A and B")),
+        note(PAIR_LEGEND),
     ]
 
 
@@ -286,7 +298,7 @@ def _details(summary: Summary, traced: Sequence[Trace], how: details.Fineness, k
     return [
         foldable(
             bench.bench,
-            f" {model.format_number(bench.perf)} {bench.units}" if bench.perf is not None else "",
+            f" {format_number(bench.perf)} {bench.units}" if bench.perf is not None else "",
             pairs(_facts(bench)),
             _drawings(bench, traces_by_bench.get(bench.bench, ()), how),
             id_=ids[bench.bench],
@@ -315,16 +327,16 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
     within, first, energy = bench.spread_within, bench.first_step_s, bench.energy_j
     return [
         *([("stands for", bench.about)] if bench.about else []),
-        ("rate of one instance", "none" if bench.perf is None else f"{model.format_number(bench.perf)} {bench.units}"),
+        ("rate of one instance", "none" if bench.perf is None else f"{format_number(bench.perf)} {bench.units}"),
         *([] if bench.serving is None else [("best point", bench.serving.best or "none")]),
         ("95 % interval", _interval(bench) or f"none below 3 launches (has {bench.replicates})"),
         ("steps", ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count)),
         ("concurrent instances", bench.instances or "none"),
         ("devices", bench.ngpu or "processor"),
-        ("spread between steps", "not known" if within is None else f"{model.percent(within)} %"),
+        ("spread between steps", "not known" if within is None else f"{percent_cell(within)} %"),
         ("first step", "not recorded" if first is None else f"{first:.2f} s"),
         ("peak memory", "not recorded" if bench.memory_peak_mib is None else f"{bench.memory_peak_mib:.0f} MiB"),
-        ("energy (board sensors)", "not recorded" if energy is None else f"{model.format_number(energy)} J"),
+        ("energy (board sensors)", "not recorded" if energy is None else f"{format_number(energy)} J"),
         ("overlap", "one instance" if bench.overlap is None else f"{bench.overlap:.1%}"),
         *([] if bench.compute is None else [("use of the device", _use_text(bench.compute))]),
         ("waited for data", f"{max(waits):.1%}" if waits else "not recorded"),
@@ -342,7 +354,7 @@ def _use_text(use: ComputeUse) -> str:
 
 
 def _system(summary: Summary) -> list[Child]:
-    lines = [(name, text) for name, text in model.system_lines(summary) if name != "run"]
+    lines = [(name, text) for name, text in system_lines(summary) if name != "run"]
     facts = device_facts(summary.accelerators).items()
     tables = (("the run, its machine and its software", lines), ("devices, as their driver told at the start", facts))
     return [
@@ -368,7 +380,7 @@ def _records(summary: Summary) -> list[Child]:
         ("messages", ("bench", "message"), model.messages(summary)),
     )
     children: list[Child] = [html_table(words_table(*entry)) for entry in entries if entry[-1]]
-    for table in model.metric_tables(summary):
+    for table in metric_tables(summary):
         children.append(foldable("Other metrics", f"{len(table.rows)}", html_table(table)))
     children = children or [note("No checks, messages or further metrics were recorded.")]
     return [*children, note(f"Next: {model.next_line(summary)}.")]

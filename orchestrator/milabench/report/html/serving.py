@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench.analysis.serving_model import METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.report.html.axis import Scale, coordinate
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import WIDTH, figure, label, marker, marks, plot_legend, svg
 from milabench.report.html.xy_axes import BOTTOM, LEFT, RIGHT, TOP, axes, axis_end, interval_path, scale_of
-from milabench.report.model import format_number
+from milabench.report.labels import format_number
 
 NamedCurve = tuple[str, ServingCurve]
 
@@ -38,9 +38,9 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
     y = Scale(low=0, high=_end([output for _, _, output in pairs]), start=BOTTOM, stop=TOP)
     sign = marks([name for name, _ in curves])
     drawn: list[Child] = [axes(x, y, "tokens/s of a user", "output tokens/s")]
-    for place, (name, curve, own) in enumerate(placed):
+    for index, (name, curve, own) in enumerate(placed):
         drawn.append(el("path", d=_steps(own, x, y), class_=f"line thin {sign[name]}"))
-        drawn += [_load_labels(curve, close, x, y, is_above=place % 2 == 0) for close in _close_ones(own, x, y)]
+        drawn += [_load_labels(curve, close, x, y, is_above=index % 2 == 0) for close in _close_ones(own, x, y)]
     # Over all labels, whose halo would hide what lies below.
     drawn += [_point(pair, x, y, sign[name]) for name, _, own in placed for pair in own]
     describe = "; ".join(
@@ -128,9 +128,9 @@ def _point(pair: _Pair, x: Scale, y: Scale, mark: str) -> Markup:
     at_x, at_y = x(across.value), y(up.value)
     bars = interval_path(across.ci95, x, at_y, is_upright=False) + interval_path(up.ci95, y, at_x, is_upright=True)
     numbers = ", ".join(
-        f"{METRICS[name].label} {format_number(number.value)} {METRICS[name].units}".rstrip()
+        f"{POINT_METRICS[name].label} {format_number(number.value)} {POINT_METRICS[name].units}".rstrip()
         for name, number in point.values.items()
-        if name in METRICS
+        if name in POINT_METRICS
     )
     return el(
         "g",

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from milabench.analysis.baseline import FLOOR, LEAST_PLACES, LEVEL, Baseline, Expected
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Trace
-from milabench.report import model
 from milabench.report.document import Table, words_table
 from milabench.report.html import run as run_page
 from milabench.report.html.details import fineness
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note
 from milabench.report.html.page import article, document, tile
 from milabench.report.html.plots import Dots, dots, figure
+from milabench.report.labels import format_number
 
 INDEX = "index.html"
 FLEET = "fleet.html"
@@ -117,7 +117,7 @@ def _benchmarks(histories: Mapping[str, Sequence[SiteHistory]]) -> Child:
         for history in members:
             newest = history.points[-1]
             names.append(el("a", history.bench, href=file))
-            value = model.format_number(newest.value)
+            value = format_number(newest.value)
             numbers = (str(len(history.points)), value, history.units, newest.validity)
             rows.append((history.bench, history.system, *numbers, history.remark, history.about))
     table = Table(title="benchmarks by system", headings=headings, is_text=is_text, rows=tuple(rows))
@@ -159,8 +159,8 @@ def _history(history: SiteHistory) -> list[Child]:
         (
             point.run,
             point.created,
-            model.format_number(point.value),
-            "" if point.interval is None else " … ".join(map(model.format_number, point.interval)),
+            format_number(point.value),
+            "" if point.interval is None else " … ".join(map(format_number, point.interval)),
             point.validity,
             point.change,
         )
@@ -205,7 +205,7 @@ def _rates(expected: Baseline) -> list[Expected]:
 def _fleet(expected: Baseline) -> Child:
     rates, places = _rates(expected), _places(expected)
     headings = [
-        f"{number.bench}{f' ({number.size})' if number.size else ''}, % from {model.format_number(number.median)} {number.units}"
+        f"{number.bench}{f' ({number.size})' if number.size else ''}, % from {format_number(number.median)} {number.units}"
         for number in rates
     ]
     columns = [[_deviation(number, place) for place in places] for number in rates]

@@ -1,4 +1,4 @@
-"""A summary that was stored beside its run, with the long lists of its benchmarks unread until somebody looks at them.
+"""A summary that was stored beside its run, with the long lists of its benchmarks undecoded until somebody looks at them.
 
 Two thirds of such a file are verdicts of checks and metrics of single launches, of which a comparison of a hundred runs needs
 next to nothing. Imports msgspec: import this module where summaries are read, not at start-up.
@@ -13,26 +13,25 @@ from typing import Any, cast
 
 import msgspec
 
-from milabench.analysis.json_codec import Unread, from_checked_value, shape_of_type
-from milabench.analysis.summary_io import processes_from_json, summary_from_json
-from milabench.analysis.summary_model import BenchSummary, LaunchRate, ReplicateResult, Summary, UnreadProcesses
+from milabench.analysis.json_codec import from_checked_value, shape_of_type
+from milabench.analysis.lazy_list import LazyList
+from milabench.analysis.summary_io import processes_from_json, summary_of_benches
+from milabench.analysis.summary_model import BenchSummary, LaunchRate, LazyReplicates, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
 from milabench.events.compiled_shapes import UNREAD, ShapeCheck
-from milabench.events.shapes import RATE, SUMMARY, Required, Shape, require_shape
-from milabench.events.values import SMALLEST
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, Required, Shape, require_shape
+from milabench.events.values import SMALLEST_NUMBER
 
 _LAST_KEY = b',"made_of":'
-_BENCH = SUMMARY["benchmarks"].shape[0]
+_BENCH = SUMMARY_SHAPE["benchmarks"].shape[0]
 _WHOLE = ("counts", "serving")
 """Objects of a benchmark that are read as they are, and not only what their shapes name of them."""
-
-
 _LISTS = ("validations", "metrics")
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class KeptSummary:
+class StoredSummary:
     """What `read` returns: the bytes of `summary.json`. Raises msgspec's errors when they are no JSON object."""
 
     def __init__(self, read: Callable[[], bytes]) -> None:
@@ -45,20 +44,20 @@ class KeptSummary:
         """Return the summary as JSON."""
         return {key: msgspec.json.decode(part) for key, part in self._parts.items()}
 
-    def sparing(self, manifest: Mapping[str, Any], *, is_one_of_many: bool = False) -> Summary | None:
-        """Return the summary with the long lists unread; None where it may not have the shape of one.
+    def lazy_summary(self, manifest: Mapping[str, Any], *, keep_lists: bool = True) -> Summary | None:
+        """Return the summary with the long lists undecoded; None where it may not have the shape of one.
 
-        Only of bytes as they were written. `manifest` as in `summary_from_json`. The lists of one of many do not stay in memory,
-        where they would be as large as all else together, and are not checked: who looks at one has them read again, and gets a
-        RecordError when it is another file by then, or they have another shape.
+        Only of bytes as they were written. `manifest` as in `summary_from_json`. Unless `keep_lists`, the bytes of the lists,
+        as large as all else together, do not stay in memory and are not checked: the file is read again when somebody looks at
+        one, which raises RecordError when it is another file by then, or they have another shape.
         """
         checked = _shape_check(with_lists=False).checked(self._content)
-        if checked is None or not (is_one_of_many or _have_lists_shape(self._content)):
+        if checked is None or (keep_lists and not _have_lists_shape(self._content)):
             return None
-        later = _LaterLists(None if is_one_of_many else checked.benchmarks, self._read, self.digest)
-        benches = tuple(_bench(own, (later, place)) for place, own in enumerate(checked.benchmarks))
+        reader = _ListReader(checked.benchmarks if keep_lists else None, self._read, self.digest)
+        benches = tuple(_bench(own, (reader, index)) for index, own in enumerate(checked.benchmarks))
         others = {key: msgspec.json.decode(part) for key, part in self._parts.items() if key != "benchmarks"}
-        return summary_from_json({**others, "benchmarks": []}, manifest, benches)
+        return summary_of_benches(others, benches, manifest)
 
 
 def _digest_of(content: bytes) -> str:
@@ -68,19 +67,19 @@ def _digest_of(content: bytes) -> str:
     return digest.hexdigest()
 
 
-class _LaterLists:
-    """The long lists of a summary; read again where they are not `kept`, from when somebody first looks at one."""
+class _ListReader:
+    """The long lists of a summary; where they are not `kept`, the file is read again when somebody first looks at one."""
 
     __slots__ = ("_digest", "_kept", "_read")
 
     def __init__(self, kept: Sequence[Any] | None, read: Callable[[], bytes], digest: str) -> None:
         self._kept, self._read, self._digest = kept, read, digest
 
-    def of_bench(self, place: int) -> Any:
+    def of_bench(self, index: int) -> Any:
         """Return what has the lists of a benchmark, as they are written. Raises RecordError."""
         if self._kept is None:
             self._kept = self._read_again()
-        return self._kept[place]
+        return self._kept[index]
 
     def _read_again(self) -> Sequence[Any]:
         try:
@@ -97,7 +96,7 @@ class _LaterLists:
         raise RecordError("a summary was altered; remove `summary.json` of each run: they are computed again")
 
 
-_Source = tuple[_LaterLists, int]
+_Source = tuple[_ListReader, int]
 
 
 @cache
@@ -106,12 +105,12 @@ def _shape_check(*, with_lists: bool) -> ShapeCheck:
     own = {name: _of_any_object(shape) for name, shape in shape_of_type(BenchSummary).items()}
     lists = {"metrics": [_metric_shape()]} if with_lists else dict.fromkeys(_LISTS, Required(UNREAD))
     bench = {**own, **_BENCH, **{name: own[name] for name in _WHOLE}, **lists}
-    return ShapeCheck({**SUMMARY, "benchmarks": Required([bench])})
+    return ShapeCheck({**SUMMARY_SHAPE, "benchmarks": Required([bench])})
 
 
 def _metric_shape() -> dict[str, Shape]:
     # Most metrics are no rates: what those must have, others need not.
-    rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE.items()}
+    rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE_SHAPE.items()}
     return {**shape_of_type(Throughput), **rate, **_BENCH["metrics"][0]}
 
 
@@ -153,14 +152,14 @@ def _bench(checked: Any, source: _Source) -> BenchSummary:
     if metrics is None:
         raise ValueError(f"{checked.bench}: has metrics that are none")
     launches = _rates(metrics)
-    _require_rates(checked.bench, [launch.value >= SMALLEST for launch in launches])
+    _require_rates(checked.bench, [launch.value >= SMALLEST_NUMBER for launch in launches])
     rates = [LaunchRate(launch.place or "", launch.repeat, launch.value) for launch in launches]
     return from_checked_value(
         BenchSummary,
         checked,
-        validations=Unread(source, _validations),
-        metrics=Unread(source, _metrics, _words(metrics)),
-        processes=UnreadProcesses(source, _processes, rates),
+        validations=LazyList(source, _validations),
+        metrics=LazyList(source, _metrics, _words(metrics)),
+        processes=LazyReplicates(source, _processes, rates),
         instances=len({rate.slot for rate in rates}),
         replicates=len({launch.repeat for launch in launches if launch.units == launches[0].units}),
     )
@@ -179,19 +178,19 @@ def _rates(metrics: Iterable[Any]) -> list[Any]:
 
 def _is_whole(launch: Any) -> bool:
     """Return whether a rate has what rates must have, and other metrics need not."""
-    if launch.value < SMALLEST or not (launch.steps or launch.step):
+    if launch.value < SMALLEST_NUMBER or not (launch.steps or launch.step):
         return False
     return launch.window is None or None not in (launch.warmup_left, launch.drift, launch.n_effective)
 
 
 def _validations(source: _Source) -> Sequence[Any]:
-    later, place = source
-    return cast("Sequence[Any]", msgspec.json.decode(later.of_bench(place).validations))
+    reader, index = source
+    return cast("Sequence[Any]", msgspec.json.decode(reader.of_bench(index).validations))
 
 
 def _metrics(source: _Source) -> Sequence[Any]:
-    later, place = source
-    return cast("Sequence[Any]", msgspec.json.decode(later.of_bench(place).metrics))
+    reader, index = source
+    return cast("Sequence[Any]", msgspec.json.decode(reader.of_bench(index).metrics))
 
 
 def _processes(source: _Source) -> Sequence[ReplicateResult]:

@@ -1,4 +1,4 @@
-"""The summary beside a run: read sparingly, it says the same; altered, it is computed again."""
+"""The summary beside a run: decoded in part, it says the same; altered, it is computed again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.json_codec import Unread
-from milabench.analysis.kept_summary import KeptSummary
+from milabench.analysis.lazy_list import LazyList
+from milabench.analysis.stored_summary import StoredSummary
 from milabench.analysis.summary_io import summary_from_json
 from milabench.errors import RecordError
 from milabench.events.rundir import Run, open_run
@@ -34,39 +34,39 @@ def run(tmp_path: Path) -> Run:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The runs whose summaries were computed from their records."""
     seen: list[str] = []
-    stored = summaries._stored
+    stored = summaries._read_stored
 
-    def watched(run: Run, *, is_one_of_many: bool = False) -> object:
-        found = stored(run, is_one_of_many=is_one_of_many)
+    def watched(run: Run, *, keep_lists: bool = True) -> object:
+        found = stored(run, keep_lists=keep_lists)
         seen.extend([] if found is not None else [run.name])
         return found
 
-    monkeypatch.setattr(summaries, "_stored", watched)
+    monkeypatch.setattr(summaries, "_read_stored", watched)
     return seen
 
 
-def test_what_is_read_sparingly_is_the_whole_summary(run: Run) -> None:
-    kept = KeptSummary((run.path / "summary.json").read_bytes)
-    spared, values = kept.sparing(run.manifest), kept.values()
-    assert spared is not None
-    assert isinstance(spared.benchmarks[0].validations, Unread)
-    assert spared == summary_from_json(values, run.manifest)
-    assert spared.to_json() == summary_from_json(values, run.manifest).to_json()
-    assert list(spared.benchmarks[0].metrics) == values["benchmarks"][0]["metrics"]
-    assert spared.benchmarks[0].metrics[0] == values["benchmarks"][0]["metrics"][0]
-    assert len(spared.benchmarks[0].metrics) == len(values["benchmarks"][0]["metrics"])
+def test_a_lazy_summary_is_the_whole_summary(run: Run) -> None:
+    stored = StoredSummary((run.path / "summary.json").read_bytes)
+    lazy, values = stored.lazy_summary(run.manifest), stored.values()
+    assert lazy is not None
+    assert isinstance(lazy.benchmarks[0].validations, LazyList)
+    assert lazy == summary_from_json(values, run.manifest)
+    assert lazy.to_json() == summary_from_json(values, run.manifest).to_json()
+    assert list(lazy.benchmarks[0].metrics) == values["benchmarks"][0]["metrics"]
+    assert lazy.benchmarks[0].metrics[0] == values["benchmarks"][0]["metrics"][0]
+    assert len(lazy.benchmarks[0].metrics) == len(values["benchmarks"][0]["metrics"])
 
 
-def test_a_kept_summary_is_that_of_the_records(run: Run, computed: list[str]) -> None:
-    kept = summary_of(run)
+def test_a_stored_summary_is_that_of_the_records(run: Run, computed: list[str]) -> None:
+    stored = summary_of(run)
     assert computed == []
-    own = {name: value for name, value in kept.to_json().items() if name != "benchmarks"}
+    own = {name: value for name, value in stored.to_json().items() if name != "benchmarks"}
     assert own == {name: value for name, value in recompute_summary(run).items() if name != "benchmarks"}
-    benches = [{**bench, "failures": []} for bench in kept.to_json()["benchmarks"]]  # with the paths of their logs
+    benches = [{**bench, "failures": []} for bench in stored.to_json()["benchmarks"]]  # with the paths of their logs
     assert benches == [{**bench, "failures": []} for bench in recompute_summary(run)["benchmarks"]]
 
 
-def test_one_that_something_else_wrote_anew_is_still_believed(run: Run, computed: list[str]) -> None:
+def test_one_that_something_else_wrote_again_is_still_believed(run: Run, computed: list[str]) -> None:
     path = run.path / "summary.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2))
     summary_of(run)
@@ -140,7 +140,7 @@ def test_lists_of_another_shape_of_one_of_many_are_an_error_where_somebody_looks
     value = json.loads((run.path / "summary.json").read_bytes())
     value["benchmarks"][0]["validations"] = [{"step": 1}]
     forge(run, value)
-    summary = summary_of(run, is_one_of_many=True)
+    summary = summary_of(run, keep_lists=False)
     assert computed == []
     with pytest.raises(RecordError, match="was altered"):
         len(summary.benchmarks[0].validations)
@@ -151,7 +151,7 @@ def test_rates_of_one_of_many_are_checked_at_once(run: Run, computed: list[str],
     value = json.loads((run.path / "summary.json").read_bytes())
     next(metric for metric in value["benchmarks"][0]["metrics"] if metric["metric"] == "rate").update(change)
     forge(run, value)
-    summary_of(run, is_one_of_many=True)
+    summary_of(run, keep_lists=False)
     assert computed == [run.name]
 
 
@@ -163,7 +163,7 @@ def forge(run: Run, value: dict[str, Any]) -> None:
 
 
 def test_the_lists_of_one_of_many_are_read_again_and_those_of_a_few_stay(run: Run) -> None:
-    few, many, another = (summary_of(run, is_one_of_many=is_one_of_many) for is_one_of_many in (False, True, True))
+    few, many, another = (summary_of(run, keep_lists=keep_lists) for keep_lists in (True, False, False))
     assert few == many
     path = run.path / "summary.json"
     path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
@@ -176,7 +176,7 @@ def test_the_lists_of_one_of_many_are_read_again_and_those_of_a_few_stay(run: Ru
     assert few == many  # of which all has been read
 
 
-def test_what_is_changed_of_a_kept_summary_is_written_with_all_of_it(run: Run) -> None:
-    kept = summary_of(run)
-    renamed = replace(kept, benchmarks=tuple(replace(bench, about="x") for bench in kept.benchmarks))
+def test_what_is_changed_of_a_stored_summary_is_written_with_all_of_it(run: Run) -> None:
+    stored = summary_of(run)
+    renamed = replace(stored, benchmarks=tuple(replace(bench, about="x") for bench in stored.benchmarks))
     assert json.dumps(renamed.to_json()["benchmarks"][0]["validations"])

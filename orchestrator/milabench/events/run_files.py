@@ -1,0 +1,120 @@
+"""What the files of a run directory are called: of the run itself, of a share of it, of an attempt at a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import unquote
+
+from milabench.events.names import encoded
+from milabench.events.shares import SHARE_NAME, share_number
+
+MANIFEST = "manifest.json"
+JOURNAL = "journal.jsonl"
+SUMMARY = "summary.json"
+
+_OF_A_SHARE = re.compile(rf"(?:manifest\.({SHARE_NAME.pattern})\.json|journal\.({SHARE_NAME.pattern})\.jsonl)")
+_STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(?P<node>node\d+))?$")
+
+# No name contains a tilde: `encoded` replaces it.
+_ATTEMPT = re.compile(r"~(?P<number>\d+)$")
+
+
+class StepIdentity(Protocol):
+    """What the name of a step's files is made of; `plan.model.Step` is one.
+
+    `tag` is `D<device>` for an instance on a device, a number for one of n, empty for a job that stands alone.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def bench(self) -> str: ...
+    @property
+    def tag(self) -> str: ...
+    @property
+    def repeat(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+
+
+def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
+    """Return the name, less its ending, of the files of one step; `repeat` and `node` are None when the run has only one."""
+    parts = [encoded(bench)]
+    if tag:
+        parts.append(encoded(tag))
+    if repeat is not None:
+        parts.append(f"R{repeat}")
+    if node is not None:
+        parts.append(f"node{node}")
+    return ".".join(parts)
+
+
+def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
+    """Return `{step id: stem}` for all the steps of one run: distinct, the nodes numbered in the order of their first step."""
+    steps = tuple(steps)
+    nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
+    repeated = {step.bench for step in steps if step.repeat}
+    stem_of_step: dict[str, str] = {}
+    taken: set[str] = set()
+    for step in steps:
+        repeat = step.repeat if step.bench in repeated else None
+        node = nodes[step.node] if len(nodes) > 1 else None
+        stem = base = stem_of(step.bench, tag=step.tag, repeat=repeat, node=node)
+        again = 1
+        while stem.lower() in taken:  # some file systems ignore case
+            stem, again = f"{base}_{again}", again + 1
+        taken.add(stem.lower())
+        stem_of_step[step.id] = stem
+    return stem_of_step
+
+
+def attempt_stem(stem: str, attempt: int) -> str:
+    """Return the name, less its ending, of the files of one attempt at a step: `digits.D0`, the second one `digits.D0~2`."""
+    return stem if attempt <= 1 else f"{stem}~{attempt}"
+
+
+def without_attempt(stem: str) -> str:
+    """Return the stem of a step's first attempt, by that of any."""
+    return _ATTEMPT.sub("", stem)
+
+
+def journal_name(share: str = "") -> str:
+    """Return the name of the journal of a share; of the orchestrators' without one."""
+    return f"journal.{share}.jsonl" if share else JOURNAL
+
+
+def share_manifest_name(share: str) -> str:
+    """Return the name of the file that says what a share does, and where."""
+    return f"manifest.{share}.json"
+
+
+def is_journal_or_manifest(name: str) -> bool:
+    """Return whether this is the name of a manifest or a journal, of a run or of one of its shares."""
+    return name in (MANIFEST, JOURNAL) or _OF_A_SHARE.fullmatch(name) is not None
+
+
+def shares_named(names: Iterable[str]) -> list[str]:
+    """Return the shares that have a journal or a manifest, in order."""
+    matches = (_OF_A_SHARE.fullmatch(name) for name in names)
+    return sorted({match[1] or match[2] for match in matches if match is not None}, key=share_number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StemParts:
+    """What the name of a step's files says; how a run without a manifest is understood."""
+
+    bench: str
+    tag: str = ""
+    repeat: int = 0
+    node: str = ""
+
+
+def parse_stem(stem: str) -> StemParts:
+    """Return the parts of a stem; everything that is not a known suffix belongs to the benchmark's name."""
+    match = _STEM_PARTS.search(stem)
+    assert match is not None  # every part is optional
+    bench = unquote(stem[: match.start()]) or stem
+    return StemParts(bench=bench, tag=match["tag"] or "", repeat=int(match["repeat"] or 0), node=match["node"] or "")

@@ -1,0 +1,99 @@
+"""The runs below a base folder, by their names and in the order of their times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote
+
+from milabench.errors import NothingSelected, RecordError, os_reason
+from milabench.events.rundir import ReadManifest, Run, open_run, read_alone
+
+_STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
+
+_LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
+
+
+def latest_run(base: Path, phase: str = "run") -> Run:
+    """Return the newest run of one phase below `base`; raises NothingSelected when there is none."""
+    for run in recent_runs(base, phase):
+        return run
+    raise NothingSelected(
+        f"{base / 'runs'}: no {phase} recorded here; `milabench {phase}` makes one, --base names another place"
+    )
+
+
+def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
+    """Yield the runs of one phase below `base`, the newest first; each is read when it is asked for."""
+    for path in reversed(_run_folders(base)):
+        try:
+            run = open_run(path)
+        except RecordError:
+            continue  # another folder, or a run that crashed before its manifest
+        if run.phase == phase:
+            yield run
+
+
+def runs_before_latest(word: str) -> int | None:
+    """Return 0 for `latest`, N for `latest~N`, the run N before it; None for another word."""
+    match = _LATEST.fullmatch(word)
+    return None if match is None else int(match[1] or 0)
+
+
+def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_alone) -> Run:
+    """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest`, `latest~1`.
+
+    In a path to `runs` of any base, the run's name will do too.
+
+    Raises NothingSelected when there is none, RecordError when there is one that cannot be read.
+    """
+    path = Path(name)
+    is_path = path.is_absolute() or len(path.parts) > 1
+    if is_path and path.is_dir():
+        return open_run(path, read_manifest)
+    folders = _run_folders(base)
+    wanted = str(name)
+    if (named := _newest_called(wanted, folders)) is not None:
+        return open_run(named, read_manifest)
+    before = runs_before_latest(wanted)
+    if before is not None and (run := next(islice(recent_runs(base), before, None), None)) is not None:
+        return run
+    if path.is_dir():  # a bare word is tried as a run's name first: the checkout has folders called run, docs, config
+        return open_run(path, read_manifest)
+    if path.suffix == ".zip" and path.is_file():
+        raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
+    if is_path:
+        if path.parent.name == "runs" and (named := _newest_called(path.name, _run_folders(path.parent.parent))):
+            return open_run(named, read_manifest)
+        raise RecordError(f"{path}: no such run directory")
+    known = ", ".join(folder.name for folder in folders[-3:])
+    raise NothingSelected(
+        f"no run is called '{wanted}' below {base / 'runs'}" + (f"; the latest are {known}" if known else "")
+    )
+
+
+def _newest_called(wanted: str, folders: Sequence[Path]) -> Path | None:
+    """Return the last of the folders, oldest first, with this name: that of the folder, or that which the run was given."""
+    for folder in reversed(folders):
+        given = _STAMP.sub("", folder.name)
+        if wanted in (folder.name, given, unquote(given, errors="surrogateescape")):
+            return folder
+    return None
+
+
+def _run_folders(base: Path) -> list[Path]:
+    """Return the folders below `base/runs`, oldest first by the time in their names."""
+    try:
+        folders = [path for path in (base / "runs").iterdir() if path.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RecordError(f"{base / 'runs'}: cannot be read: {os_reason(error)}") from None
+
+    def age(path: Path) -> tuple[str, int, str]:
+        match = _STAMP.search(path.name)
+        return (match["time"].replace(":", "-"), int(match["again"] or 0), path.name) if match else ("", 0, path.name)
+
+    return sorted(folders, key=age)

@@ -1,0 +1,61 @@
+"""Which offer leads a tender: the admissible one with the highest score, beside which the others are compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from milabench.procurement.scores import METRICS
+from milabench.procurement.tender_scores import Admissible, ScoredBid, TenderScores, compared_with_first
+
+_RANKS: Final[dict[Admissible, int]] = {"yes": 2, "not shown": 1, "no": 0}
+
+
+def leading(scores: TenderScores) -> ScoredBid | None:
+    """Return the bid with the best score of those shown to be admissible, else of those not ruled out; None without one."""
+    sign = 1 if METRICS[scores.metric].is_higher_better else -1
+    ranked = [
+        ((_RANKS[entry.admissible], sign * entry.score.value.value), entry)
+        for entry in scores.bids
+        if entry.score is not None and entry.is_admissible
+    ]
+    return max(ranked, key=lambda each: each[0])[1] if ranked else None
+
+
+def beside_the_leading(scores: TenderScores) -> TenderScores:
+    """Return the scores with the leading bid first, and all others compared with it; as they are where none leads."""
+    first = leading(scores)
+    if first is None:
+        return scores
+    ordered = (first, *(entry for entry in scores.bids if entry is not first))
+    is_higher_better = METRICS[scores.metric].is_higher_better
+    bids = compared_with_first(
+        [replace(entry, ratio=None, verdict=None) for entry in ordered],
+        scores.margin,
+        is_higher_better=is_higher_better,
+    )
+    return replace(scores, bids=tuple(bids))
+
+
+def award_sentence(scores: TenderScores) -> str:
+    """Return which offer leads, and whether it is shown to be better than every other one that is not ruled out."""
+    first = leading(scores)
+    if first is None:
+        return "No offer is admissible."
+    name = first.bid.name
+    if first.admissible == "yes":
+        text = f"{name} has the highest score of the admissible offers"
+    else:
+        text = f"No offer is shown to be admissible; of those not ruled out {name} has the highest score"
+    rivals = [entry for entry in scores.bids if entry.bid.name != name and entry.is_admissible]
+    if not rivals:
+        return f"{text}; all others are ruled out." if len(scores.bids) > 1 else f"{text}."
+    close = [entry for entry in rivals if entry.verdict != "SLOWER"]
+    if not close:
+        ruled_out = len(scores.bids) - 1 - len(rivals)
+        return f"{text}, and is shown to be above every other one{' that is not ruled out' if ruled_out else ''}."
+    named = ", ".join(
+        f"{entry.bid.name} ({entry.verdict}{'' if entry.admissible == 'yes' else ', not shown to be admissible'})"
+        for entry in close
+    )
+    return f"{text}; not shown to be below it: {named}."

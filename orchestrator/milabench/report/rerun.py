@@ -1,0 +1,79 @@
+"""The command that measures a run again, all of it or one benchmark."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from milabench.analysis.summary_model import Summary
+from milabench.shown import suite_word
+
+# Options of `run` that the command which reruns one benchmark replaces or leaves out.
+_SELECTING = ("--select", "--exclude", "--run-name")
+# What the select language takes for a name as it is; anything else is quoted in it.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+_RERUN_FLAGS = ("use_current_env", "submit", "distribute")
+_RERUN_OPTIONS = (
+    "config_file",
+    "system_file",
+    "base",
+    "max_benchmarks",
+    "size",
+    "arch",
+    "engine",
+    "profile",
+    "repeat",
+    "precision",
+    "budget",
+)
+
+
+def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int) -> str:
+    """Return the command that reruns all or one benchmark with this run's options, or with `changes` to them, from any folder.
+
+    Of an old run, which did not keep them, the original command.
+    """
+    is_by_jobs = bool(summary.jobs) and not summary.options.get("distribute")
+    recorded = {**summary.options, "submit": is_by_jobs, **changes}
+    given = _options(recorded) if summary.options else _given(summary.argv)
+    if not summary.options:
+        given += [word for name, value in changes.items() for word in (f"--{name}", str(value))]
+    words = ["milabench", "run", *given]
+    if bench is None:
+        return shlex.join(words)
+    for pair in summary.ab.pairs if summary.ab is not None and summary.options.get("ab") else ():
+        bench = pair.bench if bench in (pair.a, pair.b) else bench
+    # shlex quotes for the shell; these quotes are for the language of --select, inside.
+    name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
+    return shlex.join([*words, "--select", name])
+
+
+def _options(options: Mapping[str, Any]) -> list[str]:
+    sides = options.get("ab")
+    words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
+    for key in _RERUN_OPTIONS:
+        if key == "config_file" and words:
+            continue  # the suites are those of the two sides
+        if options.get(key) is not None:
+            value = str(options[key])
+            flag = f"--{key.removesuffix('_file').replace('_', '-')}"
+            words += [flag, suite_word(value) if key == "config_file" else value]
+    for key, flag in (("overrides", "--override"), ("slurm_args", "--slurm-arg")):
+        given = options.get(key)
+        words += [word for value in (given if isinstance(given, list) else ()) for word in (flag, str(value))]
+    return [*words, *(f"--{key.replace('_', '-')}" for key in _RERUN_FLAGS if options.get(key))]
+
+
+def _given(argv: Sequence[str]) -> list[str]:
+    """Return the original arguments after `run`, without those that select benchmarks."""
+    words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in _SELECTING:
+            next(rest, "")  # its value
+        elif not word.startswith(tuple(f"{option}=" for option in _SELECTING)):
+            kept.append(word)
+    return kept

@@ -1,0 +1,249 @@
+"""The tables of a run beside the main one: nodes, expenses, use of devices, windows, other metrics, pairs of an A/B run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from milabench.analysis.paired_comparison import AB
+from milabench.analysis.sample_statistics import median
+from milabench.analysis.serving_model import POINT_METRICS
+from milabench.analysis.steady_state import agree
+from milabench.analysis.summary_model import Expense, ReplicateResult, Summary
+from milabench.analysis.throughput import Throughput
+from milabench.report.document import Table, words_table
+from milabench.report.labels import format_number, percent_cell, percents
+from milabench.report.model import ordered
+
+_METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
+
+
+def node_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the rates on each node, the median over its processes; empty for a run of one node."""
+    rates: dict[str, dict[str, list[float]]] = {}
+    for bench in ordered(summary.benchmarks):
+        for process in bench.processes:
+            node, slash, _ = process.slot.partition("/")
+            if slash:
+                rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
+    nodes = sorted({node for by_node in rates.values() for node in by_node})
+    if len(nodes) < 2:
+        return ()
+    units = {bench.bench: bench.units for bench in summary.benchmarks}
+    rows = []
+    for name, by_node in rates.items():
+        medians = {node: median(rates_of_node) for node, rates_of_node in by_node.items()}
+        least, most = min(medians.values()), max(medians.values())
+        cells = [format_number(medians.get(node)) for node in nodes]
+        rows.append((name, *cells, units[name], percent_cell((most - least) / most if most > 0 else None)))
+    is_text = (True, *(False for _ in nodes), True, False)
+    return (Table(title="by node", headings=("bench", *nodes, "units", "apart %"), is_text=is_text, rows=tuple(rows)),)
+
+
+EXPENSES_TITLE = "energy, cost, carbon"
+
+
+def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
+    """Return what each benchmark's work takes, of systems by name; nothing where that was not computed.
+
+    Intervals are relative: that for an item, a million of them and a run is the same, and that of a year for one node and all.
+    """
+    rows = []
+    for system, summary in named:
+        groups: dict[tuple[str, str, str], list[Expense]] = {}
+        for expense in summary.expenses:
+            groups.setdefault((expense.bench, expense.quantity, expense.source), []).append(expense)
+        for (bench, quantity, source), group in groups.items():
+            first, of_year = group[0], group[-1]
+            cells = {
+                "run": "",
+                "node year": "",
+                "year": "",
+                **{each.per: f"{format_number(each.value)} {each.units}" for each in group},
+            }
+            # Of a launch without a window only what the whole of it took is known.
+            is_whole = first.per == "run"
+            item, of_item, million = ("", "", "") if is_whole else (first.per, *(cells[each.per] for each in group[:2]))
+            rows.append(
+                (
+                    *(system, bench, quantity, ", ".join(first.parts), item, of_item, million, _share(first)),
+                    *(cells["run"], cells["node year"], "" if is_whole else str(of_year.nodes), cells["year"]),
+                    *("" if is_whole else _share(of_year), first.power, first.level, source),
+                )
+            )
+    if not rows:
+        return ()
+    columns = (
+        *(("system", True), ("bench", True), ("what", True), ("made of", True), ("item", True), ("per item", False)),
+        *(("per 1M items", False), ("± %", False), ("per run", False), ("per node and year", False)),
+        *(("nodes", False), ("all nodes, a year", False), ("± % of it", False)),
+        *(("power by", True), ("level", True), ("source", True)),
+    )
+    table = Table(
+        title=EXPENSES_TITLE,
+        headings=tuple(heading for heading, _ in columns),
+        is_text=tuple(is_text for _, is_text in columns),
+        rows=tuple(rows),
+        spare=("source", "made of", "per run", "± % of it", "item"),
+    )
+    return (table.without_empty(("system", "per run", "± %", "± % of it"))[0],)
+
+
+def _share(expense: Expense) -> str:
+    """Return the half-width of an interval on the logarithmic scale in per cent; `not known` where there is none."""
+    if expense.ci95 is None:
+        return "not known"
+    return f"{100 * (math.sqrt(expense.ci95[1] / expense.ci95[0]) - 1):.2g}"
+
+
+def compute_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return how much of its devices each benchmark uses, where the operations of its items are known; else nothing."""
+    rows = [
+        (
+            bench.bench,
+            use.precision,
+            format_number(use.achieved / 1e12),
+            "" if use.peak is None else format_number(use.peak / 1e12),
+            percent_cell(use.mfu),
+            "" if use.measured_peak is None else format_number(use.measured_peak / 1e12),
+            percent_cell(use.mfu_measured),
+            use.measured_by,
+        )
+        for bench in ordered(summary.benchmarks)
+        if (use := bench.compute) is not None
+    ]
+    if not rows:
+        return ()
+    headings = (
+        *("bench", "precision", "Tflop/s", "published peak", "MFU %"),
+        *("measured peak", "of measured %", "measured by"),
+    )
+    title = "use of each device: Tflop/s of the model beside the peak of dense products in its precision"
+    is_text = (True, True, False, False, False, False, False, True)
+    spare = ("measured by", "measured peak", "published peak")
+    table = Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
+    return (table.without_empty(("published peak", "MFU %", "measured peak", "of measured %", "measured by"))[0],)
+
+
+def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the figures of milabench 1.3 beside ours, where its score is asked for of its own records; else nothing."""
+    rows = [
+        (
+            bench.bench,
+            *map(str, (figures.n, figures.failed, figures.ngpu)),
+            format_number(figures.rate),
+            format_number(bench.perf),
+            percent_cell(bench.perf / figures.rate - 1 if bench.perf and figures.rate else None),
+            format_number(figures.score),
+            "" if bench.weight is None else f"{bench.weight:g}",
+        )
+        for bench in ordered(summary.benchmarks)
+        if (figures := bench.milabench13) is not None and figures.n
+    ]
+    if not summary.score.is_compat or not rows:
+        return ()
+    headings = ("bench", "n", "fail", "ngpu", "rate", "perf", "difference %", "score", "weight")
+    title = "figures of milabench 1.3: rate is the mean over all steps; perf is ours, over the time after warm-up"
+    is_text = tuple(heading == "bench" for heading in headings)
+    return (Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("ngpu", "weight")),)
+
+
+def window_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
+    cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
+    rows = [row for row in cells if any(row[1:])]
+    headings = ("bench", "warm-up", "longest step", "pauses, not in perf", "rate within steps", "between steps")
+    title = "windows: of each benchmark the launch that has the most of it"
+    return (words_table(title, headings, rows).without_empty()[0],) if rows else ()
+
+
+def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
+    rates = [process.throughput for process in processes]
+    longer = [rate for rate in rates if rate.steady is not None and rate.steady.settled_at > 0]
+    # Where a window has few steps, each holds much of it: one that is like the others is not worth naming.
+    long_steps = [
+        (step.lasted_s, step.at_s, process)
+        for process in processes
+        if (step := process.throughput.long_step) is not None and step.lasted_s > 2 * _mean_step_s(process.throughput)
+    ]
+    pauses: dict[str, float] = {}
+    for rate in rates:
+        pauses |= {name: max(share, pauses.get(name, 0.0)) for name, share in rate.pauses.items()}
+    apart = [(rate.steps_rate / rate.value, rate) for rate in rates if rate.steps_rate is not None]
+    apart = [(ratio, rate) for ratio, rate in apart if not agree(ratio, 1.0)]
+    warm_up = long_step = within = between = ""
+    if longer:
+        most = max(longer, key=lambda rate: rate.warm_up_steps / max(1, rate.all_steps))
+        warm_up = f"{most.warm_up_steps} of {most.all_steps} steps"
+    if long_steps:
+        lasted_s, at_s, process = max(long_steps, key=lambda step: step[0])
+        long_step = f"{lasted_s:.3g} s, {at_s:.3g} s into the window of {launch_name(process)}"
+    if apart:
+        _, most = max(apart, key=lambda pair: pair[0])
+        within = f"{format_number(most.steps_rate)} {most.units}"
+        between = f"{most.between_steps:.1%} of the time" if most.between_steps else ""
+    return warm_up, long_step, ", ".join(f"{name} {share:.1%}" for name, share in pauses.items()), within, between
+
+
+def _mean_step_s(rate: Throughput) -> float:
+    slowest = max(rate.totals, key=lambda total: total.seconds)
+    return slowest.seconds / max(1, slowest.observations)
+
+
+def launch_name(process: ReplicateResult) -> str:
+    """Return the step of a launch, of a job the first one and how many more there are."""
+    others = len(process.steps) - 1
+    return process.steps[0] + (f" and {others} more" if others else "")
+
+
+def metric_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return all metrics but the rate and those of a curve, the median over processes; empty without other metrics."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        groups: dict[tuple[str, str], list[float]] = {}
+        elsewhere = {*_METRICS_ELSEWHERE, *(POINT_METRICS if bench.serving is not None else ())}
+        for metric in bench.metrics:
+            if metric["metric"] in elsewhere:
+                continue
+            params = metric.get("params") or {}
+            qualifiers = [metric.get("case"), metric.get("part"), *(f"{key}={value}" for key, value in params.items())]
+            name = " ".join(str(part) for part in (metric["metric"], *qualifiers) if part)
+            value, units = float(metric["value"]), str(metric["units"])
+            if units in ("B", "bytes"):
+                value, units = value / 2**20, "MiB"
+            groups.setdefault((name, units), []).append(value)
+        for name in ("p50", "p90", "p95", "p99"):
+            latencies = [process.throughput.latency.get(name) for process in bench.processes]
+            milliseconds = [1000 * value for value in latencies if value is not None]
+            # A median over some of the processes would be compared with one over all.
+            if milliseconds and len(milliseconds) == len(latencies):
+                groups[f"step {name}", "ms"] = milliseconds
+        for (name, units), values in groups.items():
+            rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
+    headings, is_text = ("bench", "metric", "median", "units", "processes"), (True, True, False, True, False)
+    table = Table(title="other metrics", headings=headings, is_text=is_text, rows=tuple(rows))
+    return (table,) if rows else ()
+
+
+PAIR_LEGEND = (
+    "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
+    "verdict: beyond 1 %, or within it by two one-sided tests, both by Holm's correction over all rows"
+)
+
+
+def pair_table(ab: AB, title: str = "") -> Table:
+    """Return a row for each benchmark of an A/B run: number of pairs, B over A (> 1 means B is better), verdict."""
+    rows = []
+    for pair in ab.pairs:
+        result = pair.result
+        if result is None:
+            rows.append((pair.bench, "0", "", "", "INCONCLUSIVE", pair.why))
+            continue
+        interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
+        noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
+        suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
+        remark = "; ".join(filter(None, (pair.why or result.note, noise, suspect)))
+        rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
+    headings = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
+    is_text = (True, False, False, True, True, True)
+    return Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("pairs", "remark"))
