@@ -1,20 +1,20 @@
-"""The program `milabench`, and `python -m milabench`: it imports nothing before an interrupt is told in a line."""
+"""The program `milabench`, and `python -m milabench`; imports nothing before it is ready to report an interrupt in one line."""
 
 import os
 import sys
 from typing import NoReturn
 
 
-def program() -> NoReturn:
-    """Run the command line; an interrupt before that handles signals itself ends as those after it do."""
+def run_program() -> NoReturn:
+    """Run the command line; report an interrupt while that is imported, as it reports later ones itself."""
     try:
-        from milabench.cli import program as run  # most of a start: the wait for it is when Ctrl-C comes
+        from milabench.cli import program  # most of a start
 
-        run()
+        program()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         os._exit(130)  # errors.INTERRUPTED
 
 
 if __name__ == "__main__":
-    program()
+    run_program()

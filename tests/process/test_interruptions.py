@@ -126,13 +126,13 @@ is_over = threading.Event()
 
 
 @pytest.mark.parametrize("module", ["milabench.cli", "milabench.errors", "click"])
-def test_an_interrupt_while_the_program_is_imported_is_told_in_a_line(module: str) -> None:
+def test_an_interrupt_while_the_program_is_imported_is_one_line(module: str) -> None:
     code = (
         "class Interrupting:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         f"        if name == {module!r}:\n            os.kill(os.getpid(), signal.SIGINT)\n"
-        "import os, signal, sys\nfrom milabench.__main__ import program\n"
-        "sys.argv = ['milabench', 'list']\nsys.meta_path.insert(0, Interrupting())\nprogram()\n"
+        "import os, signal, sys\nfrom milabench.__main__ import run_program\n"
+        "sys.argv = ['milabench', 'list']\nsys.meta_path.insert(0, Interrupting())\nrun_program()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

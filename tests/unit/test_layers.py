@@ -145,7 +145,7 @@ def test_the_control_plane_never_imports_the_instruments() -> None:
     assert offenders(lambda name, path: set() if name in COPIED else roots(path) & instruments) == {}
 
 
-# What may write to standard output and error: the program and its command line, displays, and what is a process of its own on a node.
+# What may write to standard output and error: the program, command line and displays, and what is a process of its own on a node.
 WRITERS = ("__main__.py", "cli/", "display/", "execute/agent", "execute/remote_install.py", *FOREIGN)
 
 

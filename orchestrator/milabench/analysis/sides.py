@@ -47,7 +47,7 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
 
 
 def _other_work(first: System, other: System, name: str) -> str:
-    """Return what differs in what two systems were told to do; of a sweep over a server on both, in its requests and loads."""
+    """Return what differs in the work of two systems; of a sweep over a server on both, in its requests and loads."""
     both = [session.by_name.get(name) for system in (first, other) for session in system.sessions]
     is_served = all(bench is not None and bench.serving is not None for bench in both)
     return differing_work([first, other], name, is_served=is_served)
