@@ -76,14 +76,15 @@ class ContendedCheck(Check):
     def verdict(self) -> Verdict:
         """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
         # Without a window the number is of the whole step.
-        declared = self.context.readings.window
-        window = declared or (min(self._time, default=0.0), max(self._time, default=0.0))
+        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        if not count and self._should_be_read(stop - start if declared else self._launch_s):
+        if not count and self._should_be_read():
             return self.warning("nobody read the processors", {"readings": 0})
-        if count < LEAST_READINGS:
-            return self.passed({"readings": count})
+        return self.passed({"readings": count}) if count < LEAST_READINGS else self._judge(window, count)
+
+    def _judge(self, window: Span, count: int) -> Verdict:
+        """Warn or pass by so many readings in the window."""
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:
@@ -100,7 +101,7 @@ class ContendedCheck(Check):
             "own": own,
             "run_delay": delay,
             "waited": waited,
-            "swapped_MiB": None if swapped is None else swapped * (stop - start) / 2**20,
+            "swapped_MiB": None if swapped is None else swapped * (window[1] - window[0]) / 2**20,
             "pressure": {name: used[name] for name in _PRESSURES},
         }
         # Of a processor at least: a program that mostly sleeps waits for each wake-up, also where nobody else is.
@@ -109,8 +110,10 @@ class ContendedCheck(Check):
             return self.warning(_message(numbers), numbers)
         return self.passed(numbers)
 
-    def _should_be_read(self, seconds: float) -> bool:
-        """Return whether a window that nobody read the host in is in doubt: a long one, and any of a timed command."""
+    def _should_be_read(self) -> bool:
+        """Return whether a window, else a launch, without a reading is in doubt: a long one, and any of a timed command."""
+        window = self.context.readings.window
+        seconds = self._launch_s if window is None else window[1] - window[0]
         return self._is_timed or seconds > LONGEST_UNREAD_S
 
     def _per_second(self, name: str, window: Span) -> float | None:

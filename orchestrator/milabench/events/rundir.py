@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
 from milabench.events.model import Data, Event, Other
-from milabench.events.names import encoded
+from milabench.events.names import encode_name
 from milabench.events.observation_columns import single_events
 from milabench.events.run_files import (
     JOURNAL,
@@ -190,7 +190,7 @@ def open_run(path: Path, read_manifest: ReadManifest = read_alone) -> Run:
 
 def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable[str]) -> dict[str, str]:
     """Return the steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
-    files = {entry["step"]: encoded(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
+    files = {entry["step"]: encode_name(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
     known = set(files.values())
     return files | {stem: stem for file_stem in data if (stem := without_attempt(file_stem)) not in known}
 
