@@ -378,10 +378,8 @@ def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
         return row
     nodes, reference_nodes = row.nodes or 1, row.reference_nodes or 1
     if "nodes" not in needs and nodes != reference_nodes:
-        beside = f"{nodes:g} nodes, the reference on {reference_nodes:g}"
-        return replace(
-            row, why_not=f"was run on {beside}: {metric} compares as many, with all of each system beside it"
-        )
+        what = f"was run on {nodes:g} nodes, the reference on {reference_nodes:g}: {metric} needs as many"
+        return replace(row, why_not=what)
     here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
     if here == there:
         return row
