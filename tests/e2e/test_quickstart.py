@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.commands import OF_A_BUSY_HOST
+from tests.common_folders import quickstart_base
 from tests.processes import CEILING_S, until
 from tests.single_records import single_records
 
@@ -76,10 +77,10 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The quickstart suite, installed and prepared in a new base with a new home."""
-    folder = tmp_path_factory.mktemp("quickstart")
+    base = quickstart_base(tmp_path_factory)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
-    environ = {**kept, "MILABENCH_BASE": str(folder / "base"), "MILABENCH_WAIT": "1"}
-    made = Place(folder / "base", environ)
+    environ = {**kept, "MILABENCH_BASE": str(base), "MILABENCH_WAIT": "1"}
+    made = Place(base, environ)
     made.milabench("install", *QUICKSTART)
     made.milabench("prepare", *QUICKSTART)
     return made
@@ -225,39 +226,3 @@ def test_a_killed_orchestrator_leaves_no_process_and_a_report(place: Place, run:
         process.wait()
     until(lambda: place.processes() == [], "the end of what the run started")
     assert place.report()["benchmarks"][0]["outcome"] == "missing"
-
-
-@pytest.mark.parametrize(
-    ("venv", "folder", "files"),
-    [
-        ("torch", "benchmate", ["test_steps_in_torch"]),
-        pytest.param(
-            "torch",
-            "benchmate",
-            ["test_rank_consensus", "test_probes", "test_bad_input", "test_readme"],
-            marks=pytest.mark.long,
-        ),
-        pytest.param("torch", "benchmate", ["ops/test_operators"], marks=pytest.mark.long),
-        pytest.param("trl", "benchmate", ["test_trainer"], marks=pytest.mark.long),
-        pytest.param("trl", "benchmate", ["test_accelerate"], marks=pytest.mark.long),
-        ("jax", "benchmate", ["test_jax"]),
-        ("torch", "", ["contract/test_instruments_and_agent"]),
-    ],
-)
-def test_the_instruments_tests_pass_with_the_frameworks_that_benchmarks_use(
-    place: Place, venv: str, folder: str, files: list[str]
-) -> None:
-    (packages,) = (place.base / "venv" / venv / "lib").glob("python*/site-packages")
-    if packages.parent.name != f"python{sys.version_info.major}.{sys.version_info.minor}":
-        pytest.skip(f"the locks are for {packages.parent.name}, this is another Python")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *(f"tests/{file}.py" for file in files)],
-        # The checkout's own instruments, not those installed beside the framework.
-        env={**place.environ, "PYTHONPATH": f"{ROOT / 'benchmate' / 'src'}:{packages}"},
-        cwd=ROOT / folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "skipped" not in done.stdout

@@ -66,7 +66,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environ(wheel: Path, folder: Path, tmp_path: Path) -> dict[str, str]:
-    """An empty home, and an environment with the wheel and what it depends on."""
+    """An empty home, and an environment with the wheel and what it depends on.
+
+    What another test has downloaded is not downloaded again: the first of them had empty caches.
+    """
     environment, home = tmp_path / "environment", tmp_path / "home"
     home.mkdir()
     venv.create(environment, with_pip=True)
@@ -74,6 +77,8 @@ def environ(wheel: Path, folder: Path, tmp_path: Path) -> dict[str, str]:
     environ |= {
         "HOME": str(home),
         "MILABENCH_LOCK_DIR": str(tmp_path / "locks"),
+        "UV_CACHE_DIR": ran(sys.executable, "-m", "uv", "cache", "dir", cwd=folder).strip(),
+        "PIP_CACHE_DIR": ran(sys.executable, "-m", "pip", "cache", "dir", cwd=folder).strip(),
         "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
     }
     ran("pip", "install", "--quiet", wheel, cwd=folder, environ=environ)

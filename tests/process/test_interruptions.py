@@ -125,6 +125,19 @@ is_over = threading.Event()
 """
 
 
+@pytest.mark.parametrize("module", ["milabench.cli", "milabench.errors", "click"])
+def test_an_interrupt_while_the_program_is_imported_is_one_line(module: str) -> None:
+    code = (
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n            os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal, sys\nfrom milabench.__main__ import run_program\n"
+        "sys.argv = ['milabench', 'list']\nsys.meta_path.insert(0, Interrupting())\nrun_program()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_a_signal_that_another_thread_receives_interrupts_what_is_mapped_over_threads() -> None:
     code = LOST + (
         "try:\n    thread_map(interrupted_elsewhere, [is_over], jobs=1, stop=is_over.set)\n"

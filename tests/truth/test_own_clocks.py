@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from milabench.workflow.environments import requirements_of
 from tests.commands import ROOT, milabench_in
+from tests.common_folders import common_environments
 from tests.truth.launches import Launch, Stamps, stamps_of
 
-# One environment, and one run of all programs.
+# One run of all programs.
 pytestmark = pytest.mark.e2e
 
 HERE = Path(__file__).parent
-LOCKS = {"torch": "trl", "sklearn": "digits", "jax": "flax"}  # of the benchmarks that use the same libraries
+ENVIRONMENTS = ("trl", "lightning", "torch", "jax")
 CLOSE = 0.01
 # What a busy machine does to a number is no fault of the number; it makes observing dearer, too.
 OF_THE_HOST = {"contended", "stalled", "no-steady-state", "overhead"}
@@ -69,12 +67,9 @@ class Place:
     base: Path
     folder: Path
     benches: Mapping[str, Mapping[str, Any]]
-    without: Mapping[str, str]
 
     def bench(self, name: str) -> Mapping[str, Any]:
         """What the report says of a program."""
-        if name in self.without:
-            pytest.skip(self.without[name])
         bench = self.benches[name]
         assert bench["outcome"] == "passed", bench["failures"]
         return bench
@@ -96,33 +91,26 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """All programs that are asked for, run once in one environment.
-
-    lightning is in no lock of ours: it comes from the registry, if that has it.
-    """
+    """All programs that are asked for, run once; their environments are those that the quickstart's tests install, too."""
     folder = tmp_path_factory.mktemp("truth")
     shutil.copy(HERE / "suite.yaml", folder)
-    for name, bench in LOCKS.items():
+    for name in ENVIRONMENTS:
         shutil.copytree(HERE / "programs", folder / name)
         for file in ("requirements.in", "requirements.cpu.txt"):
-            shutil.copy(requirements_of(ROOT / "benchmarks" / bench) / file, folder / name)
+            shutil.copy(ROOT / "benchmarks" / "_environments" / name / file, folder / name)
     base = folder / "base"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
-    milabench = milabench_in({**kept, "MILABENCH_BASE": str(base), "MILABENCH_LOCK_DIR": str(folder / "locks")})
-    suite = ("--config", str(folder / "suite.yaml"))
+    own = {"MILABENCH_BASE": str(base), "MILABENCH_LOCK_DIR": str(folder / "locks")}
+    milabench = milabench_in({**kept, **own, "MILABENCH_DIRS_VENV": str(common_environments(tmp_path_factory))})
+    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    unasked = ",".join(name for name in LONG if name not in asked)
+    suite = ("--config", str(folder / "suite.yaml"), *(("--exclude", unasked) if unasked else ()))
     installed = milabench("install", *suite)
     assert installed.code == 0, installed.err
-    without = {}
-    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
-    unasked = [name for name in LONG if name not in asked]
-    python = base / "venv" / "truth" / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "lightning")
-    if "lightning" in asked and subprocess.run(pip, capture_output=True, check=False).returncode:
-        without["lightning"] = "the package index has no lightning that fits this environment"
-    milabench("run", *suite, *(word for name in {*without, *unasked} for word in ("--exclude", name)))
+    milabench("run", *suite)
     (run,) = (base / "runs").iterdir()
     benches = {bench["bench"]: bench for bench in json.loads(milabench("report", "--json").out)["benchmarks"]}
-    yield Place(base, run, benches, without)
+    yield Place(base, run, benches)
     shutil.rmtree(folder, ignore_errors=True)
 
 

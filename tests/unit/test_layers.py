@@ -145,8 +145,8 @@ def test_the_control_plane_never_imports_the_instruments() -> None:
     assert offenders(lambda name, path: set() if name in COPIED else roots(path) & instruments) == {}
 
 
-# What may write to standard output and error: the command line, displays, and what is a process of its own on a node.
-WRITERS = ("cli/", "display/", "execute/agent", "execute/remote_install.py", *FOREIGN)
+# What may write to standard output and error: the program, command line and displays, and what is a process of its own on a node.
+WRITERS = ("__main__.py", "cli/", "display/", "execute/agent", "execute/remote_install.py", *FOREIGN)
 
 
 def writes(path: Path) -> Iterator[str]:

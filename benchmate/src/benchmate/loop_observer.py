@@ -382,14 +382,13 @@ class Observer:
         writer = self._writer
         ring = writer.ring
         head = ring.words[HEAD]
-        index = head % ring.capacity
-        slot = FIRST_SLOT + index * SLOT_WORDS
-        # Up to the ring's end, where the next slot is the first again, or what may be written without looking at the reader.
-        room = min(PREPARED, ring.capacity - index, writer.direct - head)
-        if room > 0 and self.until and type(n) is int and head and ring.end_ns(head - 1) == t0_ns:
+        slot = room = 0  # the next step goes through `record`
+        if head < writer.direct and self.until and type(n) is int and head and ring.end_ns(head - 1) == t0_ns:
+            index = head % ring.capacity
+            slot = FIRST_SLOT + index * SLOT_WORDS
+            # Up to the ring's end, where the next slot is the first again, or what may be written without looking at the reader.
+            room = min(PREPARED, ring.capacity - index, writer.direct - head)
             ring.prepare(slot, room, n, self._flags)
-        else:
-            room = 0  # the next step goes through `record`
         return (
             ring.words,
             ring.ends,

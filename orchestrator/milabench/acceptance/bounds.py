@@ -10,9 +10,10 @@ from typing import Literal
 from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
 from milabench.analysis.replicates import MOST_REPLICATES, processes_for, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
-from milabench.analysis.two_samples import Estimate, welch
+from milabench.analysis.two_samples import ROUNDING, Estimate, welch
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+_ALIKE = ", all launches alike: too few digits to see a spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
     return BoundDecision(
         verdict=verdict,
         value=centre,
-        sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}",
+        sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}{_ALIKE if estimate.error <= ROUNDING else ''}",
         bounds=(kept, missed),
         missing=_more(values, base, abs(estimate.d - math.log(wanted.value)), wanted.confidence)
         if verdict == "INCONCLUSIVE"

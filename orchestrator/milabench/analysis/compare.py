@@ -14,7 +14,7 @@ from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index
 from milabench.analysis.comparison_words import excluded_benches, sentence_on, warnings_on
 from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.job_mix import JobMix, JobTask, job_mix
-from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.sample_statistics import geometric_mean, means_without_each
 from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.sides import noise_of, sides_of
@@ -141,14 +141,11 @@ def _weights(
 
 def _index(system: str, whole: Score, counted: Sequence[tuple[ComparisonRow, float, float]], margin: float) -> Index:
     """Return an index and how it depends on its (benchmark, ratio, weight)."""
-    without = {}
-    for left_out, _, _ in counted:
-        rest = [(ratio, weight) for row, ratio, weight in counted if row is not left_out]
-        if rest:
-            without[left_out.bench] = geometric_mean([ratio for ratio, _ in rest], [weight for _, weight in rest])
-    weights = [weight for _, _, weight in counted]
+    ratios, weights = [ratio for _, ratio, _ in counted], [weight for _, _, weight in counted]
+    benches = [row.bench for row, _, _ in counted]
+    without = dict(zip(benches, means_without_each(ratios, weights), strict=True)) if len(counted) > 1 else {}
     # Weights are opinions: the reader is told how far they may be changed before the ranking does.
-    turn = weights_that_turn([math.log(ratio) for _, ratio, _ in counted], weights)
+    turn = weights_that_turn([math.log(ratio) for ratio in ratios], weights)
     if any(row.margin > margin for row, _, _ in counted):
         # By how much an index may differ where no benchmark differs by more than its own margin.
         margin = geometric_mean([1 + row.margin for row, _, _ in counted], weights) - 1

@@ -92,7 +92,7 @@ PEAKS: Final[tuple[DevicePeak, ...]] = (  # the first whose pattern is in the na
         source="NVIDIA L4 data sheet",
     ),
     DevicePeak(
-        pattern=r"\bV100-SXM|\bV100S?-SXM",
+        pattern=r"\bV100S?-SXM",
         tera={"fp64": 7.8, "fp32": 15.7, "fp16": 125},
         source="NVIDIA V100 data sheet, SXM2",
     ),

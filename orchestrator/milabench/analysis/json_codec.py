@@ -11,13 +11,14 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from milabench.analysis.lazy_list import LazyList
 from milabench.events.shapes import Required, Shape
-from milabench.events.values import finite_number, strict
+from milabench.events.values import finite_number
 
-# The layers above reach the numbers of JSON through this module.
+# `finite_number` for acceptance criteria, whose layer imports no events.
 __all__ = [
     "JsonKey",
     "finite_number",
@@ -25,7 +26,6 @@ __all__ = [
     "from_json_value",
     "schema_of_type",
     "shape_of_type",
-    "strict",
     "to_json_value",
 ]
 
@@ -147,21 +147,22 @@ def from_json_value(kind: type[T], value: Any) -> T:
 def from_checked_value(kind: type[T], checked: Any, **known: Any) -> T:
     """Return the dataclass whose JSON has these attributes, None for what is missing; what is `known` is not read.
 
-    It is known to have the shape of its type, so that no number or text of it is looked at again.
+    It is known to have the shape of its type, which has two fields or more, so that no number or text of it is looked at again.
     """
-    for attribute, name, read in _checked_readers(cast("Any", kind)):
-        own = getattr(checked, name)
+    values_of, readers = _checked_readers(cast("Any", kind))
+    for own, (attribute, read) in zip(values_of(checked), readers, strict=True):
         if own is not None and attribute not in known:
             known[attribute] = own if read is None else read(own)
     return kind(**known)
 
 
 @cache
-def _checked_readers(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any] | None], ...]:
-    hints = get_type_hints(kind)
-    return tuple(
-        (attribute, name, None if _is_plain(hints[attribute]) else read) for attribute, name, _, read in _readers(kind)
-    )
+def _checked_readers(
+    kind: Any,
+) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[tuple[str, Callable[[Any], Any] | None], ...]]:
+    hints, readers = get_type_hints(kind), _readers(kind)
+    plain = tuple((attribute, None if _is_plain(hints[attribute]) else read) for attribute, _, _, read in readers)
+    return attrgetter(*(name for _, name, *_ in readers)), plain
 
 
 def _is_plain(hint: Any) -> bool:

@@ -26,6 +26,16 @@ def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = No
     return math.exp(logs / math.fsum(weights))
 
 
+def means_without_each(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Return `geometric_mean` of all values but one, for each of them in turn; there are two or more."""
+    if len(values) == 2:
+        return [values[1], values[0]]
+    terms = [weight * math.log(value) for value, weight in zip(values, weights, strict=True)]
+    # The sum of what is left: `fsum` rounds once, so that the order does not matter, and what is taken off leaves no error.
+    logs, totals = ([math.fsum([*parts, -part]) for part in parts] for parts in (terms, weights))
+    return [math.exp(log / total) for log, total in zip(logs, totals, strict=True)]
+
+
 def stdev(values: Sequence[float]) -> float:
     """Return the sample standard deviation (n-1), in two passes: the naive sum of squares fails NIST's NumAcc3 and 4."""
     if len(values) < 2:

@@ -14,7 +14,7 @@ from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.summary_model import BenchSummary, Validity
-from milabench.analysis.system_diff import differing_work
+from milabench.analysis.system_diff import differing_work, sharing_records
 from milabench.analysis.two_samples import Estimate, LogMean
 
 ACROSS_HINT = " (--across compares it all the same)"
@@ -30,20 +30,27 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
     of_systems = [[session.by_name.get(name) for session in system.sessions] for system in systems]
     sides = [_side(system.name, benches, per) for system, benches in zip(systems, of_systems, strict=True)]
     first, cases = sides[0], [_cases(benches) for benches in of_systems]
+    is_the_same = [True] * len(systems) if across else sharing_records(systems, name)
     for index, system in enumerate(systems):
         if not (first.counts and sides[index].counts):
             continue
-        is_served = all(b is not None and b.serving is not None for i in (0, index) for b in of_systems[i])
         why_not = ""
         if apart := differing(cases[0], cases[index]):
             why_not = f"is of other cases than {first.system}: {apart}"
         elif not across and system.later and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
-        elif not across and index and (unlike := differing_work([systems[0], system], name, is_served=is_served)):
+        elif index and not is_the_same[index] and (unlike := _other_work(systems[0], system, name)):
             why_not = f"does other work than {first.system}: {unlike}{ACROSS_HINT}"
         if why_not:
             sides[index] = replace(sides[index], counts=False, why_not=why_not)
     return sides
+
+
+def _other_work(first: System, other: System, name: str) -> str:
+    """Return what differs in the work of two systems; of a sweep over a server on both, in its requests and loads."""
+    both = [session.by_name.get(name) for system in (first, other) for session in system.sessions]
+    is_served = all(bench is not None and bench.serving is not None for bench in both)
+    return differing_work([first, other], name, is_served=is_served)
 
 
 def noise_of(system: System, name: str) -> float:

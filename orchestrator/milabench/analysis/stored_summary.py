@@ -7,7 +7,7 @@ next to nothing. Imports msgspec: import this module where summaries are read, n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from milabench.analysis.summary_io import processes_from_json, summary_of_benche
 from milabench.analysis.summary_model import BenchSummary, LaunchRate, LazyReplicates, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
-from milabench.events.compiled_shapes import ShapeCheck
+from milabench.events.compiled_shapes import UNREAD, ShapeCheck
 from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, Required, Shape, require_shape
 from milabench.events.values import SMALLEST_NUMBER
 
@@ -27,16 +27,7 @@ _LAST_KEY = b',"made_of":'
 _BENCH = SUMMARY_SHAPE["benchmarks"].shape[0]
 _WHOLE = ("counts", "serving")
 """Objects of a benchmark that are read as they are, and not only what their shapes name of them."""
-_WORDS = ("main", "energy")
-"""What is looked for in metrics: a benchmark of cases has a main one, one on accelerators its energy."""
-
-
-class _LongLists(msgspec.Struct, gc=False):
-    validations: msgspec.Raw
-    metrics: msgspec.Raw
-
-
-_LONG_LISTS = msgspec.json.Decoder(list[_LongLists])
+_LISTS = ("validations", "metrics")
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -57,25 +48,23 @@ class StoredSummary:
         """Return the summary with the long lists undecoded; None where it may not have the shape of one.
 
         Only of bytes as they were written. `manifest` as in `summary_from_json`. Unless `keep_lists`, the bytes of the lists,
-        as large as all else together, do not stay in memory: the file is read again when somebody looks at one, which raises
-        RecordError when it is another file by then.
+        as large as all else together, do not stay in memory and are not checked: the file is read again when somebody looks at
+        one, which raises RecordError when it is another file by then, or they have another shape.
         """
-        checked = _shape_check().checked(self._content)
-        if checked is None:
+        checked = _shape_check(with_lists=False).checked(self._content)
+        if checked is None or (keep_lists and not _have_lists_shape(self._content)):
             return None
-        lists = _LONG_LISTS.decode(self._parts["benchmarks"])
-        reader = _ListReader(lists if keep_lists else None, self._read, self.digest)
-        benches = tuple(
-            _bench(own, metrics=bytes(long.metrics), source=(reader, index))
-            for index, (own, long) in enumerate(zip(checked.benchmarks, lists, strict=True))
-        )
+        reader = _ListReader(checked.benchmarks if keep_lists else None, self._read, self.digest)
+        benches = tuple(_bench(own, (reader, index)) for index, own in enumerate(checked.benchmarks))
         others = {key: msgspec.json.decode(part) for key, part in self._parts.items() if key != "benchmarks"}
         return summary_of_benches(others, benches, manifest)
 
 
 def _digest_of(content: bytes) -> str:
     """Return the digest of what was written before it was said what the summary is made of, which is the last key."""
-    return hashlib.sha256(content.rpartition(_LAST_KEY)[0] + b"}").hexdigest()
+    digest = hashlib.sha256(memoryview(content)[: max(0, content.rfind(_LAST_KEY))])
+    digest.update(b"}")
+    return digest.hexdigest()
 
 
 class _ListReader:
@@ -83,37 +72,69 @@ class _ListReader:
 
     __slots__ = ("_digest", "_kept", "_read")
 
-    def __init__(self, kept: Sequence[_LongLists] | None, read: Callable[[], bytes], digest: str) -> None:
+    def __init__(self, kept: Sequence[Any] | None, read: Callable[[], bytes], digest: str) -> None:
         self._kept, self._read, self._digest = kept, read, digest
 
-    def of_bench(self, index: int) -> _LongLists:
-        """Return the lists of a benchmark. Raises RecordError."""
+    def of_bench(self, index: int) -> Any:
+        """Return what has the lists of a benchmark, as they are written. Raises RecordError."""
         if self._kept is None:
             self._kept = self._read_again()
         return self._kept[index]
 
-    def _read_again(self) -> Sequence[_LongLists]:
+    def _read_again(self) -> Sequence[Any]:
         try:
             content = self._read()
         except OSError as error:
             raise RecordError(f"a summary cannot be read again: {error}; repeat the command") from None
         if _digest_of(content) != self._digest:
             raise RecordError("a summary changed while it was read; repeat the command")
-        return _LONG_LISTS.decode(_PARTS.decode(content)["benchmarks"])
+        try:
+            if _have_lists_shape(content):
+                return cast("Sequence[Any]", _shape_check(with_lists=False).checked(content).benchmarks)
+        except ValueError:
+            pass
+        raise RecordError("a summary was altered; remove `summary.json` of each run: they are computed again")
 
 
 _Source = tuple[_ListReader, int]
 
 
 @cache
-def _shape_check() -> ShapeCheck:
-    """Return the check of everything that is read, also of what is read later."""
+def _shape_check(*, with_lists: bool) -> ShapeCheck:
+    """Return the check of everything that is read, also of what is read later, or of all but the long lists."""
     own = {name: _of_any_object(shape) for name, shape in shape_of_type(BenchSummary).items()}
+    lists = {"metrics": [_metric_shape()]} if with_lists else dict.fromkeys(_LISTS, Required(UNREAD))
+    bench = {**own, **_BENCH, **{name: own[name] for name in _WHOLE}, **lists}
+    return ShapeCheck({**SUMMARY_SHAPE, "benchmarks": Required([bench])})
+
+
+def _metric_shape() -> dict[str, Shape]:
     # Most metrics are no rates: what those must have, others need not.
     rate = {name: shape.shape if isinstance(shape, Required) else shape for name, shape in RATE_SHAPE.items()}
-    metric = {**shape_of_type(Throughput), **rate, **_BENCH["metrics"][0]}
-    bench = {**own, **_BENCH, "metrics": [metric], **{name: own[name] for name in _WHOLE}}
-    return ShapeCheck({**SUMMARY_SHAPE, "benchmarks": Required([bench])})
+    return {**shape_of_type(Throughput), **rate, **_BENCH["metrics"][0]}
+
+
+@cache
+def _launch_check() -> ShapeCheck:
+    """Return the check of what is read of a benchmark's metrics at once."""
+    metric = _metric_shape()
+    read = {name: metric[name] for name in ("metric", "value", "units", "place", "repeat")}
+    return ShapeCheck([{**read, "main": object}])
+
+
+def _have_lists_shape(content: bytes) -> bool:
+    """Return whether the long lists are known to have their shape. Raises ValueError for a launch that lacks what all have."""
+    checked = _shape_check(with_lists=True).checked(content)
+    if checked is None:
+        return False
+    for bench in checked.benchmarks:
+        _require_rates(bench.bench, map(_is_whole, _rates(bench.metrics)))
+    return True
+
+
+def _require_rates(bench: str, are_whole: Iterable[bool]) -> None:
+    if not all(are_whole):
+        raise ValueError(f"{bench}: has a rate that is none")
 
 
 def _of_any_object(shape: Shape) -> Shape:
@@ -123,23 +144,36 @@ def _of_any_object(shape: Shape) -> Shape:
     return {} if isinstance(shape, Mapping) and str not in shape else shape
 
 
-def _bench(checked: Any, *, metrics: bytes, source: _Source) -> BenchSummary:
+def _bench(checked: Any, source: _Source) -> BenchSummary:
     for name in _WHOLE:
         if (own := getattr(checked, name)) is not None:
             require_shape(own, _BENCH[name])
-    launches = [metric for metric in checked.metrics if metric.metric == "rate" and metric.repeat is not None]
-    if not all(map(_is_whole, launches)):
-        raise ValueError(f"{checked.bench}: has a rate that is none")
+    metrics = _launch_check().checked(checked.metrics)
+    if metrics is None:
+        raise ValueError(f"{checked.bench}: has metrics that are none")
+    launches = _rates(metrics)
+    _require_rates(checked.bench, [launch.value >= SMALLEST_NUMBER for launch in launches])
     rates = [LaunchRate(launch.place or "", launch.repeat, launch.value) for launch in launches]
     return from_checked_value(
         BenchSummary,
         checked,
         validations=LazyList(source, _validations),
-        metrics=LazyList(source, _metrics, [word for word in _WORDS if b'"%s"' % word.encode() in metrics]),
+        metrics=LazyList(source, _metrics, _words(metrics)),
         processes=LazyReplicates(source, _processes, rates),
         instances=len({rate.slot for rate in rates}),
         replicates=len({launch.repeat for launch in launches if launch.units == launches[0].units}),
     )
+
+
+def _words(metrics: Sequence[Any]) -> list[str]:
+    """Return what is looked for in metrics: a benchmark of cases has a `main` one, one on accelerators its `energy`."""
+    words = ["main"] if any(metric.main is not None for metric in metrics) else []
+    return [*words, "energy"] if any(metric.metric == "energy" for metric in metrics) else words
+
+
+def _rates(metrics: Iterable[Any]) -> list[Any]:
+    """Return those of checked metrics that launches are written as."""
+    return [metric for metric in metrics if metric.metric == "rate" and metric.repeat is not None]
 
 
 def _is_whole(launch: Any) -> bool:

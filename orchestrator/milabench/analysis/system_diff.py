@@ -262,26 +262,32 @@ def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[s
             yield name, values
 
 
-def _share_records(systems: Sequence[System], bench: str) -> bool:
-    """Return whether all systems have one record of a benchmark in common, so that nothing that is made of it differs.
+def sharing_records(systems: Sequence[System], bench: str) -> list[bool]:
+    """Return of each system whether it has one record of a benchmark in common with the first, so that nothing that is made of
+    it differs.
 
     A comparison of many runs keeps what their manifests say alike once. Equal values are not enough: 1 and 1.0 are two words.
     """
-    if any(system.later for system in systems):
-        return False
+    if systems[0].later:
+        return [False] * len(systems)
     first = _records(systems[0], bench)
-    return all(_are_the_same(first, _records(system, bench)) for system in systems[1:])
+    return [not system.later and _are_the_same(first, _records(system, bench)) for system in systems]
 
 
-def _records(system: System, bench: str) -> tuple[list[object], object]:
+def _share_records(systems: Sequence[System], bench: str) -> bool:
+    return all(sharing_records(systems, bench))
+
+
+def _records(system: System, bench: str) -> tuple[list[object], tuple[str, ...]]:
     """Return what `_work` and `_arguments` are made of: settings, and folders with variables."""
     steps = system.steps.get(bench, [])
     env = as_mapping(steps[0].get("env")) if steps else {}
-    settings = [_suite(system, bench), *(step.get("config") for step in steps)]
-    return settings, (_bases(system, steps), str(env.get("OMP_NUM_THREADS")))
+    settings = [_suite(system, bench), *[step.get("config") for step in steps]]
+    base = as_mapping(system.manifest.get("options")).get("base")
+    return settings, (str(base), str(env.get("MILABENCH_DIR_DATA")), str(env.get("OMP_NUM_THREADS")))
 
 
-def _are_the_same(one: tuple[list[object], object], other: tuple[list[object], object]) -> bool:
+def _are_the_same(one: tuple[list[object], tuple[str, ...]], other: tuple[list[object], tuple[str, ...]]) -> bool:
     return len(one[0]) == len(other[0]) and all(map(is_, one[0], other[0])) and one[1] == other[1]
 
 

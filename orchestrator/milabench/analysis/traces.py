@@ -75,7 +75,6 @@ class DeviceTrace:
 
     key: str
     curves: Mapping[str, Curve]
-    memory_total: float | None = None
     samples: int = 0
     throttle_samples: int = 0
     held_back: int = 0
@@ -275,7 +274,6 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
     return DeviceTrace(
         key=device.key,
         curves={name: drawn for name, values in columns.items() if (drawn := curve(device.time, values, begin)).count},
-        memory_total=next((total for total in device.total if not math.isnan(total)), None),
         samples=len(device.time),
         throttle_samples=len(throttle),
         held_back=sum(bool(THROTTLED & set(reasons)) for reasons in throttle),

@@ -63,6 +63,8 @@ def create_whole(path: Path, what: str) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         reason = os_reason(error)
+        if error.filename and Path(error.filename).parent == path.parent and error.filename.endswith(".tmp"):
+            raise RecordError(f"{path}: cannot be written: {reason}") from None
         raise RecordError(f"{error.filename or path}: cannot be packed: {reason}") from None
 
 

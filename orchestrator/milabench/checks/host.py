@@ -76,12 +76,13 @@ class ContendedCheck(Check):
     def verdict(self) -> Verdict:
         """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
         # Without a window the number is of the whole step.
-        declared = self.context.readings.window
-        window = declared or (min(self._time, default=0.0), max(self._time, default=0.0))
+        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
         count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        if count < LEAST_READINGS:
-            return self._unjudged(count, stop - start if declared else self._launch_s)
+        return self._unjudged(count) if count < LEAST_READINGS else self._judge(window, count)
+
+    def _judge(self, window: Span, count: int) -> Verdict:
+        """Warn or pass by so many readings in the window."""
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:
@@ -98,7 +99,7 @@ class ContendedCheck(Check):
             "own": own,
             "run_delay": delay,
             "waited": waited,
-            "swapped_MiB": None if swapped is None else swapped * (stop - start) / 2**20,
+            "swapped_MiB": None if swapped is None else swapped * (window[1] - window[0]) / 2**20,
             "pressure": {name: used[name] for name in _PRESSURES},
         }
         # Of a processor at least: a program that mostly sleeps waits for each wake-up, also where nobody else is.
@@ -107,9 +108,11 @@ class ContendedCheck(Check):
             return self.warning(_message(numbers), numbers)
         return self.passed(numbers)
 
-    def _unjudged(self, count: int, seconds: float) -> Verdict:
-        """Pass with too few readings, but for a long window without any, and a launch that nothing else judges."""
-        is_whole_launch = self._is_command and self.context.readings.window is None
+    def _unjudged(self, count: int) -> Verdict:
+        """Pass with too few readings, but for a long window or launch without any, and a launch that nothing else judges."""
+        window = self.context.readings.window
+        is_whole_launch = self._is_command and window is None
+        seconds = self._launch_s if window is None else window[1] - window[0]
         if not count and (is_whole_launch or seconds > LONGEST_UNREAD_S):
             return self.warning("nobody read the processors", {"readings": 0})
         if is_whole_launch:

@@ -14,6 +14,8 @@ from milabench.cli.options import base_option, file_option, json_option, run_nam
 if TYPE_CHECKING:
     from milabench.workflow.meters import ImportedMeter
 
+_DAY_S = 86400.0
+
 
 def offset_of(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
     """Return `auto` as None, else seconds. Raises BadParameter."""
@@ -99,6 +101,8 @@ def _as_text(imported: ImportedMeter) -> str:
         lines.append(
             f"clock: {clock.offset_s:+.2f} s{half}, by the {clock.basis} of the run, correlation {clock.correlation:.3f}{rival}"
         )
+    if abs(clock.offset_s) >= _DAY_S:
+        lines.append("check: readings a day or more apart from the run may be of another run of the same work")
     if imported.unread:
         more = f" and {len(imported.unread) - 5} more" if len(imported.unread) > 5 else ""
         lines.append(f"holes: without readings, and so not metered: {', '.join(imported.unread[:5])}{more}")

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import display_option, file_option, is_on_command_line, suite_options, terminal_session
-from milabench.workflow.options import SuiteOptions
+from milabench.cli.options import (
+    collected_as,
+    display_option,
+    file_option,
+    is_on_command_line,
+    suite_options,
+    terminal_session,
+)
+from milabench.workflow.options import InstallSettings, SuiteOptions
 
 
 @click.command("install")
@@ -21,14 +28,11 @@ from milabench.workflow.options import SuiteOptions
 @click.option("--ignore-space", is_flag=True, help="Begin although the disk seems too small.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Installations at a time.")
 @display_option
+@collected_as("settings", InstallSettings)
 def command(
     options: SuiteOptions,
     capsule: Path | None,
-    force: bool,
-    update: bool,
-    frozen: bool,
-    ignore_space: bool,
-    jobs: int,
+    settings: InstallSettings,
     display: str,
 ) -> int | None:
     """Install the environments and programs of the selected benchmarks."""
@@ -36,11 +40,11 @@ def command(
         from milabench.workflow.capsule import install_from
         from milabench.workflow.preflight import command_line
 
-        for name, given in (("--config", is_on_command_line("config_file")), ("--update", update)):
+        for name, given in (("--config", is_on_command_line("config_file")), ("--update", settings.update)):
             if given:
                 raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
         session = terminal_session(display)
-        install_from(capsule, options, session, force=force, ignore_space=ignore_space, jobs=jobs)
+        install_from(capsule, options, session, settings)
         # The suite that was installed last is the default of its base.
         session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
         return None
@@ -51,13 +55,5 @@ def command(
     code = run_in_install_partition(options, session)
     if code is not None:
         return code
-    install(
-        options,
-        session,
-        force=force,
-        update=update,
-        frozen=frozen,
-        ignore_space=ignore_space,
-        jobs=jobs,
-    )
+    install(options, session, settings)
     return None

@@ -194,16 +194,35 @@ _SUITE = (
         " says, else device. (`milabench size` is about batch sizes.)",
     ),
 )
-_SELECTION = (
-    click.option(
-        "--select",
+
+
+class _Expression(click.types.StringParamType):
+    """A selection. Its variable holds one, with spaces in it: click splits it at what no variable can hold."""
+
+    name = "expression"
+    envvar_list_splitter = "\0"
+
+
+def _one_expression(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Return the expressions of an option that may be repeated as one: each adds its benchmarks."""
+    return ",".join(values) if values else None
+
+
+def _selection(option: str, what: str) -> Decorator:
+    return click.option(
+        option,
+        type=_Expression(),
+        multiple=True,
+        callback=_one_expression,
         shell_complete=selections,
         metavar="EXPR",
-        help="Names, globs, groups or tags; comma lists, or and/or/not.",
-    ),
-    click.option(
-        "--exclude", shell_complete=selections, metavar="EXPR", help="Benchmarks to leave out, in the same language."
-    ),
+        help=what,
+    )
+
+
+_SELECTION = (
+    _selection("--select", "Names, globs, groups or tags; comma lists, or and/or/not; repeatable."),
+    _selection("--exclude", "Benchmarks to leave out, in the same language."),
 )
 
 

@@ -13,7 +13,10 @@ import msgspec
 from milabench.events.shapes import ABOVE_ZERO, COUNT, NOT_NEGATIVE, Required, Shape
 from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
+UNREAD: Shape = msgspec.Raw
+"""A value of any shape, left as the bytes that it is written in; it has to be `Required`."""
 _SCALARS: Mapping[Shape, Any] = {
+    UNREAD: msgspec.Raw,
     str: str,
     bool: bool,
     object: Any,

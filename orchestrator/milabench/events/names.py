@@ -7,12 +7,12 @@ from datetime import datetime
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
 
 
-def encoded(name: str) -> str:
+def encode_name(name: str) -> str:
     """Return the name with every byte percent-encoded that is not one of `A-Za-z0-9_.+-`."""
-    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in bytes_of(c)) for c in name)
+    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in encode_text(c)) for c in name)
 
 
-def bytes_of(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -20,6 +20,6 @@ def bytes_of(text: str) -> bytes:
         return text.encode("utf-8", "backslashreplace")
 
 
-def stamped(name: str, now: datetime) -> str:
+def run_dir_name(name: str, now: datetime) -> str:
     """Return the name of a run that begins now, unless another of that name has begun in the same second."""
-    return f"{encoded(name)}.{now:%Y-%m-%d_%H-%M-%S}"
+    return f"{encode_name(name)}.{now:%Y-%m-%d_%H-%M-%S}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote
 
-from milabench.events.names import encoded
+from milabench.events.names import encode_name
 from milabench.events.shares import SHARE_NAME, share_number
 
 MANIFEST = "manifest.json"
@@ -18,7 +18,7 @@ SUMMARY = "summary.json"
 _OF_A_SHARE = re.compile(rf"(?:manifest\.({SHARE_NAME.pattern})\.json|journal\.({SHARE_NAME.pattern})\.jsonl)")
 _STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(?P<node>node\d+))?$")
 
-# No name contains a tilde: `encoded` replaces it.
+# No name contains a tilde: `encode_name` replaces it.
 _ATTEMPT = re.compile(r"~(?P<number>\d+)$")
 
 
@@ -42,9 +42,9 @@ class StepIdentity(Protocol):
 
 def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
     """Return the name, less its ending, of the files of one step; `repeat` and `node` are None when the run has only one."""
-    parts = [encoded(bench)]
+    parts = [encode_name(bench)]
     if tag:
-        parts.append(encoded(tag))
+        parts.append(encode_name(tag))
     if repeat is not None:
         parts.append(f"R{repeat}")
     if node is not None:

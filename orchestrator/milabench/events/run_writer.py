@@ -14,7 +14,7 @@ from milabench.devices.regular_file import open_descriptor, open_regular
 from milabench.errors import RecordError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Line
-from milabench.events.names import bytes_of, stamped
+from milabench.events.names import encode_text, run_dir_name
 from milabench.events.run_files import MANIFEST, SUMMARY, journal_name, share_manifest_name
 from milabench.events.rundir import SCHEMA, read_share_manifest
 from milabench.events.values import as_mapping, mappings_in
@@ -31,10 +31,10 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
     Raises RecordError when it cannot be created.
     """
     runs = base / "runs"
-    stamp = stamped(name, now)
+    first = run_dir_name(name, now)
     again = 0
     while True:
-        path = runs / (f"{stamp}_{again}" if again else stamp)
+        path = runs / (f"{first}_{again}" if again else first)
         try:
             runs.mkdir(parents=True, exist_ok=True)
             # Making a folder is atomic, also on NFS: of two runs of one second exactly one gets the name.
@@ -223,7 +223,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
     if tail is not None and payload.startswith(_HEAD):
         text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])
         try:
-            return [(tail[1].decode(), bytes_of(parse_string(text)))]
+            return [(tail[1].decode(), encode_text(parse_string(text)))]
         except ValueError:
             pass  # records of another kind or pipe are among them
     texts: dict[str, list[bytes]] = {}
@@ -233,5 +233,5 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
         except ValueError:
             continue  # it is in `.data`, whose readers show what they cannot read
         if isinstance(event, Line):
-            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(bytes_of(event.text))
+            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(encode_text(event.text))
     return [(ending, b"".join(pieces)) for ending, pieces in texts.items()]

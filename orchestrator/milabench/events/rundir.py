@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
 from milabench.events.model import Data, Event, Other
-from milabench.events.names import encoded
+from milabench.events.names import encode_name
 from milabench.events.observation_columns import single_events
 from milabench.events.run_files import (
     JOURNAL,
@@ -146,7 +146,15 @@ class Run:
         return None
 
 
-def open_run(path: Path) -> Run:
+ReadManifest = Callable[[bytes], Mapping[str, Any] | None]
+"""Returns the manifest that these bytes are, known to have its shape; None where that is not known."""
+
+
+def read_alone(_: bytes) -> None:
+    """Know no manifest: the reader of runs of which each is read for itself."""
+
+
+def open_run(path: Path, read_manifest: ReadManifest = read_alone) -> Run:
     """Return the run at `path`; raises RecordError when it is none, is of a version that we do not know, or cannot be read."""
     try:
         names = sorted(entry.name for entry in path.iterdir())
@@ -160,7 +168,9 @@ def open_run(path: Path) -> Run:
     if MANIFEST not in names and JOURNAL not in names and not data:
         raise RecordError(f"{path}: is no run directory: it has neither {MANIFEST} nor any .data file")
     is_one = JOURNAL in names or bool(data)
-    manifest = _read_manifest(path / MANIFEST, MANIFEST_SHAPE, may_be_torn=is_one) if MANIFEST in names else {}
+    manifest: Mapping[str, Any] = {}
+    if MANIFEST in names:
+        manifest = _read_manifest(path / MANIFEST, MANIFEST_SHAPE, may_be_torn=is_one, read=read_manifest)
     shares = shares_named(names)
     journal = merge_journals(_entries(path / JOURNAL), (_entries(path / journal_name(share)) for share in shares))
     manifests = [read_share_manifest(path / share_manifest_name(share)) for share in shares]
@@ -180,7 +190,7 @@ def open_run(path: Path) -> Run:
 
 def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable[str]) -> dict[str, str]:
     """Return the steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
-    files = {entry["step"]: encoded(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
+    files = {entry["step"]: encode_name(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
     known = set(files.values())
     return files | {stem: stem for file_stem in data if (stem := without_attempt(file_stem)) not in known}
 
@@ -263,14 +273,17 @@ def read_share_manifest(path: Path) -> Mapping[str, Any]:
     return _read_manifest(path, SHARE_MANIFEST_SHAPE, may_be_torn=True) if path.exists() else {}
 
 
-def _read_manifest(path: Path, shape: Mapping[str, Any], *, may_be_torn: bool) -> Mapping[str, Any]:
+def _read_manifest(
+    path: Path, shape: Mapping[str, Any], *, may_be_torn: bool, read: ReadManifest = read_alone
+) -> Mapping[str, Any]:
     """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:
         content = read_regular(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
+    known = read(content)
     try:
-        manifest = parse_object(content)
+        manifest = parse_object(content) if known is None else known
     except ValueError as error:
         if may_be_torn and not content.endswith(b"\n"):
             return {}
@@ -281,7 +294,8 @@ def _read_manifest(path: Path, shape: Mapping[str, Any], *, may_be_torn: bool) -
             f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
         )
     try:
-        require_shape(manifest, shape)
+        if known is None:
+            require_shape(manifest, shape)
     except ValueError as error:
         raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest

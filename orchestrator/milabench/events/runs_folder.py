@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from milabench.errors import NothingSelected, RecordError, os_reason
-from milabench.events.rundir import Run, open_run
+from milabench.events.rundir import ReadManifest, Run, open_run, read_alone
 
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
 
@@ -42,7 +42,7 @@ def runs_before_latest(word: str) -> int | None:
     return None if match is None else int(match[1] or 0)
 
 
-def find_run(base: Path, name: str | Path) -> Run:
+def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_alone) -> Run:
     """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest`, `latest~1`.
 
     In a path to `runs` of any base, the run's name will do too.
@@ -52,21 +52,21 @@ def find_run(base: Path, name: str | Path) -> Run:
     path = Path(name)
     is_path = path.is_absolute() or len(path.parts) > 1
     if is_path and path.is_dir():
-        return open_run(path)
+        return open_run(path, read_manifest)
     folders = _run_folders(base)
     wanted = str(name)
     if (named := _newest_called(wanted, folders)) is not None:
-        return open_run(named)
+        return open_run(named, read_manifest)
     before = runs_before_latest(wanted)
     if before is not None and (run := next(islice(recent_runs(base), before, None), None)) is not None:
         return run
     if path.is_dir():  # a bare word is tried as a run's name first: the checkout has folders called run, docs, config
-        return open_run(path)
+        return open_run(path, read_manifest)
     if path.suffix == ".zip" and path.is_file():
         raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
     if is_path:
         if path.parent.name == "runs" and (named := _newest_called(path.name, _run_folders(path.parent.parent))):
-            return open_run(named)
+            return open_run(named, read_manifest)
         raise RecordError(f"{path}: no such run directory")
     known = ", ".join(folder.name for folder in folders[-3:])
     raise NothingSelected(

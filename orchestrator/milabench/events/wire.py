@@ -216,7 +216,7 @@ def _complete_end(known: dict[str, Any], data: Mapping[str, Any]) -> None:
 
 def parse_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object on one line. Raises ValueError when there is none, for any bytes."""
-    if line.count(b"[") + line.count(b"{") > MOST_DEPTH and _is_too_deep(line):
+    if is_too_deep(line):
         raise NotARecordError("it is nested too deeply")
     try:
         # Decoded here: given bytes, the parser guesses UTF-16 or UTF-32 from zero bytes.
@@ -228,8 +228,10 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _is_too_deep(line: bytes) -> bool:
+def is_too_deep(line: bytes) -> bool:
     """Return whether lists and objects are nested deeper than `MOST_DEPTH`; of what is no JSON, nothing is said."""
+    if line.count(b"[") + line.count(b"{") <= MOST_DEPTH:
+        return False
     # A manifest has megabytes: nothing here looks at its bytes one by one.
     plain = _ESCAPE.sub(b"", line) if b"\\" in line else line
     # Two quotes beside each other are an empty text, or join two: what is left is within a text or not as before.

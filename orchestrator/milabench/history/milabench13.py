@@ -12,7 +12,7 @@ from milabench.analysis.step_results import StepResult, planned_steps, step_resu
 from milabench.analysis.summary import described_system
 from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
-from milabench.events.names import encoded
+from milabench.events.names import encode_name
 from milabench.events.rundir import MILABENCH13, Run, open_run
 from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
@@ -80,7 +80,7 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
     stem = run.files[source.id]
     kept = ("name", "weight", "plan", "tags", "group", "install_group", "voir", "validation", "argv")
     planned: dict[str, Any] = {
-        "id": encoded(source.id),
+        "id": encode_name(source.id),
         "bench": source.bench,
         "tag": source.tag,
         "repeat": source.repeat,
@@ -90,7 +90,7 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
     }
     outputs = {ending: run.path / f"{stem}.{ending}" for ending in ("stdout", "stderr")}
     return ForeignStep(
-        id=encoded(source.id),
+        id=encode_name(source.id),
         bench=source.bench,
         planned=planned,
         outcome=result.outcome,

@@ -14,7 +14,7 @@ from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError, os_reason
 from milabench.events import wire
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.events.names import encoded
+from milabench.events.names import encode_name
 from milabench.events.shapes import require_shape
 from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
@@ -86,7 +86,7 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 
 
 def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
-    identity = encoded(f"{bench}.R{repeat}")
+    identity = encode_name(f"{bench}.R{repeat}")
     wrong = _wrong(value)
     errors = [str(error) for error in value.get("errors") or () if error and error != "no error"]
     outcome, why, detail = "passed", "", ""

@@ -91,7 +91,8 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
-        return _ShownSteps().to_json(self)
+        shown = _ShownSteps()
+        return {**shown.fields(self), "hash": shown.hash(self)}
 
     def shown(self) -> dict[str, Any]:
         """Return its fields as they may be shown; of secrets only the names."""
@@ -136,9 +137,6 @@ class _ShownSteps:
         shown = _shown(step)
         # Secrets are shown and kept nowhere: plans go into records, and those to other people.
         return dict(mask_settings(shown)) if self._json(shown) is None else shown
-
-    def to_json(self, step: Step) -> dict[str, Any]:
-        return {**self.fields(step), "hash": self.hash(step)}
 
     def _json(self, values: Mapping[str, Any]) -> bytes | None:
         """Return the canonical JSON of a step's values; None where something in them may have to be masked."""
@@ -191,8 +189,10 @@ class Plan:
     @property
     def hash(self) -> str:
         """sha256 over the steps' hashes and the skipped benchmarks."""
-        shown = self._shown_steps()
-        return digest([[shown.hash(step) for step in self.steps], [asdict(skip) for skip in self.skipped]])
+        return self._hash_of(list(map(self._shown_steps().hash, self.steps)))
+
+    def _hash_of(self, steps: Sequence[str]) -> str:
+        return digest([steps, [asdict(skip) for skip in self.skipped]])
 
     def _shown_steps(self) -> _ShownSteps:
         return _ShownSteps(fast_writer() if len(self.steps) >= _MANY else canonical_json)
@@ -207,12 +207,13 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as protocol.md, section 6, spells it."""
         shown = self._shown_steps()
+        hashes = list(map(shown.hash, self.steps))
         return {
             "schema": SCHEMA,
-            "hash": self.hash,
+            "hash": self._hash_of(hashes),
             "phase": self.phase,
             "system": dict(self.system),
-            "steps": [shown.to_json(step) for step in self.steps],
+            "steps": [{**shown.fields(step), "hash": own} for step, own in zip(self.steps, hashes, strict=True)],
             "skipped": [asdict(skip) for skip in self.skipped],
         }
 

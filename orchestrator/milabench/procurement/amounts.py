@@ -128,6 +128,8 @@ class Amount(Kind):
             return parser.expected(self.expected, node, path, "leave the key out where there is none")
         if value > _MOST:
             return parser.expected(f"an amount of at most {_MOST:g}", node, path)
+        if 0 < value < 1 / _MOST:
+            return parser.expected(f"an amount of at least {1 / _MOST:g}", node, path)
         if value < 0 or not self.at_least <= value <= self.at_most:
             bounds = "" if self.at_most == _MOST and not self.at_least else f", from {self.at_least:g}"
             bounds += "" if self.at_most == _MOST else f" to {self.at_most:g}"

@@ -26,7 +26,6 @@ from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
 from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
 from milabench.errors import UsageError
 from milabench.procurement.least_squares import Curve, LeastSquares, Vector, least_squares
-from milabench.procurement.uncertainty import UncertainValue
 
 Noise = Literal["relative", "absolute"]
 """What is alike at all counts: the errors as shares of the values, or the errors in the unit of the values."""
@@ -39,18 +38,11 @@ _MOST_NEWTON = 200
 class CountPoint:
     """What was measured at one count of nodes or devices: a value above zero for each launch, all in the same unit.
 
-    Throughput. `log_error` is the standard error of the logarithm of a value that is a summary already.
+    Throughput.
     """
 
     count: float
     values: tuple[float, ...]
-    log_error: float | None = None
-
-    @classmethod
-    def of_value(cls, count: float, value: UncertainValue) -> CountPoint:
-        """Return the point of a number with its uncertainty, which may be unknown."""
-        known = value.log_estimate
-        return cls(count=count, values=(value.value,), log_error=None if known is None else known.error)
 
     @property
     def value(self) -> float:
@@ -140,7 +132,8 @@ class ScalingFit:
         """What keeps it from having intervals; empty where it has them."""
         if self.at_bound:
             names = " and ".join(self.at_bound)
-            return f"{names} would be below zero and is held at 0: no interval holds at a bound"
+            held = "is" if len(self.at_bound) == 1 else "are"
+            return f"{names} would be below zero and {held} held at 0: no interval holds at a bound"
         if self.misfit is None:
             counts, parameters = len(self.points), len(LAWS[self.law].parameters)
             return f"{counts} measured counts for {parameters} parameters leave no degree of freedom"
@@ -210,7 +203,7 @@ def _evaluate(law: str, parameters: Mapping[str, float], count: float) -> tuple[
 def measured_points(points: Iterable[CountPoint]) -> tuple[CountPoint, ...]:
     """Return the points in the order of their counts, those of one count as one.
 
-    Raises UsageError for a count or a value that is not above zero, or where a count is given with an error and by its launches.
+    Raises UsageError for a count or a value that is not above zero.
     """
     by_count: dict[float, CountPoint] = {}
     for point in points:
@@ -219,11 +212,8 @@ def measured_points(points: Iterable[CountPoint]) -> tuple[CountPoint, ...]:
         if not point.values or not all(value > 0 and math.isfinite(value) for value in point.values):
             raise UsageError(f"measured at {point.count:g}: {list(point.values)} has to be values above zero")
         before = by_count.get(point.count)
-        if before is not None:
-            if before.log_error is not None or point.log_error is not None:
-                raise UsageError(f"{point.count:g} is given twice with a standard error: combine its values first")
-            point = CountPoint(count=point.count, values=before.values + point.values)  # noqa: PLW2901
-        by_count[point.count] = point
+        values = point.values if before is None else before.values + point.values
+        by_count[point.count] = CountPoint(count=point.count, values=values)
     return tuple(by_count[count] for count in sorted(by_count))
 
 
@@ -271,13 +261,8 @@ def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def _errors(points: Sequence[CountPoint]) -> tuple[list[float], float]:
     """Return the standard error of each value in its own unit, all zero where none is known, and a launch's relative spread."""
-    pooled = pooled_log_stdev(point.values for point in points)
-    given = [point.log_error for point in points if point.log_error is not None]
-    spread = pooled if pooled is not None else math.sqrt(math.fsum(e * e for e in given) / len(given)) if given else 0.0
-    return [
-        point.value * (point.log_error if point.log_error is not None else spread / math.sqrt(len(point.values)))
-        for point in points
-    ], spread
+    spread = pooled_log_stdev(point.values for point in points) or 0.0
+    return [point.value * spread / math.sqrt(len(point.values)) for point in points], spread
 
 
 def _fit_free(

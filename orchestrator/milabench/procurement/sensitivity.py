@@ -15,7 +15,6 @@ from typing import Literal
 from milabench.analysis.intervals import Interval, normal_quantile, t_quantile
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.errors import UsageError
-from milabench.procurement.uncertainty import UncertainValue
 
 Result = Callable[[Mapping[str, float]], float]
 Shape = Literal["uniform", "normal", "lognormal", "triangular"]
@@ -46,19 +45,6 @@ class UncertainInput:
             )
         if self.shape == "lognormal" and not self.low > 0:
             raise UsageError(f"a lognormal input from {self.low:g} to {self.high:g}: it is above zero")
-
-    @classmethod
-    def of_value(cls, value: UncertainValue) -> UncertainInput:
-        """Return a number above zero as the lognormal input of its 95 % interval.
-
-        Raises UsageError where its uncertainty is not known.
-        """
-        interval = value.interval(0.95)
-        if interval is None:
-            raise UsageError(
-                f"an input of {value.value:g} {value.units}".rstrip() + ": how uncertain it is is not known"
-            )
-        return cls(value=value.value, low=interval[0], high=interval[1], shape="lognormal")
 
     def quantile(self, p: float) -> float:
         """Return the value below which it lies with this probability, 0 < p < 1."""

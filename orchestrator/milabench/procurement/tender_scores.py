@@ -368,12 +368,18 @@ def _row(
 
 
 def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
-    """Return a row without its figure where the metric counts nodes, and as many instances on them share neither figure.
+    """Return a row without its figure where the metric counts nodes, and that figure is of others than it takes it to be of.
 
-    Else whoever measures on fewer nodes has the same figure of one instance, and the more copies of it on all nodes.
+    Else whoever measures on fewer nodes has the same figure of one instance, and the more copies of it on all nodes; and by a
+    metric of single nodes, without U, whoever measures on more has the higher one.
     """
-    if row.figure is None or row.is_declared or "machine.nodes" not in METRICS[metric].needs:
+    needs = METRICS[metric].needs
+    if row.figure is None or row.is_declared or "machine.nodes" not in needs:
         return row
+    nodes, reference_nodes = row.nodes or 1, row.reference_nodes or 1
+    if "nodes" not in needs and nodes != reference_nodes:
+        what = f"was run on {nodes:g} nodes, the reference on {reference_nodes:g}: {metric} needs as many"
+        return replace(row, why_not=what)
     here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
     if here == there:
         return row

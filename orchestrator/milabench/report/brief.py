@@ -48,11 +48,11 @@ def brief_document(summary: Summary) -> document.Document:
     if not any(device.get("arch") != "cpu" for device in summary.devices):
         kept = [pair for pair in kept if not pair[0].startswith("devices")]  # the processor again
     table = _table(summary)
-    explained = {*table.headings, *("?" for bench in summary.benchmarks if model.is_beside_doubt(bench))}
+    explained = {*table.headings, *("?" for bench in summary.benchmarks if model.is_reference_doubtful(bench))}
     return (
         document.Title(text=f"{run}, profile {profile}", label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *kept)),
-        *(() if summary.is_ended else (model.CUT_OFF,)),
+        *(() if summary.is_ended else (model.INCOMPLETE,)),
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
         *curve_blocks(summary, is_brief=True),
@@ -94,7 +94,7 @@ def _table(summary: Summary) -> document.Table:
         model.Column(heading="n", cell=lambda bench: str(len(bench.processes))),
         *kept.values(),
         model.Column(heading="validity", cell=lambda bench: _word(model.validity_text(bench)), is_text=True),
-        model.Column(heading="x reference", cell=lambda bench: model.beside_text(bench, 2)),
+        model.Column(heading="x reference", cell=lambda bench: model.reference_ratio_text(bench, 2)),
     ]
     table = model.table_of(columns, summary.benchmarks).without_empty(_OPTIONAL)[0]
     room = max(LEAST_ABOUT, WIDTH - table.width - 3)

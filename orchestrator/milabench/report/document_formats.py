@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from milabench.analysis.json_codec import strict
 from milabench.errors import UsageError
+from milabench.events.values import strict
 from milabench.report.document import Document
 
 SCHEMA = 1

@@ -39,7 +39,7 @@ def run_document(summary: Summary) -> document.Document:
     return (
         document.Title(text=run, label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *properties)),
-        *(() if summary.is_ended else (model.CUT_OFF,)),
+        *(() if summary.is_ended else (model.INCOMPLETE,)),
         model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
         document.Value(name="score", text=model.score_line(summary)),
         document.Notes(lines=(*model.LEGEND, *([model.REFERENCE_LEGEND] if summary.score.reference else []))),

@@ -10,10 +10,11 @@ from typing import Any
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System
 from milabench.analysis.job_mix import JobMix
-from milabench.analysis.json_codec import schema_of_type, strict, to_json_value
+from milabench.analysis.json_codec import schema_of_type, to_json_value
 from milabench.analysis.summary_model import SCHEMA, Failure, Summary
 from milabench.analysis.system_diff import Difference, Differences
 from milabench.analysis.traces import RunTraces
+from milabench.events.values import strict
 
 # What `$schema` says: the `$id` of what `milabench config schema NAME` prints.
 REPORT_ID, COMPARISON_ID = "urn:milabench:schema:report", "urn:milabench:schema:comparison"

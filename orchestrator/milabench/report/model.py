@@ -70,19 +70,19 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="first step s", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
     Column(heading="validity", cell=validity_text, is_text=True),
-    Column(heading="x reference", cell=lambda b: beside_text(b, 4)),
+    Column(heading="x reference", cell=lambda b: reference_ratio_text(b, 4)),
     Column(heading="reference's validity", cell=lambda b: b.reference_validity, is_text=True),
 )
 
 
-def is_beside_doubt(bench: BenchSummary) -> bool:
-    """Return whether a benchmark is held beside a number of the reference that is not valid."""
+def is_reference_doubtful(bench: BenchSummary) -> bool:
+    """Return whether a benchmark is compared with a number of the reference that is not valid."""
     return bench.ratio is not None and bench.reference_validity != "valid"
 
 
-def beside_text(bench: BenchSummary, digits: int) -> str:
+def reference_ratio_text(bench: BenchSummary, digits: int) -> str:
     """Return the ratio to the reference, with a sign where the reference's number is not valid; empty when there is none."""
-    return "" if bench.ratio is None else f"{bench.ratio:.{digits}f} {'?' if is_beside_doubt(bench) else ' '}"
+    return "" if bench.ratio is None else f"{bench.ratio:.{digits}f} {'?' if is_reference_doubtful(bench) else ' '}"
 
 
 def _has_several(bench: BenchSummary) -> bool:
@@ -93,7 +93,7 @@ def _has_several(bench: BenchSummary) -> bool:
 # By the stage of a job: when it was last heard of, for a report says what the records do.
 _NOT_ENDED = {"submitted": "has not begun", "pending": "has not begun", "running": "has not ended"}
 JOBS_TITLE = "jobs that have not done their part"
-CUT_OFF = Statement(text="this run is incomplete or still running: what follows is what is known")
+INCOMPLETE = Statement(text="this run is incomplete or still running: what follows is what is known")
 
 OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
 """Columns that are only shown where some benchmark has something in them."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA
 from milabench.errors import UsageError
+from milabench.events.values import strict
 from milabench.procurement.projection import LAWS, Candidate, Projected
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
 from milabench.report.projection_text import is_within_reach, projection_document, standing

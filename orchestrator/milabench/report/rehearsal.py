@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA
+from milabench.events.values import strict
 from milabench.procurement.noise import RunNoise
 from milabench.procurement.rehearsal_model import AWARD, SHOWN_WRONG, WON, Observed, Rehearsal
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title

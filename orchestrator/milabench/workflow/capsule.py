@@ -30,7 +30,7 @@ from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context, read_suite_only, suite_dirs
 from milabench.workflow.files import base_folder
 from milabench.workflow.install import install_locally, kinds_of_devices
-from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.options import InstallSettings, Session, SuiteOptions
 from milabench.workflow.preflight import preparation_steps
 from milabench.workflow.suites_used import record_use
 
@@ -39,15 +39,7 @@ KEPT, PLACED = ("suite", "wheels", "benchmate", "python"), ("code", "data", "cac
 PLATFORM = f"{sys.platform}-{platform.machine()}"
 
 
-def install_from(
-    file: Path,
-    options: SuiteOptions,
-    session: Session,
-    *,
-    force: bool = False,
-    ignore_space: bool = False,
-    jobs: int = 1,
-) -> None:
+def install_from(file: Path, options: SuiteOptions, session: Session, settings: InstallSettings) -> None:
     """Install the suite of a capsule, its programs and its data below the base, whose default suite it is from then on.
 
     Everything is compared with the manifest before anything is used. Raises RecordError for a capsule that was altered or
@@ -86,9 +78,9 @@ def install_from(
     how = InstallOptions(
         benchmate=str(environments.BENCHMATE),
         environ=supplies.sealed_environment(os.environ, home / "python"),
-        jobs=jobs,
-        force=force,
-        ignore_space=ignore_space,
+        jobs=settings.jobs,
+        force=settings.force,
+        ignore_space=settings.ignore_space,
         is_sealed=True,
         devices=kinds_of_devices(context.machine),
         # As a URL: a folder may have a space or a comma in its name.

@@ -58,6 +58,9 @@ def configs_of(request: Request) -> dict[str, BenchmarkConfig]:
     return {bench.config.name: bench.config for side in reversed(request.sides) for bench in side.benches}
 
 
+_WITHOUT_A_WINDOW = frozenset(("timed", "metrics", "serve"))
+
+
 def stated_seconds(bench: BenchmarkConfig | None, profile: Profile) -> float | None:
     """Return how long the suite says that a launch takes, with the warm-up and window of a profile, in seconds."""
     if bench is None or bench.resources.minutes is None:
@@ -133,9 +136,8 @@ class BudgetedPlan:
                 f"; profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}, and "
                 "the starts"
             )
-            # A command has neither, nor has a sweep: they take as long as they take.
-            has_none = ("timed", "metrics", "serve")
-            is_timed = all(any(map(step.config.get, has_none)) for step in self.planned.plan.steps)
+            # A command whose time or log is measured has neither, nor has a sweep: they take as long as they take.
+            is_timed = all(_WITHOUT_A_WINDOW & step.config.keys() for step in self.planned.plan.steps)
             return [
                 f"{what}: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,

@@ -39,7 +39,14 @@ from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import sources
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.local_agents import local_names
-from milabench.workflow.run_records import ExtendPlan, RunDescription, planned_entries, with_stems, writing
+from milabench.workflow.run_records import (
+    ExtendPlan,
+    RunDescription,
+    planned_entries,
+    recorded_plan,
+    with_stems,
+    writing,
+)
 from milabench.workflow.shown_steps import ShownSteps
 
 if TYPE_CHECKING:
@@ -345,7 +352,7 @@ def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], obj
     files = {**stems(extension.plan.steps), **known}
     plan = with_stems(extension.plan, files)
     added = tuple(step for step in plan.steps if step.id not in known)
-    changes = {"plan": plan.to_json(), "plan_hash": plan.hash, "files": files, **extension.manifest}
+    changes = {**recorded_plan(plan), "files": files, **extension.manifest}
     with writing(writer.path):
         writer.write_manifest({**manifest, **changes})
         writer.journal_all(planned_entries(added))

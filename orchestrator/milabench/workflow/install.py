@@ -45,28 +45,17 @@ from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine, read_context
 from milabench.workflow.files import require_file
 from milabench.workflow.foreign_environments import ADDED, foreign_requirements, lock_name
-from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.options import InstallSettings, Session, SuiteOptions
 from milabench.workflow.preflight import command_line, require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
 from milabench.workflow.suites_used import record_use
 
 SHOWN_EVERY_S = 1.0
+DEFAULTS = InstallSettings()
 
 
-def install(
-    options: SuiteOptions,
-    session: Session,
-    *,
-    force: bool = False,
-    update: bool = False,
-    frozen: bool = False,
-    ignore_space: bool = False,
-    jobs: int = 1,
-    as_default: bool = True,
-) -> None:
-    """Install what is missing; with `force` everything, with `update` what is not pinned; `jobs` at a time.
-
-    `as_default`: from now on commands without --config mean this suite. `ignore_space`: begin although a disk seems too small.
+def install(options: SuiteOptions, session: Session, settings: InstallSettings = DEFAULTS) -> None:
+    """Install the environments, programs and images of a suite, here and on its other nodes.
 
     Raises EnvironmentFailed with a line for each thing that failed, or whose lock is stale unless `frozen`, ConfigError
     and Unreachable.
@@ -76,10 +65,10 @@ def install(
     how = InstallOptions(
         benchmate=str(environments.BENCHMATE),
         environ=dict(os.environ),
-        jobs=jobs,
-        force=force,
-        update=update,
-        ignore_space=ignore_space,
+        jobs=settings.jobs,
+        force=settings.force,
+        update=settings.update,
+        ignore_space=settings.ignore_space,
         devices=kinds_of_devices(context.machine),
     )
     # --force is for the environments: neither a definition nor a program beside the active interpreter is fetched again.
@@ -87,12 +76,12 @@ def install(
     if any(bench.declared is None for bench in context.benches):
         fetch_definitions(context, unforced)
         context = on_this_machine(read_context(options, session))
-    install_images(context, refetch=force or update)
+    install_images(context, refetch=settings.force or settings.update)
     if options.use_current_env:
         check_active_environment(context, unforced)
-        record_use(context, as_default=as_default)
+        record_use(context, as_default=settings.as_default)
         return
-    if not frozen:
+    if not settings.frozen:
         require_current_locks(context)
     plan = environments.decide_install(context)
     warn_of_missing_locks(context)
@@ -101,9 +90,9 @@ def install(
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
     if is_local or local.sources:
-        install_locally(local, context, how, as_default=as_default)
+        install_locally(local, context, how, as_default=settings.as_default)
     else:
-        record_use(context, as_default=as_default)
+        record_use(context, as_default=settings.as_default)
     install_on_nodes(plan, context, how)
 
 

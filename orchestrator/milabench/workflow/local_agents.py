@@ -16,25 +16,22 @@ def local_names(plan: Plan, context: CommandContext) -> list[str]:
     return [node.name for node in context.nodes if node.local and (node.name in used or len(context.nodes) == 1)]
 
 
-def agent_ahead(plan: Plan, context: CommandContext) -> LocalAgent | None:
-    """Return the agent that was started ahead, for the run that it was started for; it is this run's from now on."""
+def marker_ahead(plan: Plan, context: CommandContext) -> str | None:
+    """Return the marker of the agent that was started ahead, where this is the run that it was started for."""
     agent = context.session.agent
-    if agent is None or plan.phase != "run":
-        return None
-    context.session.agent = None
-    return agent
+    return None if agent is None or plan.phase != "run" else agent.run_id
 
 
 @contextlib.contextmanager
-def local_agents(
-    plan: Plan, context: CommandContext, marker: str, ahead: LocalAgent | None = None
-) -> Iterator[Mapping[str, LocalAgent]]:
+def local_agents(plan: Plan, context: CommandContext, marker: str) -> Iterator[Mapping[str, LocalAgent]]:
     """Start the agents, by the name of their node; those that nobody has taken over leave at the end of this context.
 
-    `ahead` is already one of them. Raises Unreachable.
+    The one that was started ahead with this marker is one of them: until here the session ends it. Raises Unreachable.
     """
     with contextlib.ExitStack() as started:
-        agents = {}
+        agents, ahead = {}, None
+        if marker_ahead(plan, context) == marker:
+            ahead, context.session.agent = context.session.agent, None
         for name in local_names(plan, context):
             agents[name], ahead = ahead or LocalAgent(name, marker, locks=lock_folder()), None
             started.callback(agents[name].leave)

@@ -14,7 +14,7 @@ from milabench.analysis.step_results import planned_steps
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.attempts import attempts, last_word
-from milabench.events.names import encoded
+from milabench.events.names import encode_name
 from milabench.events.readings import Readings
 from milabench.events.rundir import Run
 from milabench.events.wire import parse_object
@@ -116,7 +116,7 @@ def import_meter(
 
 
 def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
-    path = run.path / METERS / f"{encoded(Path(record.source).stem)}.json"
+    path = run.path / METERS / f"{encode_name(Path(record.source).stem)}.json"
     present = dict(_read(run))
     twin = next((place for place, meter in present.items() if meter.digest == record.digest and place != path), None)
     if twin is not None:

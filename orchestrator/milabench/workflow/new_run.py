@@ -16,7 +16,7 @@ from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.retry_policy import NO_RETRIES, RetryPolicy
 from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
-from milabench.workflow.local_agents import agent_ahead, local_agents
+from milabench.workflow.local_agents import local_agents, marker_ahead
 from milabench.workflow.run_records import ExtendPlan, RunDescription, with_stems, write_manifest
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def execute_plan(
     files = stems(plan.steps)
     plan = with_stems(plan, files)
     writer = create_run(Path(context.dirs.base), description.name, datetime.now())
-    ahead = agent_ahead(plan, context)
-    marker = new_marker(writer.path.name) if ahead is None else ahead.run_id
+    marker = marker_ahead(plan, context) or new_marker(writer.path.name)
     orchestrator = this_orchestrator(marker, detached=handover is not None)
     try:
         # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
@@ -51,7 +50,7 @@ def execute_plan(
         with (
             interrupts().deferred(),
             hold_run(writer.path, orchestrator),
-            local_agents(plan, context, marker, ahead) as agents,
+            local_agents(plan, context, marker) as agents,
         ):
             write_manifest(writer, plan, context, description, files)
             from milabench.workflow.execution import continue_plan  # with the event loop, while the agent starts

@@ -75,6 +75,22 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstallSettings:
+    """How a suite is installed: what is missing; with `force` everything, with `update` what is not pinned; `jobs` at a time.
+
+    `frozen`: from locks whose requirements have changed since, too. `ignore_space`: begin although a disk seems too small.
+    `as_default`: from now on commands without --config mean this suite.
+    """
+
+    force: bool = False
+    update: bool = False
+    frozen: bool = False
+    ignore_space: bool = False
+    jobs: int = 1
+    as_default: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """How a run is made as jobs of a scheduler: at most `max_jobs` of them at a time, None: as many as it lets run.
 
@@ -242,10 +258,10 @@ class Session:
         It describes the machine. The lock of a run that takes it over names its marker; until then it has nothing to leave
         behind, and ends with us.
         """
-        from milabench.events.names import stamped
+        from milabench.events.names import run_dir_name
         from milabench.execute.local_agent import LocalAgent, lock_folder, new_marker
 
-        marker = new_marker(stamped(run_name, datetime.now()))
+        marker = new_marker(run_dir_name(run_name, datetime.now()))
         self.agent = LocalAgent("local", marker, locks=lock_folder(), describes=True)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,10 +11,10 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
-from milabench.events.rundir import Run
+from milabench.events.rundir import ReadManifest, Run, read_alone
 from milabench.events.runs_folder import find_run
 from milabench.events.shapes import MANIFEST_SHAPE, require_shape
-from milabench.events.values import as_mapping, finite_number, mappings_in, positive
+from milabench.events.values import as_mapping, finite_number, positive
 from milabench.events.wire import parse_object
 from milabench.workflow.files import ROOT, is_archive, read_file
 from milabench.workflow.measured_runs import METERS, require_measured, with_ends
@@ -174,11 +173,12 @@ def find_report_source(
     watched: Callable[[Run], Run] = lambda run: run,
     *,
     keep_lists: bool = True,
+    read_manifest: ReadManifest = read_alone,
 ) -> ReportSource:
     """Return a run by path or name, the JSON report or bundle of one, or a shipped reference (`reference:NAME`).
 
     `tracing` draws the run where its records are read, `watched` makes it tell how far they are; `keep_lists` as in
-    `StoredSummary.lazy_summary`. Raises NothingSelected or RecordError.
+    `StoredSummary.lazy_summary`; `read_manifest` as in `open_run`. Raises NothingSelected or RecordError.
     """
     if name.startswith(SHIPPED):
         return read_reference(name.removeprefix(SHIPPED))
@@ -186,39 +186,11 @@ def find_report_source(
     # A run is a folder: a file can only be a report.
     if path.is_file():
         return _json_report(path)
-    run = watched(with_ends(find_run(base, name)))
+    run = watched(with_ends(find_run(base, name, read_manifest)))
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
     summary = summary_of(run, validations, course, keep_lists=keep_lists)
     return ReportSource(name=run.name, summary=summary, manifest=run.manifest, run=run)
-
-
-class SharedManifests:
-    """Keeps once what the manifests of many runs say alike: of a hundred runs of one suite it takes most of their memory."""
-
-    def __init__(self) -> None:
-        from msgspec.json import encode  # where many runs are compared, their summaries need it too
-
-        self._encode = encode
-        self._known: dict[bytes, Any] = {}
-
-    def share(self, source: ReportSource) -> ReportSource:
-        """Put what an earlier manifest says in the same words in its place."""
-        suite = source.manifest.get("suite")
-        if isinstance(suite, dict):
-            for name, benchmark in suite.items():
-                suite[name] = self._first(benchmark)
-        for step in mappings_in(as_mapping(source.manifest.get("plan")).get("steps")):
-            if isinstance(step, dict) and "config" in step:
-                step["config"] = self._first(step["config"])
-        return source
-
-    def _first(self, value: Any) -> Any:
-        try:
-            words = self._encode(value)
-        except ValueError:  # names that are no UTF-8
-            return value
-        return self._known.setdefault(hashlib.sha256(words).digest(), value)
 
 
 def shipped_references() -> list[str]:

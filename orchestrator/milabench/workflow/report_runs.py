@@ -29,7 +29,6 @@ from milabench.workflow.reading_progress import shown_reading
 from milabench.workflow.report_inputs import (
     NO_REFERENCE,
     ReportSource,
-    SharedManifests,
     WeightProfile,
     find_reference,
     find_report_source,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Trace, Tracing
+    from milabench.events.shared_manifests import SharedManifests
     from milabench.procurement.tender import Tender
 
 _MANY = 16  # runs of a comparison whose summaries stay in memory with all of their lists
@@ -312,6 +312,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     bad weights or costs.
     """
     from milabench.analysis.system_diff import system_differences
+    from milabench.events.shared_manifests import SharedManifests
 
     folder, names, weights = base_folder(request.base), request.runs, request.weights
     sides = [session_names(folder, name) if isinstance(name, str) else list(name) for name in names]
@@ -329,9 +330,9 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
             tracing=tracing,
             watched=watched,
             keep_lists=compared <= _MANY,
+            read_manifest=(shared := SharedManifests()).read,
         )
-        shared = SharedManifests()
-        sources = tuple(tuple(shared.share(find(folder, name)) for name in side) for side in sides)
+        sources = tuple(tuple(_with_shared(find(folder, name), shared) for name in side) for side in sides)
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)
@@ -352,6 +353,11 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     )
     differences = system_differences(systems, comparison.rows) if request.why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
+
+
+def _with_shared(source: ReportSource, manifests: SharedManifests) -> ReportSource:
+    """Return a report or bundle with what manifests before it say in the same words; that of a run is read so."""
+    return source if source.run is not None else replace(source, manifest=manifests.share(source.manifest))
 
 
 def _metered_source(source: ReportSource) -> ReportSource:

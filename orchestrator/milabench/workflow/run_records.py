@@ -67,8 +67,7 @@ def write_manifest(
         "suite": dict(description.suite),
         "suite_file": str(context.suite_file),
         "system": dict(plan.system),
-        "plan": plan.to_json(),
-        "plan_hash": plan.hash,
+        **recorded_plan(plan),
         "files": dict(files),
         "seed": context.plan_context.seed,
         "profile": context.plan_context.profile.name,
@@ -80,6 +79,12 @@ def write_manifest(
     with writing(writer.path):
         writer.write_manifest(manifest)
         writer.journal_all(planned_entries(plan.steps))
+
+
+def recorded_plan(plan: Plan) -> dict[str, Any]:
+    """Return what a manifest says of the plan."""
+    value = plan.to_json()
+    return {"plan": value, "plan_hash": value["hash"]}
 
 
 def planned_entries(steps: Iterable[Step]) -> list[dict[str, Any]]:

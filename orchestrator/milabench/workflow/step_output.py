@@ -9,7 +9,7 @@ from pathlib import Path
 from milabench.errors import NothingSelected
 from milabench.events.attempts import attempts
 from milabench.events.model import End, Line
-from milabench.events.names import bytes_of
+from milabench.events.names import encode_text
 from milabench.events.rundir import Run, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode
@@ -48,7 +48,7 @@ def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) ->
             except ValueError:
                 continue
             if isinstance(event, Line):
-                yield bytes_of(event.text)
+                yield encode_text(event.text)
             is_over = is_over or isinstance(event, End)
         if records.offset > before:
             continue

@@ -19,7 +19,7 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Step
 from milabench.workflow.files import base_folder, shipped_suite
 from milabench.workflow.install import install
-from milabench.workflow.options import AuditRequest, Extent, Session, SuiteOptions
+from milabench.workflow.options import AuditRequest, Extent, InstallSettings, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
 BENCHMARK = "timing_audit"
@@ -45,7 +45,7 @@ def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Sessio
     options = SuiteOptions(
         config_file=suite, select=BENCHMARK, base=request.base, use_current_env=request.use_current_env, ask_nodes=True
     )
-    install(options, session, as_default=False)
+    install(options, session, InstallSettings(as_default=False))
     options = replace(options, overrides=tuple(audit_overrides(factors, request.shuffle)))
     settings = RunSettings(retry=RetryPolicy(wait=request.wait), as_default=False)
     prepared = prepare_runs(options, Extent(run_name="timing-audit"), settings, session)

@@ -210,6 +210,18 @@ def test_selections(milabench: Milabench, select: str | None, exclude: str | Non
     assert {row["name"] for row in json.loads(said.out)["benchmarks"]} == names
 
 
+def test_each_repeated_selection_adds_its_benchmarks(milabench: Milabench) -> None:
+    words = ("--select", "vision and not sweep", "--select", "chat", "--select", "llm,", "--exclude", "chat")
+    said = milabench("list", *IMAGINARY, *words, "--exclude", "finetune-a* or finetune-n*", "--json")
+    assert said.code == 0, said.err
+    assert {row["name"] for row in json.loads(said.out)["benchmarks"]} == {
+        "convnet",
+        "jobs",
+        "finetune-gpus",
+        "finetune-rack",
+    }
+
+
 def test_a_row_of_the_list_has_what_the_documentation_says(milabench: Milabench) -> None:
     (row,) = json.loads(milabench("list", *IMAGINARY, "--select", "jobs", "--json").out)["benchmarks"]
     assert row == {

@@ -21,6 +21,12 @@ def test_equal_replicates_keep_a_bound_that_they_meet_exactly() -> None:
             assert decide_bound([value] * 3, [], wanted(value, is_minimum=is_minimum)).verdict == "PASS"
 
 
+def test_a_bound_that_rests_on_no_spread_says_so() -> None:
+    for base in ([], [400.0] * 3):
+        assert "all launches alike" in decide_bound([800.0] * 3, base, wanted(2.0)).sure
+    assert "alike" not in decide_bound([800.0, 800.0, 800.1], [], wanted(2.0)).sure
+
+
 def test_the_bounds_are_students_on_logarithms() -> None:
     values = [math.exp(x) for x in (0.0, 0.1, 0.2)]  # mean .1, sd .1; t_{.95,2} = 2.919986, t_{.99,2} = 6.964557
     kept, missed = decide_bound(values, [], wanted(1.0, to_fail=0.99)).bounds or (0, 0)

@@ -169,3 +169,10 @@ def test_contents_that_cannot_be_unpacked_are_damaged_whatever_packed_them(tmp_p
     path.write_bytes(raw)
     with archive.open_checked(path) as file, pytest.raises(RecordError, match=r"x\.zip: records: is damaged: "):
         archive.read_member(file, "records")
+
+
+def test_a_folder_that_is_not_there_is_named_and_not_a_file_of_ours(tmp_path: Path) -> None:
+    target = tmp_path / "none" / "x.zip"
+    with pytest.raises(RecordError) as error, archive.create_archive(target):
+        pass
+    assert str(error.value) == f"{target}: cannot be written: no such file or directory"

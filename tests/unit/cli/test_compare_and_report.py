@@ -330,7 +330,7 @@ def test_a_summary_is_kept_and_used_while_it_is_of_these_records(tmp_path: Path)
     assert "late" in again.benchmarks[0].messages
 
 
-def test_a_kept_summary_that_was_altered_is_made_again(tmp_path: Path) -> None:
+def test_a_stored_summary_that_was_altered_is_computed_again(tmp_path: Path) -> None:
     run = made(tmp_path, "a")
     whole = summary_of(run)
     kept = run.path / "summary.json"
@@ -342,7 +342,7 @@ def test_a_kept_summary_that_was_altered_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"schema":1}', b'{"made_of":{"analysis":1}}', b"\xff"])
-def test_a_kept_summary_that_is_damaged_is_made_again(tmp_path: Path, content: bytes) -> None:
+def test_a_stored_summary_that_is_damaged_is_computed_again(tmp_path: Path, content: bytes) -> None:
     run = made(tmp_path, "a")
     whole = summary_of(run)
     (run.path / "summary.json").write_bytes(content)

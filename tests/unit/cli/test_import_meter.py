@@ -41,6 +41,14 @@ def test_a_meter_is_aligned_and_kept_beside_the_records(milabench: Milabench, tm
     assert answer["sha256"] == hashlib.sha256(meter.read_bytes()).hexdigest()
 
 
+def test_readings_of_another_day_may_be_of_another_run(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    (tmp_path / "pdu.csv").write_text(wall_csv(offset_s=-10 * 86400.0))
+    said = milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"))
+    line = "check: readings a day or more apart from the run may be of another run of the same work"
+    assert (said.code, said.out.splitlines()[3]) == (0, line)
+
+
 def test_launches_that_nobody_read_are_named_and_have_no_energy(milabench: Milabench, tmp_path: Path) -> None:
     run = metered_run(tmp_path / "base")
     rows = wall_csv().splitlines()

@@ -402,6 +402,23 @@ def test_a_figure_of_one_instance_of_other_counts_is_not_shared_out_over_nodes(
     assert first["score"]["value"] == pytest.approx(second["score"]["value"])
 
 
+@pytest.mark.parametrize("published", [True, False])
+def test_ssni_compares_runs_on_as_many_nodes(tmp_path: Path, invoke: Invoke, published: bool) -> None:
+    runs = {nodes: instances_on(tmp_path, f"n{nodes}", nodes) for nodes in (1, 2)}
+    bench = {"reference": {"value": "150 images/s"}} if published else None
+    reference = {"nodes": 8} if published else {"nodes": 8, "run": instances_on(tmp_path, "ref", 1)}
+    asked = {"metric": "ssni", "reference": reference, "benchmarks": {"weather": bench}}
+    offers = [declared(f"{nodes}", 16, weather={"run": run}) for nodes, run in runs.items()]
+    single, double = scores(invoke, asked, *offers)
+    # Two instances, each the geometric mean of SHAPE; S = 1 beside itself.
+    mean = (1.0 * 1.01 * 0.99 * 1.005) ** 0.25
+    assert single["score"]["value"] == pytest.approx(2 * (2 * mean / 150 if published else 1.0))
+    assert (double["score"], double["why_not"]) == (
+        None,
+        "weather was run on 2 nodes, the reference on 1: ssni needs as many",
+    )
+
+
 def test_a_figure_without_units_is_better_as_its_metric_is(tmp_path: Path, invoke: Invoke) -> None:
     runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
     asked = {

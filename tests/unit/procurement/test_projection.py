@@ -26,10 +26,11 @@ from milabench.procurement.projection import (
     back_test,
     choose_law,
     fit_law,
+    measured_points,
     project,
     universal_scalability,
 )
-from milabench.procurement.uncertainty import Deviation, UncertainValue, product
+from milabench.procurement.uncertainty import product
 
 
 def points_of(pairs: Sequence[tuple[float, float]]) -> list[CountPoint]:
@@ -265,22 +266,6 @@ def test_a_count_with_more_launches_weighs_more() -> None:
     assert abs(heavier.at(4) - measured) < abs(lighter.at(4) - measured)
 
 
-def test_a_value_with_an_interval_is_as_its_launches() -> None:
-    """Given by their mean logarithm and its error, or launch by launch, the weights and the curve are the same."""
-    launches = [(1, (10.0, 10.4, 9.9)), (2, (18.9, 19.5, 19.4)), (4, (34.0, 35.1, 34.3)), (8, (56.0, 58.1, 57.0))]
-    by_launch = fit_law("amdahl", [CountPoint(count=count, values=values) for count, values in launches])
-    assert by_launch is not None
-    summaries = [
-        CountPoint.of_value(count, UncertainValue(value=geometric_mean(values), deviations=(Deviation(error),)))
-        for count, values in launches
-        for error in [by_launch.spread / math.sqrt(3)]
-    ]
-    given = fit_law("amdahl", summaries)
-    assert given is not None
-    assert given.parameters == pytest.approx(by_launch.parameters, rel=1e-9)
-    assert given.confidence(16) == pytest.approx(by_launch.confidence(16), rel=1e-9)
-
-
 def test_points_of_one_count_are_launches_of_it() -> None:
     apart = points_of([(4, 36.0), (1, 10.0), (2, 19.0), (1, 10.2)])
     together = [
@@ -299,7 +284,6 @@ def test_points_of_one_count_are_launches_of_it() -> None:
         (points_of([(0, 1.0), (2, 2.0)]), "measured at 0: a count of nodes or devices is above zero"),
         (points_of([(1, 1.0), (2, -2.0)]), r"measured at 2: \[-2.0\] has to be values above zero"),
         (points_of([(1, 1.0), (2, math.nan)]), r"measured at 2: \[nan\]"),
-        ([CountPoint(count=1, values=(1.0,), log_error=0.1)] * 2, "1 is given twice with a standard error"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_in_one_line(points: list[CountPoint], message: str) -> None:
@@ -336,7 +320,7 @@ def projected_value() -> Projected:
     [
         lambda p: geometric_mean([300.0, p]),
         lambda p: geometric_mean([p, 300.0], [1.0, 2.0]),
-        lambda p: CountPoint.of_value(1, p),
+        lambda p: measured_points([CountPoint(count=1, values=(p,))]),
         lambda p: product([(p, 1.0)]),
         lambda p: p * 2,
         lambda p: 2 / p,
@@ -362,7 +346,6 @@ from milabench.procurement.projection import CountPoint, Projected
 def mix(p: Projected) -> None:
     geometric_mean([1.0, p])  # refused
     CountPoint(count=1, values=(1.0, p))  # refused
-    CountPoint.of_value(1, p)  # refused
     p * 2  # refused
     2.0 / p  # refused
     math.log(p)  # refused

@@ -9,7 +9,6 @@ import pytest
 
 from milabench.errors import UsageError
 from milabench.procurement.sensitivity import UncertainInput, one_at_a_time, sobol_points, variance_shares
-from milabench.procurement.uncertainty import UncertainValue, constant
 
 A, B = 7.0, 0.1
 ANGLE = UncertainInput(value=0.0, low=-math.pi, high=math.pi)
@@ -114,15 +113,6 @@ def test_an_input_has_the_quantiles_of_its_shape(shape: str) -> None:
         "triangular": (2.25, 3.1307, 4.1938),
     }
     assert (low, middle, high) == pytest.approx(expected[shape], rel=1e-4)
-
-
-def test_a_number_with_its_uncertainty_is_a_lognormal_input() -> None:
-    price = UncertainInput.of_value(UncertainValue.within(100.0, 0.1, "EUR"))
-    assert (price.quantile(0.025), price.quantile(0.975)) == pytest.approx((100 / 1.1, 110), rel=1e-9)
-    known = UncertainInput.of_value(constant(5.0))
-    assert (known.low, known.high, known.quantile(0.3)) == pytest.approx((5, 5, 5))
-    with pytest.raises(UsageError, match="an input of 3 items/s: how uncertain it is is not known"):
-        UncertainInput.of_value(UncertainValue.of_launches([3.0], "items/s"))
 
 
 def test_one_at_a_time_says_which_end_gives_what() -> None:

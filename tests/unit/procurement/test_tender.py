@@ -208,6 +208,10 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
             "procurement.yaml:4:18: limits.budget: expected an amount of at most 1e+30, got '4e30 EUR'",
         ),
         (
+            BASE + "limits: {budget: 4e-31 EUR}\n",
+            "procurement.yaml:4:18: limits.budget: expected an amount of at least 1e-30, got '4e-31 EUR'",
+        ),
+        (
             BASE + "terms: {electricity: 0 EUR/kWh}\n",
             "procurement.yaml:4:22: terms.electricity: expected an amount above 0 such as '0.12 +- 0.02 EUR/kWh', got"
             " '0 EUR/kWh'; leave the key out where there is none",

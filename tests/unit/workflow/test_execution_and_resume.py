@@ -55,6 +55,37 @@ def test_every_step_has_an_outcome_and_a_failure_is_no_exception(
     assert json.loads((executed.path / "summary.json").read_text())["verdict"] == "failed"
 
 
+class AgentAhead:
+    """Stands for the agent of a session that was started ahead; `left` says how often it was told to leave."""
+
+    run_id = "run-ahead"
+    left = 0
+
+    def leave(self) -> None:
+        self.left += 1
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_an_agent_that_was_started_ahead_is_waited_for_whether_its_run_gets_its_lock_or_not(
+    context_of: ReadContext, execute: Execute, session: Session, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+) -> None:
+    agent, context = AgentAhead(), context_of()
+    monkeypatch.setattr(session, "agent", agent)
+
+    def refuse(*_: object) -> None:
+        raise RecordError("the run cannot be locked")
+
+    if is_locked:
+        execute(plan_of(good="true"), context)
+        assert session.agent is None
+    else:
+        monkeypatch.setattr("milabench.workflow.new_run.hold_run", refuse)
+        with pytest.raises(RecordError):
+            execute(plan_of(good="true"), context)
+    session.close()
+    assert agent.left == 1
+
+
 def test_a_run_whose_steps_pass_ends_with_0(context_of: ReadContext, execute: Execute, session: Session) -> None:
     assert finish_run(execute(plan_of(good="true"), context_of()), session) == DONE
 

@@ -136,6 +136,25 @@ def test_a_launch_that_is_read_later_is_checked_at_once(
     assert computed == [run.name]
 
 
+def test_lists_of_another_shape_of_one_of_many_are_an_error_where_somebody_looks(run: Run, computed: list[str]) -> None:
+    value = json.loads((run.path / "summary.json").read_bytes())
+    value["benchmarks"][0]["validations"] = [{"step": 1}]
+    forge(run, value)
+    summary = summary_of(run, keep_lists=False)
+    assert computed == []
+    with pytest.raises(RecordError, match="was altered"):
+        len(summary.benchmarks[0].validations)
+
+
+@pytest.mark.parametrize("change", [{"value": 0.0}, {"value": "fast"}, {"place": 1}, {"repeat": 0.5}, {"units": 1}])
+def test_rates_of_one_of_many_are_checked_at_once(run: Run, computed: list[str], change: dict[str, object]) -> None:
+    value = json.loads((run.path / "summary.json").read_bytes())
+    next(metric for metric in value["benchmarks"][0]["metrics"] if metric["metric"] == "rate").update(change)
+    forge(run, value)
+    summary_of(run, keep_lists=False)
+    assert computed == [run.name]
+
+
 def forge(run: Run, value: dict[str, Any]) -> None:
     """Write another summary beside a run, with the digest that it would have."""
     summary = {name: own for name, own in value.items() if name != "made_of"}

@@ -93,7 +93,7 @@ def _tiles(summary: Summary) -> list[Markup]:
         tile(
             "score",
             format_number(shown) or "none",
-            _reach(summary),
+            _score_note(summary),
             kind="good" if is_complete and not doubtful else "doubt",
         ),
         tile("counted in the score", f"{counted} of {planned}", covered, kind="good" if is_complete else "bad"),
@@ -103,7 +103,7 @@ def _tiles(summary: Summary) -> list[Markup]:
     ]
 
 
-def _reach(summary: Summary) -> str:
+def _score_note(summary: Summary) -> str:
     """Return how far the score reaches: its interval, what it is relative to, and whose weights it has where not the suite's."""
     score = summary.score
     interval = score.ci95 if model.shown_score(summary) is not None else None
