@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from milabench.workflow.meters import ImportedMeter
 
 _DAY_S = 86400.0
+_LEAST_OF_DEVICES = 0.95  # their own sensors err by a few per cent
 
 
 def offset_of(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
@@ -78,7 +79,12 @@ def _as_json(imported: ImportedMeter) -> str:
         {"name": outlet.name, "power": len(outlet.power), "energy": len(outlet.energy)}
         for outlet in imported.record.outlets
     ]
-    more = {"path": str(imported.path), "new": imported.is_new, "unread": list(imported.unread)}
+    more = {
+        "path": str(imported.path),
+        "new": imported.is_new,
+        "unread": list(imported.unread),
+        "of_devices": imported.of_devices,
+    }
     return json.dumps({**record, **more}, indent=1)
 
 
@@ -103,6 +109,11 @@ def _as_text(imported: ImportedMeter) -> str:
         )
     if abs(clock.offset_s) >= _DAY_S:
         lines.append("check: readings a day or more apart from the run may be of another run of the same work")
+    if imported.of_devices is not None and imported.of_devices < _LEAST_OF_DEVICES:
+        lines.append(
+            f"check: the run's meters measured {imported.of_devices:.2f} of what its devices drew by their own sensors: outlets"
+            " are missing, or not of these nodes"
+        )
     if imported.unread:
         more = f" and {len(imported.unread) - 5} more" if len(imported.unread) > 5 else ""
         lines.append(f"holes: without readings, and so not metered: {', '.join(imported.unread[:5])}{more}")

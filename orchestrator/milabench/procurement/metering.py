@@ -203,6 +203,11 @@ def metered_launch(
     return replace(launch, drawn=Deviation(sd, estimate.freedom, source="nodes that were drawn"))
 
 
+def metered_energy(meters: Sequence[MeterRecord], span: Interval) -> float:
+    """Return the energy of the whole machine within a span, in J, by all meters of a run and the shares that they measure."""
+    return math.fsum(meter.curve.within(span) / _share(meter) for meter in meters)
+
+
 def has_holes(meter: MeterRecord, window: Interval) -> bool:
     """Return whether an outlet of a meter was not read for much of a window, whose power there nobody knows."""
     return any(_unread_s(meter, outlet, window) > _UNREAD * (window[1] - window[0]) for outlet in meter.outlets)

@@ -18,7 +18,7 @@ from milabench.events.names import encode_name
 from milabench.events.readings import Readings
 from milabench.events.rundir import Run
 from milabench.events.wire import parse_object
-from milabench.procurement.energy_curves import ClockFit, Point, fit_clock, run_curve
+from milabench.procurement.energy_curves import Basis, ClockFit, EnergyCurve, Point, fit_clock, run_curve
 from milabench.procurement.meter_files import read_meter
 from milabench.procurement.metering import (
     MeterRecord,
@@ -27,6 +27,7 @@ from milabench.procurement.metering import (
     meter_curve,
     meter_declaration,
     meter_from_json,
+    metered_energy,
 )
 from milabench.workflow.files import read_file, write_file
 from milabench.workflow.measured_runs import METERS, resolve_runs
@@ -50,13 +51,15 @@ class StepPower:
 class ImportedMeter:
     """A meter's record and the file that has it; `is_new` false where the same had been imported before.
 
-    `unread` are the steps for which nobody read it during much of what they measured.
+    `unread` are the steps for which nobody read it during much of what they measured. `of_devices` is what all meters of the
+    run measured together while it ran, over what its devices drew by their own sensors; None where these were not read.
     """
 
     path: Path
     record: MeterRecord
     is_new: bool
     unread: tuple[str, ...] = ()
+    of_devices: float | None = None
 
 
 def import_meter(
@@ -83,11 +86,8 @@ def import_meter(
     if any(max(len(outlet.power), len(outlet.energy)) < 2 for outlet in metered.outlets):
         raise ConfigError(f"{file}: has an outlet with a single reading; energy is between two")
     curve = meter_curve(metered.outlets)
+    own, basis = _own_power(steps)
     if clock_offset is None:
-        spans: list[tuple[str, Interval, list[Point]]] = []
-        for step in steps:
-            spans += [(place, step.span, readings) for place, readings in step.devices.items()] or [("", step.span, [])]
-        own, basis = run_curve(spans)
         try:
             clock = fit_clock(curve, own, basis)
         except UsageError as error:
@@ -112,7 +112,28 @@ def import_meter(
         notes=metered.notes,
     )
     unread = tuple(step.step for step in steps if has_holes(record, step.window or step.span))
-    return replace(_kept(run, record), unread=unread)
+    kept = _kept(run, record)
+    of_devices = _share_of_devices(meters_of(run), own, whole) if basis == "device power" else None
+    return replace(kept, unread=unread, of_devices=of_devices)
+
+
+def _own_power(steps: Sequence[StepPower]) -> tuple[EnergyCurve, Basis]:
+    """Return what a run knows of its own power, and by what."""
+    spans: list[tuple[str, Interval, list[Point]]] = []
+    for step in steps:
+        spans += [(place, step.span, readings) for place, readings in step.devices.items()] or [("", step.span, [])]
+    return run_curve(spans)
+
+
+def _share_of_devices(meters: Sequence[MeterRecord], devices: EnergyCurve, span: Interval) -> float | None:
+    """Return what meters measured over what the devices drew, in as much of a span as all meters cover; None of none."""
+    curves = [meter.curve for meter in meters]
+    start, stop = (
+        max(span[0], *(curve.times[0] for curve in curves)),
+        min(span[1], *(curve.times[-1] for curve in curves)),
+    )
+    drawn = devices.within((start, stop)) if start < stop else 0.0
+    return metered_energy(meters, (start, stop)) / drawn if drawn > 0 else None
 
 
 def _kept(run: Run, record: MeterRecord) -> ImportedMeter:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.metered_runs import BEGIN, metered_run, wall_csv
+from tests.metered_runs import BEGIN, LAUNCHES, WALL_BASE_W, WALL_FACTOR, device_power, metered_run, wall_csv
 from tests.recorded_run import Recorded, data, record
 
 Milabench = Callable[..., Any]
@@ -47,6 +47,26 @@ def test_readings_of_another_day_may_be_of_another_run(milabench: Milabench, tmp
     said = milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv"))
     line = "check: readings a day or more apart from the run may be of another run of the same work"
     assert (said.code, said.out.splitlines()[3]) == (0, line)
+
+
+def test_a_meter_that_measures_less_than_the_devices_is_told(milabench: Milabench, tmp_path: Path) -> None:
+    run = metered_run(tmp_path / "base")
+    rows = [row.split(",") for row in wall_csv().splitlines()[1:]]
+
+    def imported(name: str, share: float) -> Any:
+        halves = [f"{time},{float(watts) * share:.3f}" for time, watts in rows]
+        (tmp_path / name).write_text("\n".join(["time,power (W)", *halves]) + "\n")
+        said = milabench("import-meter", str(run.path), str(tmp_path / name))
+        assert said.code == 0, said.err
+        return [line for line in said.out.splitlines() if "drew by their own sensors" in line]
+
+    (line,) = imported("feed-a.csv", 0.3)
+    assert line.startswith("check: the run's meters measured 0.") and "outlets are missing" in line
+    assert imported("feed-b.csv", 0.7) == [], "both feeds are all of it"
+    answer = json.loads(milabench("import-meter", str(run.path), str(tmp_path / "feed-a.csv"), "--json").out)
+    seconds = int(LAUNCHES[-1][1])
+    devices_j = sum(map(device_power, range(seconds)))
+    assert answer["of_devices"] == pytest.approx(WALL_FACTOR + WALL_BASE_W * seconds / devices_j, rel=0.02)
 
 
 def test_launches_that_nobody_read_are_named_and_have_no_energy(milabench: Milabench, tmp_path: Path) -> None:
