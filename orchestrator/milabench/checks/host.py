@@ -35,8 +35,8 @@ class ContendedCheck(Check):
     doc = (
         "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
         "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged; none in more than 5 s, of the launch where there is no window, less than three in the launch of a command "
-        "without a window, or readings that end within it: `sensor-lost`"
+        "judged. None in a window, or a launch without one, of more than 5 s; less than three in the launch of a command "
+        "without a window; or none in the last part of the window: `sensor-lost`"
     )
     severities = ("warn",)
     reason = "contended"
