@@ -25,14 +25,13 @@ from milabench.acceptance.evaluate import (
 )
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.comparison_model import System
-from milabench.analysis.intervals import t_quantile
-from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, some_names
 from milabench.analysis.system_diff import difference_line, differing_suite, work_of
 from milabench.analysis.throughput import Direction
-from milabench.analysis.two_samples import Estimate, tail
+from milabench.analysis.two_samples import ROUNDING, tail
 from milabench.errors import ConfigError, NothingSelected, Problem
-from milabench.procurement.uncertainty import UncertainValue
+from milabench.procurement.uncertainty import UncertainValue, combine
 
 _DAYS_A_YEAR = 365.25
 _DIGEST = 16  # hexadecimal digits that are shown
@@ -42,8 +41,8 @@ _DIGEST = 16  # hexadecimal digits that are shown
 class RecheckRatio:
     """One benchmark today over what was measured after installation; the point decides, the bounds say how sure it is.
 
-    `ratio` above 1: better now. `se`, `lower` and `upper` (each one-sided, 95 %), `t` and `p` (of the ratio being at most the
-    limit) are None where either run has a single launch.
+    `ratio` above 1: better now. `se` is the standard error of its logarithm, `lower` and `upper` are one-sided bounds at 95 %,
+    `t` and `p` test whether the ratio is at most the limit; all five are None where either run has a single launch.
     """
 
     name: str
@@ -72,31 +71,30 @@ def recheck_ratio(
 ) -> RecheckRatio:
     """Return the recheck of one benchmark, of all of which each has to reach the limit: a mean over them decides nothing.
 
-    `installed` is a constant where it was agreed. The variances of both relative means add up, their degrees of freedom after
-    Satterthwaite.
+    `installed` is a constant where it was agreed. The ratio is of geometric means, as in `compare`: a run compared with itself is
+    exactly 1. The variances of both means of logarithms add up, with degrees of freedom after Satterthwaite.
     """
     if not now or any(not 0 < value < math.inf for value in now) or direction == "none":
         what = f"expected numbers above zero whose direction is known, got {list(now)} against {installed.value:g}"
         raise ConfigError(Problem("", name, what))
-    ratios = [installed.value / value if direction == "lower" else value / installed.value for value in now]
-    centre, of_then = mean(ratios), installed.log_estimate
-    if len(ratios) == 1 or of_then is None:
-        return RecheckRatio(name=name, ratio=centre, limit=limit)
-    parts = [((stdev(ratios) / centre) ** 2 / len(ratios), len(ratios) - 1.0)]
-    if of_then.error:
-        parts.append((of_then.error**2, of_then.freedom))
-    both = Estimate.of_variances(math.log(centre), parts)
-    se, away = both.error * centre, centre - limit
-    half = t_quantile(level, both.freedom) * se
+    sign = -1 if direction == "lower" else 1
+    today = UncertainValue.of_launches(now)
+    ratio = (today.value / installed.value) ** sign
+    both = combine(ratio, [(today, sign), (installed, -sign)]).log_estimate
+    if both is None:
+        return RecheckRatio(name=name, ratio=ratio, limit=limit)
+    away = both.d - math.log(limit)
+    away = away if abs(away) > ROUNDING else 0.0
+    lower, upper = both.ratio_interval(2 * level - 1)
     return RecheckRatio(
         name=name,
-        ratio=centre,
+        ratio=ratio,
         limit=limit,
-        se=se,
-        lower=centre - half,
-        upper=centre + half,
-        t=away / se if se else math.copysign(math.inf, away) if away else 0.0,
-        p=tail(away, se, both.freedom),
+        se=both.error,
+        lower=lower,
+        upper=upper,
+        t=away / both.error if both.error else math.copysign(math.inf, away) if away else 0.0,
+        p=tail(away, both.error, both.freedom),
     )
 
 
