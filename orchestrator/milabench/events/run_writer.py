@@ -119,7 +119,7 @@ class RunWriter:
     def append_lines(self, stem: str, payload: bytes) -> None:
         """Append `line` records to `{stem}.data`, and the text that they hold to `{stem}.stdout` or `{stem}.stderr`."""
         self.append(stem, payload)
-        for ending, text in _texts_of(payload):
+        for ending, text in texts_of(payload):
             self._file(f"{stem}.{ending}").write(text)
 
     def finish(self, stem: str) -> None:
@@ -217,7 +217,7 @@ _BETWEEN = {
 }
 
 
-def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
+def texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
     """Return the text of `line` records by the file it belongs to; in bulk where they are as the agent writes them."""
     tail = _TAIL.search(payload, max(0, len(payload) - 64))
     if tail is not None and payload.startswith(_HEAD):

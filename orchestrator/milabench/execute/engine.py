@@ -14,7 +14,7 @@ from typing import Any, Literal
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.run_files import attempt_stem
-from milabench.events.run_writer import RunWriter
+from milabench.events.run_writer import RunWriter, texts_of
 from milabench.execute.agent.protocol import format_oserror
 from milabench.execute.agent_client import AgentNode, secrets_of
 from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
@@ -27,6 +27,10 @@ from milabench.plan.step_dir import keeps_step_dir, uses_step_dir, with_step_dir
 
 INTERRUPTED = "the run was interrupted"
 OWN_ENDS = ("exit", "signal", "no-data")  # why a step failed, where a signal to it may be the reason
+LAST_LINES = 5
+"""How many lines of a step are shown where they cannot be recorded."""
+_KEPT = 2000  # characters of these lines
+_LOOKED_AT = 1 << 16  # bytes of a frame in which they are looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +139,7 @@ class Engine:
         self._ended: dict[str, Outcome] = {}  # of the group that runs
         self._running: dict[str, AgentNode] = {}
         self._unrecorded: dict[str, OSError] = {}
+        self._last_text: dict[str, str] = {}  # the end of the output that was not recorded
         self._has_complained = False
         self._interrupts = 0
         self._is_complete = True
@@ -493,11 +498,14 @@ class Engine:
         return emit
 
     def _record(self, step: Step, frame: Frame) -> None:
-        if step.id in self._unrecorded and frame.kind != "rec":
-            return  # it is being ended; further output must not delay that
-        append = self._recorder.append_lines if frame.kind == "line" else self._recorder.append
-        with self._recording(step):
-            append(self._stem(step), frame.payload)
+        # Of a step that is being ended no output is written: that must not delay its end.
+        if step.id not in self._unrecorded or frame.kind == "rec":
+            append = self._recorder.append_lines if frame.kind == "line" else self._recorder.append
+            with self._recording(step):
+                append(self._stem(step), frame.payload)
+        if step.id in self._unrecorded and frame.kind == "line":
+            text = "".join(text.decode("utf-8", "replace") for _, text in texts_of(frame.payload[-_LOOKED_AT:]))
+            self._last_text[step.id] = (self._last_text.get(step.id, "") + text)[-_KEPT:]
 
     @contextlib.contextmanager
     def _recording(self, step: Step | None) -> Iterator[None]:
@@ -524,6 +532,8 @@ class Engine:
         detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None
         self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=reasons)
         outcome = self._as_recorded(step, outcome)  # writing the journal may just have failed
+        for line in self._last_text.pop(step.id, "").splitlines()[-LAST_LINES:]:
+            self._progress(Notice(text=f"{step.id}: not recorded: {line}"))
         self._ended[step.id] = outcome
         before = self._outcomes.get(step.id)
         if before is None or before.name != "passed":

@@ -288,7 +288,19 @@ def test_a_step_that_cannot_be_recorded_fails_and_it_is_said_once(verb: str, err
     done, seen = carry_out(step("a"), step("b", "echo"), step("c"), records=records)
     assert outcomes(done) == {"a": "failed", "b": "failed", "c": "passed"}
     assert done.outcomes["a"].why == why
-    assert len([thing for thing in seen if isinstance(thing, Notice)]) == 1
+    assert len([said for said in notices(seen) if said.startswith("cannot record: ")]) == 1
+
+
+def notices(seen: list[Progress]) -> list[str]:
+    return [thing.text for thing in seen if isinstance(thing, Notice)]
+
+
+def test_the_last_lines_of_a_step_are_shown_where_they_cannot_be_recorded() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    records = Records(lambda verb, name: full if (verb, name) == ("append", "a") else None)
+    words = "\n".join(f"line {number}" for number in range(9))
+    _, seen = carry_out(step("a", "echo", words), step("b", "echo", "recorded"), records=records)
+    assert notices(seen)[1:] == [f"a: not recorded: line {number}" for number in range(4, 9)]
 
 
 def test_a_step_whose_records_are_lost_is_ended_at_once() -> None:
