@@ -66,10 +66,10 @@ def test_what_holds_the_pipes_of_a_process_does_not_keep_its_supervisor_waiting(
     assert (ended.code, shown) == (0, b"gone\n")
 
 
-def test_a_program_that_does_not_exist_is_an_error_and_leaves_no_descriptors() -> None:
+def test_a_program_that_does_not_exist_is_an_error_and_leaves_no_descriptors(tmp_path) -> None:
     before = open_descriptors()
     with pytest.raises(FileNotFoundError):
-        supervise(lambda _result, output: spawn(["no-such-program"], output=output), print)
+        supervise(lambda _result, output: spawn([str(tmp_path / "no-such-program")], output=output), print)
     assert open_descriptors() == before
 
 

@@ -211,7 +211,7 @@ class RunningStep:
 
     def _fail_to_start(self, error: Exception, command: List[str]) -> None:
         why = "no-space" if getattr(error, "errno", None) == errno.ENOSPC else "environment"
-        self.ledger.cause = StepOutcome("failed", why, describe_start_failure(error, command, self._cwd))
+        self.ledger.cause = StepOutcome("failed", why, describe_start_failure(error, command, self._cwd, self._env))
         self.finish()
 
     def _continue(self, code: int) -> bool:
@@ -580,8 +580,10 @@ def merge_environment(
     return {name: value for name, value in {**kept, **own}.items() if value is not None}
 
 
-def describe_start_failure(error: Exception, command: List[str], cwd: Optional[str]) -> str:
-    """Return why a command cannot be started, for a person."""
+def describe_start_failure(
+    error: Exception, command: List[str], cwd: Optional[str], env: Optional[Dict[str, str]] = None
+) -> str:
+    """Return why a command cannot be started, for a person; `env`: its environment, where that is not ours."""
     reason = getattr(error, "strerror", None) or str(error)
     if cwd and isinstance(error, (FileNotFoundError, NotADirectoryError)) and not os.path.isdir(cwd):
         return "cannot start in %s: there is no such folder" % cwd
@@ -589,6 +591,11 @@ def describe_start_failure(error: Exception, command: List[str], cwd: Optional[s
         return "cannot start %s: the interpreter in its first line is missing" % command[0]
     path = getattr(error, "filename", None)
     if isinstance(error, PermissionError) and path:
+        from shutil import which  # rarely needed, and slow to import
+
+        if path == command[0] and not which(path, os.F_OK, (env or os.environ).get("PATH")):
+            # execvp(3) reports a folder of PATH that may not be entered, though the program is in none; a shell "not found".
+            reason = os.strerror(errno.ENOENT)
         with contextlib.suppress(OSError):
             if os.stat(path).st_mode & 0o111 and os.statvfs(path).f_flag & os.ST_NOEXEC:
                 reason = "its file system is mounted noexec"
