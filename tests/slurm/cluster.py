@@ -169,7 +169,7 @@ class Cluster:
     def crash(self, node: str) -> None:
         """Switch a node off: its slurmd and all processes of jobs on it end at once."""
         self.stop(node)
-        self._end(self.job_processes(node))
+        self._end_jobs(node)
 
     def slow(self, node: str, processors: float) -> None:
         """Give a node, with all its jobs from now on, only so much of a processor; see `why_no_slow_node`."""
@@ -186,8 +186,8 @@ class Cluster:
             path.write_text(script)
             path.chmod(0o755)
 
-    def job_processes(self, node: str = "") -> list[int]:
-        """The processes of jobs, those that manage them included: on one node or on all."""
+    def job_processes(self, node: str = "", starting: str = "slurmstepd") -> list[int]:
+        """The processes of jobs, those that manage them and those named `starting` included: on one node or on all."""
         wanted = [
             f"SLURM_CONF={self.conf}".encode(),
             b"SLURM_JOB_ID=",
@@ -204,7 +204,7 @@ class Cluster:
                 variables = (path / "environ").read_bytes().split(b"\0")
                 is_of_a_job = all(any(variable.startswith(want) for variable in variables) for want in wanted)
                 if is_of_a_job or (
-                    (path / "comm").read_text().startswith("slurmstepd") and self._manages_a_job(path, node)
+                    (path / "comm").read_text().startswith(("slurmstepd", starting)) and self._manages_a_job(path, node)
                 ):
                     found.append(int(path.name))
         return found
@@ -240,6 +240,17 @@ class Cluster:
             while not (self._ours[pid].poll() is not None if pid in self._ours else is_gone(pid)):
                 assert time.monotonic() < deadline, f"{pid} does not end: {Path(f'/proc/{pid}/cmdline').read_bytes()!r}"
                 time.sleep(0.01)
+
+    def _end_jobs(self, node: str = "") -> None:
+        """End the processes of jobs, whose slurmd has ended, until two looks find none.
+
+        What starts a process and ends while we look may be missed once, and so may what slurmd was about to make a slurmstepd.
+        """
+        looks_without = 0
+        while looks_without < 2:
+            found = self.job_processes(node, starting="slurmd")
+            self._end(found)
+            looks_without = 0 if found else looks_without + 1
 
     # Up and down
 
@@ -281,7 +292,7 @@ class Cluster:
         names = [path.name for path in (self.folder / "pids").iterdir()]
         for name in sorted(names, key=(DATABASE, ACCOUNTING).__contains__):
             self.stop(name)
-        self._end(self.job_processes())
+        self._end_jobs()
         has_groups = "ProctrackType=proctrack/cgroup" in self.conf.read_text()
         groups = [f"slurm_{path.name}" for path in (self.folder / "spool").iterdir() if has_groups and path.is_dir()]
         for name in (*groups, f"{self.folder.name}-*"):

@@ -420,6 +420,7 @@ def of_nobody() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+# Its other modules are read before it becomes that user, who may not read them.
 AS_NOBODY = """\
 import getpass, os, sys
 from pathlib import Path
@@ -433,15 +434,29 @@ print(*collect_garbage(Path(sys.argv[1]), Policy(), Session(CollectingReporter()
 """
 
 
+def collect_as_nobody(base: Path) -> subprocess.CompletedProcess[str]:
+    """Collect garbage as the user without rights, with a copy of milabench: the checkout may be below a private folder."""
+    copy = base.parent / "copy"
+    ignored = shutil.ignore_patterns("__pycache__", "tests")
+    shutil.copytree(ROOT / "orchestrator" / "milabench", copy / "milabench", ignore=ignored)
+    shutil.copytree(ROOT / "benchmate", copy / "milabench" / "shipped" / "benchmate", ignore=ignored)
+    return subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, base],
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=copy,
+    )
+
+
 def test_a_suite_that_may_not_be_looked_at_is_not_gone(of_nobody: Path) -> None:
     private = of_nobody.parent / "private"
     private.mkdir(mode=0o700)
     (private / "suite.yaml").write_text("{}")
     record = of_nobody / "suites.json"
     record.write_text(json.dumps({"schema": 1, "suites": [{**USED, "config": str(private / "suite.yaml")}]}))
-    done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, of_nobody], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = collect_as_nobody(of_nobody)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
     assert (of_nobody / "venv/.store/torch-0123456789abcdef").exists()
     assert (of_nobody / "data/a").exists()
@@ -452,10 +467,7 @@ def test_what_holds_files_of_another_user_is_left_whole_with_one_line(of_nobody:
     theirs = of_nobody / "data" / "gone" / "of root"
     theirs.mkdir()
     (theirs / "file").touch()
-    # Its modules are read before it becomes that user, who may not read them.
-    done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, of_nobody], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = collect_as_nobody(of_nobody)
     assert done.stdout.splitlines() == [f"{of_nobody / 'data' / 'gone'}: {theirs / 'file'} belongs to another user"], (
         done.stderr
     )
