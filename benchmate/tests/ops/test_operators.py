@@ -106,6 +106,70 @@ KINDS = {
 }
 
 
+TABLE = tensor(1000, 64)
+TEN_ROWS = tensor(10, dtype="long", value_range=[0, 999])
+# bytes by hand, float32 and int64: what each has to read, and to write
+TOUCHED = {
+    "torch.nn.functional.embedding": (operator([TEN_ROWS, TABLE]), 10 * 8 + 2 * 10 * 64 * 4),
+    "torch.index_select": (operator([TABLE, number(0), TEN_ROWS]), 10 * 8 + 2 * 10 * 64 * 4),
+    "torch.transpose": (operator([TABLE, number(0), number(1)]), 0),
+    "torch.add": (operator([TABLE, TABLE]), 3 * 1000 * 64 * 4),
+    "torch.add_": (operator([TABLE, tensor(64)]), 2 * 1000 * 64 * 4 + 64 * 4),
+    "torch.softmax": (operator([TABLE, number(-1)]), 2 * 1000 * 64 * 4),
+    "torch.nn.Linear": (operator([TABLE], build=[{"args": [number(64), number(8)]}]), 4 * (64000 + 64 * 8 + 8 + 8000)),
+}
+
+
+@pytest.mark.parametrize("name", TOUCHED)
+def test_bytes_are_those_that_an_operator_touches(name):
+    config, touched = TOUCHED[name]
+    record = one({name: config}, format="rich")
+    assert (record["work"]["bytes"], record["work"]["no_bytes"]) == (touched, "")
+    assert ("byte_per_s" in record["results"][0]) == bool(touched)
+
+
+def test_an_embedding_bag_reads_its_rows_and_a_foreign_gather_is_not_counted():
+    import torch
+
+    from benchmate.ops.roofline import count_work
+
+    rows, table = torch.zeros(12, dtype=torch.long), torch.zeros(100, 16)
+    bag = torch.nn.functional.embedding_bag
+    assert count_work(lambda: bag(rows.view(3, 4), table), [rows, table]).bytes == pytest.approx(
+        12 * 8 + 12 * 64 + 3 * 64, abs=12 * 24
+    )
+    assert count_work(table.zero_, [table]).bytes == 100 * 64  # it is not read
+    library = torch.library.Library("benchmate_test", "FRAGMENT")
+    library.define("lookup(Tensor table, Tensor rows) -> Tensor")
+    library.impl("lookup", lambda table, rows: table[rows], "CPU")
+    work = count_work(lambda: torch.ops.benchmate_test.lookup(table, rows), [table, rows])
+    assert (work.bytes, work.no_bytes) == (None, "it is not known which bytes benchmate_test::lookup touches")
+
+
+def test_a_causal_mask_halves_the_operations_of_attention():
+    import torch
+
+    from benchmate.ops.roofline import count_work
+
+    query = torch.zeros(1, 2, 64, 16)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    whole, causal = (
+        count_work(lambda mask=mask: attend(query, query, query, is_causal=mask), [query]).flops
+        for mask in (False, True)
+    )
+    assert whole == 2 * 2 * 2 * 64 * 64 * 16
+    assert causal == whole * 65 // 128
+
+
+def test_a_share_beyond_the_measured_peak_is_suspect(monkeypatch):
+    from benchmate.ops import roofline
+
+    slow = roofline.MeasuredPeaks(flops_per_s=1.0, bytes_per_s=1.0)
+    monkeypatch.setattr(roofline, "measure_peaks", lambda *args, **kwargs: slow)
+    record = one({"torch.mm": KINDS["torch.mm"]}, format="rich", has_peaks=True)
+    assert (record["validity"], "above-peak" in record["reasons"]) == ("suspect", True)
+
+
 def test_every_kind_of_operator_runs():
     found, counts = run(KINDS, pass_type="backward", format="rich")
     assert [(record["op_name"], record.get("error")) for record in found if record["status"] != "passed"] == []

@@ -17,6 +17,8 @@ from benchmate.ops.sampling import InputRotation, SampledTime, rotate_inputs, sa
 from benchmate.ops.statistics import Estimate, estimate
 
 FORWARD = ("forward",)  # the passes whose work is known
+ABOVE_PEAK = 2.0
+"""Times what a product or a copy reached here: beyond that the count of operations or bytes is wrong, or the time."""
 
 
 @dataclass(kw_only=True)
@@ -60,6 +62,8 @@ class OpExecutor:
             # What a backward pass does is not declared.
             for record in (record for record in result.results if record["pass"] in FORWARD):
                 self._add_rates(record, work, plain.moved_bytes, _dtype([args, kwargs]))
+            if any(record.get("peak_share", 0) > ABOVE_PEAK for record in result.results):
+                result.details.setdefault("reasons", []).append("above-peak")
         return result
 
     def _describe(
@@ -165,12 +169,11 @@ class OpExecutor:
             record |= bandwidths
             return
         total_bytes = work.bytes if moved_bytes is None else moved_bytes
-        if not total_bytes:
-            return
-        record["byte_per_s"] = total_bytes / seconds
-        if self.options.has_peaks:
+        if total_bytes:
+            record["byte_per_s"] = total_bytes / seconds
+        if self.options.has_peaks and (total_bytes or work.flops):
             # What fits into the cache stays there from call to call, unless it is evicted.
-            is_in_memory = record["mode"] == "cold" or total_bytes > self.device.cache_bytes
+            is_in_memory = total_bytes and (record["mode"] == "cold" or total_bytes > self.device.cache_bytes)
             tf32 = roofline.may_use_tf32(work, dtype, self.device)
             peaks = roofline.measure_peaks(self.device, dtype, tf32=tf32)
             share = roofline.share_of_peak(work.flops, total_bytes if is_in_memory else None, seconds, peaks)

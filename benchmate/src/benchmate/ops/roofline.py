@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmate.ops.base import Call
 from benchmate.ops.device import TorchDevice
-from benchmate.ops.interface import tensors_in
+from benchmate.ops.memory_traffic import MemoryTraffic
 from benchmate.ops.sampling import sample_calls
 from benchmate.ops.statistics import StopRule
 
@@ -17,11 +17,13 @@ from benchmate.ops.statistics import StopRule
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What one call does: floating-point operations that are counted (matrix products, convolutions, attention; None where
-    there are none), whether some are of a convolution, and the bytes of inputs, parameters and outputs, each once."""
+    there are none), whether some are of a convolution, and the bytes it reads and writes (`memory_traffic`); None where they
+    are not known, for the reason in `no_bytes`."""
 
     flops: int | None
     convolves: bool
-    bytes: int
+    bytes: int | None
+    no_bytes: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +38,15 @@ def count_work(call: Call, read: list[object]) -> Work:
     """Return what one call does; `read` holds the tensors that it reads, arguments and parameters."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False, custom_mapping=_uncounted()) as counter:
+    traffic = MemoryTraffic()
+    with FlopCounterMode(display=False, custom_mapping=_attention_flops()) as counter, traffic.recording():
         output = call()
     counted = counter.get_flop_counts().get("Global", {})
     return Work(
         flops=counter.get_total_flops() or None,
         convolves=any("convolution" in str(operation) for operation in counted),
-        bytes=_storage_bytes([*read, output]),
+        bytes=None if traffic.unknown else traffic.total(read, output),
+        no_bytes=f"it is not known which bytes {traffic.unknown} touches" if traffic.unknown else "",
     )
 
 
@@ -56,26 +60,35 @@ def may_use_tf32(work: Work, dtype: str, device: TorchDevice) -> bool:
     return bool(allowed)
 
 
+# Where each kind of attention has its argument `is_causal`. torch's counter leaves the one of a CPU out, and counts all pairs.
+_IS_CAUSAL_AT = {
+    "_scaled_dot_product_flash_attention": 4,
+    "_scaled_dot_product_flash_attention_for_cpu": 4,
+    "_scaled_dot_product_efficient_attention": 6,
+    "_scaled_dot_product_cudnn_attention": 6,
+}
+
+
 @functools.cache
-def _uncounted() -> dict[object, Callable[..., Any]]:
-    """Return the operations that torch's counter leaves out, with how they count: attention on a CPU."""
+def _attention_flops() -> dict[object, Callable[..., Any]]:
+    """Return how the operations of attention are counted: with a causal mask, those pairs alone that it leaves."""
     import torch
-    from torch.utils import flop_counter
+    from torch.utils.flop_counter import sdpa_flop_count
 
-    attention = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-    count = getattr(flop_counter, "sdpa_flop_count", None)
-    if attention is None or count is None:
-        return {}
-    return {attention: lambda q, k, v, *args, **kwargs: count(q, k, v)}
+    def counter(place: int) -> Callable[..., Any]:
+        def count(query: Any, key: Any, value: Any, *args: Any, is_causal: bool = False, **kwargs: Any) -> int:
+            total = int(sdpa_flop_count(query, key, value))
+            if not (is_causal or args[place - 3 : place - 2] == (True,)):
+                return total
+            rows, columns = query[-2], key[-2]
+            square = min(rows, columns)
+            pairs = square * (square + 1) // 2 + (rows - square) * columns
+            return total * pairs // (rows * columns)
 
+        return count
 
-def _storage_bytes(values: object) -> int:
-    """Return the bytes of the tensors' elements; views of one storage count once, by the largest."""
-    sizes: dict[int, int] = {}
-    for tensor in tensors_in(values):
-        key = tensor.untyped_storage().data_ptr() if str(tensor.layout) == "torch.strided" else id(tensor)
-        sizes[key] = max(sizes.get(key, 0), tensor.numel() * tensor.element_size())
-    return sum(sizes.values())
+    found = {getattr(torch.ops.aten, name, None): counter(place) for name, place in _IS_CAUSAL_AT.items()}
+    return {operation: count for operation, count in found.items() if operation is not None}
 
 
 @functools.lru_cache(maxsize=64)
