@@ -1,7 +1,8 @@
-"""A server in a thread that answers each request with the pieces that a test gives it, and closes the connection."""
+"""A server in a thread that answers each POST with the pieces that a test gives it, and closes the connection."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socketserver
@@ -16,14 +17,17 @@ Piece = bytes | float
 
 
 class OddServer(socketserver.ThreadingTCPServer):
-    """Use as a context manager; a piece that is a number is so many seconds of waiting."""
+    """Use as a context manager; a piece that is a number is so many seconds of waiting.
+
+    Those of `endless` follow the others again and again until the client closes. GET has answers only with `is_read`.
+    """
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[Piece], endless: Sequence[Piece] = (), *, is_read: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.pieces = pieces
+        self.pieces, self.endless, self.is_read = pieces, endless, is_read
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> OddServer:
@@ -44,10 +48,10 @@ class _Answers(socketserver.StreamRequestHandler):
             head += line + b"\n"
         length = re.search(rb"(?i)content-length: *(\d+)", head)
         self.rfile.read(int(length[1]) if length else 0)
-        if not head.startswith(b"POST"):
+        if not head.startswith(b"POST") and not self.server.is_read:
             return
         try:
-            for piece in self.server.pieces:
+            for piece in itertools.chain(self.server.pieces, itertools.cycle(self.server.endless)):
                 if isinstance(piece, float):
                     time.sleep(piece)
                 else:

@@ -14,6 +14,7 @@ from benchmate.serving.figures import point_figures
 from benchmate.serving.load import RequestResult
 
 POINT = "concurrency=1"
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 WAIT = 0.05
 
 
@@ -142,8 +143,14 @@ def data(text: bytes) -> list[bytes]:
         ([OK, event(**usage("4"))], "usage.completion_tokens is no number of tokens: 4"),
         (
             [OK, event(**usage(10**30))],
-            "usage.completion_tokens is no number of tokens: 1000000000000000000000000000000",
+            "usage.completion_tokens is 1000000000000000000000000000000: at most 6 are possible",
         ),
+        (
+            [OK, event(), event(ends="length", **usage(500_000_000)), DONE],
+            "usage.completion_tokens is 500000000: at most 6 are possible",
+        ),
+        ([OK, event(**usage(7))], "usage.completion_tokens is 7: at most 6 are possible"),
+        ([b"HTTP/1.0 500 No\r\n\r\n", b"[" * 20_000], "HTTP 500: " + "[" * 490),
         ([b"hello\r\n\r\n"], "the answer is not HTTP: hello"),
         ([b"HTTP/1.1 abc \x1b[31m\r\n\r\n"], "the answer is not HTTP: HTTP/1.1 abc \ufffd[31m"),
         (
@@ -164,6 +171,25 @@ def test_what_is_no_answer_is_the_error_of_its_request_alone(pieces: list[bytes]
         records = sweep(server.url, {"concurrency": [1, 2], "requests": 2})
     assert [each["error"] for each in records.requests(POINT)] == [error] * 2
     assert [(point["state"], point["why"]) for point in records.points.values()] == [("failed", error)] * 2
+    assert records.ran.stderr == "error: no point was measured\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "endless", "error"),
+    [
+        ([b"HTTP/1.0 500 No\r\n\r\n"], b"x" * 65536, "HTTP 500: " + "x" * 490),
+        ([CHUNKED, b"ffffffffff\r\n"], b"x" * 65536, "an event of more than 1 MiB"),
+        ([OK], b": nothing\n" * 6000, "an answer of more than 1 MiB"),
+        ([OK], event() * 500, "1073 events in an answer of 6 tokens"),
+        ([], b"HTTP/1.1 100 Continue\r\n\r\n" * 50, "no answer after 100 interim ones"),
+        ([CHUNKED, b"0\r\n"], b"a: b\r\n" * 50, "more than 100 lines after the last chunk of the answer"),
+    ],
+    ids=["error", "chunk", "comments", "tokens", "interim", "trailers"],
+)
+def test_an_answer_without_end_is_the_error_of_its_request(pieces: list[Piece], endless: bytes, error: str) -> None:
+    with OddServer(pieces, [endless]) as server:
+        records = sweep(server.url, {"concurrency": [1], "requests": 2}, max_duration=60)
+    assert [each["error"] for each in records.requests(POINT)] == [error[:500]] * 2
     assert records.ran.stderr == "error: no point was measured\n"
 
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import re
 import socket
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 PERIOD_S = 1.0
 ANSWER_S = 5.0
+"""The whole of an answer has to come within this time, and within MOST_BYTES."""
+MOST_BYTES = 4 << 20
 
 SERVER_METRICS: Mapping[str, str] = {
     "vllm:kv_cache_usage_perc": "kv_cache",
@@ -31,7 +39,9 @@ SERVER_METRICS: Mapping[str, str] = {
     "llamacpp:requests_deferred": "waiting",
 }
 """What a server calls a reading in its metrics -> what it is here. `kv_cache` is a share, the others are numbers of requests."""
-_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{.*\})? ([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)(?!\S)")
+_SAMPLE = re.compile(
+    r"([a-zA-Z_:][\w:]*)(?:\{.*\})? ([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,2})?)(?!\S)"
+)
 _REFUSED = re.compile(r"refused|cannot connect|connect call failed", re.IGNORECASE)
 
 
@@ -79,7 +89,10 @@ class ServerWatch:
                 status, text = get(self.url, "/metrics")
             except ConnectionRefusedError:
                 self.is_gone = True
-            except (OSError, ValueError, http.client.HTTPException):
+            except ValueError as error:
+                has_metrics = False
+                print(f"{error}: the metrics of the server are not read", file=sys.stderr, flush=True)
+            except (OSError, http.client.HTTPException):
                 pass  # slow, or in the midst of its end: the next look says
             else:
                 has_metrics = status == 200
@@ -98,13 +111,43 @@ def parse_metrics(text: str) -> dict[str, float]:
 
 
 def get(url: str, path: str) -> tuple[int, str]:
-    """Return the status and text of an answer. Raises OSError, HTTPException."""
+    """Return the status and text of an answer. Raises OSError, HTTPException, ValueError for one that is too long."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     with contextlib.closing(kind(parts.hostname or "", parts.port, timeout=ANSWER_S)) as connection:
+        connection.response_class = _ResponseInTime
         connection.request("GET", parts.path.rstrip("/") + path)
         response = connection.getresponse()
-        return response.status, response.read().decode("utf-8", "replace")
+        body = response.read(MOST_BYTES + 1)
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"{path}: an answer of more than {MOST_BYTES >> 20} MiB")
+    return response.status, body.decode("utf-8", "replace")
+
+
+class _ResponseInTime(http.client.HTTPResponse):
+    """An answer that is given up when not all of it has come within ANSWER_S: a timeout of its socket is that of each read."""
+
+    def __init__(
+        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None, url: str | None = None
+    ) -> None:
+        super().__init__(sock, debuglevel, method, url)
+        self.fp = io.BufferedReader(_ReaderInTime(self.fp.detach(), sock))
+
+
+class _ReaderInTime(io.RawIOBase):
+    def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
+        self._raw, self._connection, self._deadline = raw, connection, time.monotonic() + ANSWER_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._connection.settimeout(max(1e-3, self._deadline - time.monotonic()))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def is_refused(url: str) -> bool:

@@ -53,6 +53,7 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
         "scenario": scenario,
         "settings": settings(point, target.arguments),
         "target": dataclasses.asdict(target),
+        "deadline": point.deadline,
         "requests": [dataclasses.asdict(request) for request in workload.requests],
     }
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
@@ -182,8 +183,8 @@ class SystemUnderTest:
     The k-th query is the k-th request of the workload, whichever sample loadgen draws: all clients send the same.
     """
 
-    def __init__(self, loadgen: Any, target: Target, requests: Sequence[PlannedRequest]) -> None:
-        self._loadgen, self._target, self._requests = loadgen, target, requests
+    def __init__(self, loadgen: Any, target: Target, requests: Sequence[PlannedRequest], deadline: float) -> None:
+        self._loadgen, self._target, self._requests, self._deadline = loadgen, target, requests, deadline
         self._ids: list[int] = []
         self._waiting_for_first: set[int] = set()
         self._text = array("B", b"token")
@@ -205,7 +206,7 @@ class SystemUnderTest:
 
     async def _serve(self) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        self._client = StreamingClient(self._target, self._first)
+        self._client = StreamingClient(self._target, self._first, self._deadline)
         self._tasks: set[asyncio.Task[None]] = set()
         # The first request pays for imports and a connection; whether it fails is for those that count to say.
         await self._client.run_session((PlannedRequest(text="a", input_tokens=1, output_tokens=1),), -1)
@@ -260,7 +261,7 @@ def run(folder: Path) -> None:
     logs.log_output.outdir = str(folder)
     logs.log_output.copy_summary_to_stdout = False
     logs.enable_trace = job["scenario"] == "Server"  # it says when each query was due
-    system = SystemUnderTest(mlperf_loadgen, Target(**_with_tuples(job["target"])), requests)
+    system = SystemUnderTest(mlperf_loadgen, Target(**_with_tuples(job["target"])), requests, job["deadline"])
     sut = mlperf_loadgen.ConstructSUT(system.issue, lambda: None)
     library = mlperf_loadgen.ConstructQSL(len(requests), len(requests), lambda _: None, lambda _: None)
     mlperf_loadgen.StartTestWithLogSettings(sut, library, wanted, logs, "")

@@ -38,7 +38,14 @@ from benchmate.serving.workload import prompt_text
 API_KEY = "OPENAI_API_KEY"
 CONNECT_TIMEOUT_S = 60.0
 _MOST_LINE_BYTES = 1 << 20
-_MOST_TOKENS = 1 << 31
+_MOST_PROMPT_TOKENS = 1 << 31
+_MOST_ERROR_BYTES = 1 << 16
+"""Of the body of an answer that is not 200: the rest is not read."""
+_BYTES_OF_TOKEN, _BYTES_OF_ANSWER = 1 << 13, 1 << 20
+"""An answer may have so many bytes for each token that was asked for, and so many more."""
+_EVENTS_OF_TOKEN, _EVENTS_OF_ANSWER = 8, 1024
+_MOST_INTERIM = 100
+"""Interim answers (1xx) before an answer, and lines after its last chunk."""
 _PIECE_BYTES = 1 << 16
 _STATUS = re.compile(r"HTTP/1\.([01]) (\d{3})(?: (.*))?")
 _NO_BODY = (204, 304)
@@ -151,9 +158,9 @@ class StreamingClient:
                 if self._left_s() == 0:
                     break
             conversation.append({"role": "user", "content": request.text})
-            answer = _Answer(index, self._unix_offset, self._loop.time(), due)
+            answer = _Answer(index, self._unix_offset, self._loop.time(), due, request.output_tokens)
             try:
-                await asyncio.wait_for(self._send(conversation, request.output_tokens, answer), self._left_s())
+                await asyncio.wait_for(self._send(conversation, answer), self._left_s())
             except asyncio.TimeoutError:  # noqa: UP041  (Python 3.10 has two)
                 answer.error = (
                     f"no end of the answer after {self._loop.time() - answer.at:.3g} s: the time of the point was over"
@@ -174,34 +181,39 @@ class StreamingClient:
     def _left_s(self) -> float | None:
         return None if self._deadline == math.inf else max(0.0, self._deadline - time.monotonic())
 
-    async def _send(self, conversation: Sequence[dict[str, str]], tokens: int, answer: _Answer) -> None:
-        body = json.dumps(request_body(self._target, conversation, tokens)).encode()
+    async def _send(self, conversation: Sequence[dict[str, str]], answer: _Answer) -> None:
+        body = json.dumps(request_body(self._target, conversation, answer.asked)).encode()
         answer.at = self._loop.time()
         try:
             async with self._connection() as (reader, writer):
                 response = await self._exchange(reader, writer, body)
                 pieces = _body(reader, response)
                 if response.status == 200:
-                    async for line in _lines(pieces):
+                    async for line in _lines(pieces, _BYTES_OF_ANSWER + _BYTES_OF_TOKEN * answer.asked):
                         if answer.take(line, self._loop.time()) == 1:
                             self._on_first(answer.index)
                     answer.done = self._loop.time() - answer.at
-                    answer.check_end(tokens, response.headers.get("content-type", ""))
+                    answer.check_end(response.headers.get("content-type", ""))
                 else:
-                    text = b"".join([piece async for piece in pieces])
+                    text = b""
+                    async for piece in pieces:
+                        text += piece
+                        if len(text) > _MOST_ERROR_BYTES:
+                            writer.close()
+                            break
                     answer.error = f"HTTP {response.status}: {_error_message(text) or response.why}"
                 if not response.keeps_connection:
                     writer.close()
         except StaleConnection:
             # The server had closed it before the request came: it has not seen it, so that this is none of its errors.
-            await self._send(conversation, tokens, answer)
+            await self._send(conversation, answer)
         except ConnectTimeout:
             answer.error = f"no connection within {CONNECT_TIMEOUT_S:g} s"
         except asyncio.IncompleteReadError:
             answer.error = "the server closed the connection before the end of the answer"
         except asyncio.LimitOverrunError:
             answer.error = f"the answer is not HTTP: a line or head of more than {_MOST_LINE_BYTES >> 20} MiB"
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             answer.error = one_line(getattr(error, "strerror", None) or error)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> _Response:
@@ -262,10 +274,10 @@ class _Arrival:
 
 
 class _Answer:
-    """What has come of one answer; times are the loop's."""
+    """What has come of one answer, for which so many tokens were `asked`; times are the loop's."""
 
-    def __init__(self, index: int, unix_offset: float, at: float, due: float | None) -> None:
-        self.index, self._unix_offset, self.at, self._due = index, unix_offset, at, due
+    def __init__(self, index: int, unix_offset: float, at: float, due: float | None, asked: int) -> None:
+        self.index, self._unix_offset, self.at, self._due, self.asked = index, unix_offset, at, due, asked
         self._arrivals: list[_Arrival] = []
         self._input_tokens: int | None = None
         self._output_tokens: int | None = None
@@ -304,28 +316,35 @@ class _Answer:
             self._is_whole = self._is_whole or ends
             self.texts.append(text)
             is_frame = not text and (ends or "role" in (delta or ()))
-            self._arrivals.append(_Arrival(now, bool(text), is_frame, so_far))
+            self._note(_Arrival(now, bool(text), is_frame, so_far))
             if not is_frame:
                 self._tokens_seen += 1
                 return self._tokens_seen
             return 0
         return 0
 
+    def _note(self, arrival: _Arrival) -> None:
+        self._arrivals.append(arrival)
+        if len(self._arrivals) > _EVENTS_OF_ANSWER + _EVENTS_OF_TOKEN * self.asked:
+            raise ValueError(f"{len(self._arrivals)} events in an answer of {self.asked} tokens")
+
     def _take_usage(self, usage: Any, data: bytes) -> int | None:
         """Return the output tokens up to an event, where it says so."""
         counts: dict[str, int] = {}
-        for name in ("prompt_tokens", "completion_tokens"):
+        for name, most in (("prompt_tokens", _MOST_PROMPT_TOKENS), ("completion_tokens", self.asked)):
             count = (_typed(usage, dict, data) or {}).get(name)
             if count is None:
                 continue
-            if type(count) is not int or not 0 <= count < _MOST_TOKENS:
+            if type(count) is not int or count < 0:
                 raise ValueError(f"usage.{name} is no number of tokens: {str(count)[:40]}")
+            if count > most:
+                raise ValueError(f"usage.{name} is {str(count)[:40]}: at most {most} are possible")
             counts[name] = count
         self._input_tokens = counts.get("prompt_tokens", self._input_tokens)
         self._output_tokens = counts.get("completion_tokens", self._output_tokens)
         return counts.get("completion_tokens")
 
-    def check_end(self, asked: int, content_type: str) -> None:
+    def check_end(self, content_type: str) -> None:
         """Set the error of an answer that is no stream of tokens, or ended too early."""
         if self.error:
             return
@@ -334,7 +353,7 @@ class _Answer:
             self.error = (
                 "the answer has no tokens" if is_stream else f"the answer is no stream of events: {content_type}"
             )
-        elif not self._is_whole and len(self._of_tokens()[0]) < asked:
+        elif not self._is_whole and len(self._of_tokens()[0]) < self.asked:
             self.error = "the stream ended before the answer was complete"
 
     def _of_tokens(self) -> tuple[list[float], tuple[int, ...]]:
@@ -429,13 +448,15 @@ class _Response:
 
 async def _response(reader: asyncio.StreamReader) -> _Response:
     """Return the head of a response. Raises ValueError where it is not HTTP."""
-    while True:
+    for _ in range(_MOST_INTERIM):
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         status = _STATUS.fullmatch(head[0])
         if status is None:
             raise ValueError(f"the answer is not HTTP: {one_line(head[0][:80])}")
         if not status[2].startswith("1"):
             break
+    else:
+        raise ValueError(f"no answer after {_MOST_INTERIM} interim ones")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
     kept = headers.get("connection", "keep-alive" if status[1] == "1" else "close").lower()
     where = headers.get("location")
@@ -448,10 +469,13 @@ async def _body(reader: asyncio.StreamReader, response: _Response) -> AsyncItera
     length = response.headers.get("content-length")
     if response.headers.get("transfer-encoding", "").lower() == "chunked":
         while size := _chunk_size(await reader.readuntil(b"\r\n")):
-            yield await reader.readexactly(size)
+            async for piece in _exactly(reader, size):
+                yield piece
             await reader.readexactly(2)
-        while (await reader.readuntil(b"\r\n")).strip():
-            pass
+        for _ in range(_MOST_INTERIM):
+            if not (await reader.readuntil(b"\r\n")).strip():
+                return
+        raise ValueError(f"more than {_MOST_INTERIM} lines after the last chunk of the answer")
     elif length is None:
         # Without a length it ends with the connection.
         while response.status not in _NO_BODY and (piece := await reader.read(_PIECE_BYTES)):
@@ -459,13 +483,18 @@ async def _body(reader: asyncio.StreamReader, response: _Response) -> AsyncItera
     elif not length.isdecimal():
         raise ValueError(f"the answer is not HTTP: content-length {one_line(length)}")
     else:
-        left = int(length)
-        while left > 0:
-            piece = await reader.read(min(left, _PIECE_BYTES))
-            if not piece:
-                raise asyncio.IncompleteReadError(b"", left)
-            left -= len(piece)
+        async for piece in _exactly(reader, int(length)):
             yield piece
+
+
+async def _exactly(reader: asyncio.StreamReader, size: int) -> AsyncIterator[bytes]:
+    """Yield so many bytes as they arrive. Raises IncompleteReadError."""
+    while size > 0:
+        piece = await reader.read(min(size, _PIECE_BYTES))
+        if not piece:
+            raise asyncio.IncompleteReadError(b"", size)
+        size -= len(piece)
+        yield piece
 
 
 def _chunk_size(line: bytes) -> int:
@@ -478,24 +507,31 @@ def _chunk_size(line: bytes) -> int:
     raise ValueError(f"the answer is not HTTP: a chunk of {_excerpt(line)!r} bytes")
 
 
-async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    rest = b""
+async def _lines(pieces: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:
+    """Yield the lines of a body. Raises ValueError where it, or a line of it, is too long."""
+    rest, size = bytearray(), 0
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            yield line.rstrip(b"\r")
+        size += len(piece)
+        rest += piece
+        if b"\n" in piece:
+            *lines, last = bytes(rest).split(b"\n")
+            for line in lines:
+                yield line.rstrip(b"\r")
+            rest = bytearray(last)
         if len(rest) > _MOST_LINE_BYTES:
             raise ValueError(f"an event of more than {_MOST_LINE_BYTES >> 20} MiB")
+        if size > most_bytes:
+            raise ValueError(f"an answer of more than {most_bytes >> 20} MiB")
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _error_message(text: bytes) -> str:
     """Return what a server says of an error, in one of the forms that servers use."""
     try:
         content = json.loads(text)
-    except ValueError:
-        content = text.decode("utf-8", "replace")
-    while isinstance(content, dict) and content:
-        content = content.get("message") or content.get("error") or content.get("detail") or json.dumps(content)
-    return one_line(content)
+        while isinstance(content, dict) and content:
+            content = content.get("message") or content.get("error") or content.get("detail") or json.dumps(content)
+        return one_line(content)
+    except (ValueError, RecursionError):
+        return one_line(text.decode("utf-8", "replace"))
