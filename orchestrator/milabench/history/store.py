@@ -17,6 +17,7 @@ from milabench.history.rows import TABLES, Row, RunRows
 SCHEMA = 1
 _URLS = ("postgresql://", "postgres://")
 _WAIT_S = 30  # for another writer of the same file
+_LOOK_STEPS = 100_000  # of SQLite's machine: milliseconds
 
 
 class Store:
@@ -53,6 +54,7 @@ class Store:
                 raise UsageError("this statement returns no rows; `db query` is read-only")
             return [str(column[0]) for column in cursor.description], [tuple(row) for row in cursor.fetchall()]
         except (self._failure, sqlite3.Warning) as error:
+            _raise_interrupt(error)
             raise UsageError(f"{self._name}: {_first_line(error)}") from None
 
     def count(self) -> int:
@@ -70,6 +72,7 @@ class Store:
             self._connection.commit()
         except self._failure as error:
             self._connection.rollback()
+            _raise_interrupt(error)
             raise RecordError(f"{self._name}: cannot be written: {_first_line(error)}") from None
 
     def make_tables(self) -> None:
@@ -125,15 +128,23 @@ def _open_file(path: Path, is_writing: bool) -> Store:
             path.parent.mkdir(parents=True, exist_ok=True)
         uri = f"file:{quote(bytes(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
         connection = sqlite3.connect(uri, uri=True, timeout=_WAIT_S)
+        # Python handles a signal between two of its own instructions only; an exception there interrupts the statement.
+        connection.set_progress_handler(lambda: None, _LOOK_STEPS)
+        connection.execute("PRAGMA trusted_schema = OFF")
         if not is_writing:
             connection.execute("PRAGMA query_only = ON")
             # A file that is attached, or vacuumed into, would be made.
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
-        if not is_writing and not tables[0]:
+        known = dict(connection.execute("SELECT lower(name), rootpage FROM sqlite_master"))
+        if odd := sorted(name for name in ("milabench_store", *TABLES) if known.get(name) == 0):
+            # A view or a virtual table runs what its file says, whenever it is read.
+            connection.close()
+            raise RecordError(f"{path}: not a results store: '{odd[0]}' is a view or a virtual table")
+        if not is_writing and "milabench_store" not in known:
             connection.close()
             raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
     except sqlite3.Error as error:
+        _raise_interrupt(error)
         what = (
             "cannot be opened" if getattr(error, "sqlite_errorname", "") == "SQLITE_CANTOPEN" else "not a results store"
         )
@@ -170,6 +181,12 @@ def without_password(url: str) -> str:
     head, at, tail = url.rpartition("@")
     scheme, _, who = head.partition("://")
     return f"{scheme}://{who.partition(':')[0]}@{tail}" if at else url
+
+
+def _raise_interrupt(error: Exception) -> None:
+    """Raise the error again where a signal interrupted SQLite: then the command ends, and this says nothing of the store."""
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+        raise error
 
 
 def _first_line(error: Exception) -> str:
