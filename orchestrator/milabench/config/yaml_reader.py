@@ -374,6 +374,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
     if at is not None and builder.whole:
         where = f"{where}:{at.line + 1}:{at.column + 1}"
     what = error.problem or error.context or "not YAML"
+    if "maximum nesting depth" in what:  # libyaml 0.2.6 counts too, and reads ahead
+        return Problem(where, "", f"nested more than {MAX_DEPTH} deep", "flatten it")
     context = f" ({error.context})" if error.context and error.problem else ""
     hint = "check the lines just above"
     if "cannot start any token" in what:
