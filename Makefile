@@ -7,7 +7,7 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart qualify demo-cluster demo-slurm test fast check fmt e2e fuzz docs figures perf lock release clean
+.PHONY: help quickstart qualify demo-cluster demo-slurm test test-everywhere fast check fmt e2e fuzz docs figures perf lock release clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
@@ -19,6 +19,7 @@ help:
 	@echo "make fast         the loop of an edit: what needs no process and no half second"
 	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
 	@echo "make suite-health every benchmark of config/ci.yaml installed, prepared and run; SHARD=1/4 takes a fourth; exit 1 where one fails"
+	@echo "make test-everywhere the tests in fresh clones: as several users, in odd folders, on several Pythons; ONLY=user,py3.14 chooses"
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         what the harness itself costs, with goals and verdicts, into docs/measurements.md; leave the machine alone"
 	@echo "make fmt          format the code"
@@ -85,6 +86,12 @@ demo-slurm: $(VENV)/.installed
 
 test: $(VENV)/.dev
 	$(RUN_PARTS) benchmate "$(PARALLEL)" . "$(PARALLEL) -m 'not e2e'"
+
+# As root, for root becomes an ordinary user too. `python tests/everywhere.py --help` has more.
+ONLY ?=
+TESTS ?=
+test-everywhere:
+	$(PYTHON) tests/everywhere.py --only "$(ONLY)" --tests "$(TESTS)"
 
 # In one process: thousands of tests of milliseconds cost twice as much when they are handed out one by one.
 fast: $(VENV)/.dev

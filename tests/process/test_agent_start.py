@@ -111,7 +111,7 @@ def test_every_verb_runs_on_the_oldest_python_here_and_loads_nothing_but_the_age
 ) -> None:
     python = old_python()
     if python is None:
-        pytest.skip("no Python from 3.8 to 3.10 on this machine (PATH, pyenv)")
+        pytest.skip("Python 3.8 to 3.10 is not installed (PATH, pyenv)")
     for name, content in agent_files():  # the control plane's files are not beside them
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)

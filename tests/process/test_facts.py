@@ -91,7 +91,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The folder with a stand-in of NVIDIA's library: two GPUs, of which `LOST` names a lost one and `MIG` one cut up."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler for a stand-in of the vendor's library")
+        pytest.skip("not installed: apt-get install gcc")
     folder = tmp_path_factory.mktemp("nvml")
     (folder / "nvml.c").write_text(NVML)
     command = [compiler, "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(folder / "nvml.c")]

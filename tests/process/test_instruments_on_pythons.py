@@ -52,7 +52,7 @@ def interpreter(version: str) -> str | None:
 def test_the_instruments_work_on_every_python(root: Path, tmp_path: Path, version: str) -> None:
     python = interpreter(version)
     if python is None:
-        pytest.skip(f"no Python {version} on this machine (PATH, pyenv)")
+        pytest.skip(f"Python {version} is not installed (PATH, pyenv)")
     venv = tmp_path / "venv"
     uv = (sys.executable, "-m", "uv")
     environ = {**os.environ, "VIRTUAL_ENV": str(venv)}

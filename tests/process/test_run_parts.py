@@ -77,3 +77,28 @@ def test_what_fails_twice_fails_the_build(tmp_path: Path) -> None:
     code, said = run_parts("--retries", 3, tmp_path, "-q -c /dev/null --rootdir=.")
     assert code == 1
     assert said.splitlines()[-2].startswith("retried: 1")
+
+
+SKIPPED = """
+import pytest
+
+def test_one():
+    pytest.skip("not installed: apt-get install slurmd slurm-client")
+
+def test_two():
+    pytest.skip("torch is not installed; another test brings it")
+
+def test_three():
+    pytest.skip("only root can mount")
+"""
+
+
+def test_the_last_line_says_what_was_not_tested_for_want_of_which_package(tmp_path: Path) -> None:
+    words: list[object] = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "test_skipped.py").write_text(SKIPPED)
+        words += [tmp_path / name, "-q -c /dev/null --rootdir=."]
+    code, said = run_parts(*words)
+    line = "not tested, not installed: slurmd slurm-client (2 tests); torch (2 tests)"
+    assert (code, said.splitlines()[-1]) == (0, line)

@@ -23,9 +23,9 @@ CEILING_S = 20.0
 def why_no_sshd() -> str | None:
     """Why sshd cannot be used here; None when it can."""
     if SSHD is None:
-        return "sshd is not installed (Debian: apt-get install openssh-server)"
+        return "not installed: apt-get install openssh-server"
     if shutil.which("ssh-keygen") is None:
-        return "ssh-keygen is not installed (Debian: apt-get install openssh-client)"
+        return "not installed: apt-get install openssh-client"
     return None
 
 
@@ -37,7 +37,7 @@ def why_no_namespaces() -> str | None:
         return "network namespaces need root"
     for tool in ("ip", "unshare", "nsenter", "setpriv"):
         if shutil.which(tool) is None:
-            return f"{tool} is not installed (Debian: iproute2, util-linux)"
+            return "not installed: apt-get install iproute2 util-linux"
     probe = subprocess.run(["unshare", "--net", "--pid", "--fork", "true"], capture_output=True, check=False)
     return None if probe.returncode == 0 else "namespaces are not allowed here"
 

@@ -55,7 +55,7 @@ def test_a_node_whose_clock_is_off_is_refused_and_its_records_are_placed_on_ours
     hosts: Hosts, system: System, milabench: Milabench, tmp_path: Path, ahead_s: int
 ) -> None:
     if (compiler := shutil.which("cc")) is None:
-        pytest.skip("a clock that is off needs a C compiler")
+        pytest.skip("not installed: apt-get install gcc")
     skewed = tmp_path / "clock.so"
     source = str(PROGRAMS / "clock_ahead.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(skewed), source, "-ldl"], check=True)

@@ -6,7 +6,7 @@ from benchmate.ops.device import TorchDevice
 from benchmate.ops.sampling import MAX_COPIES, rotate_inputs, sample_calls
 from benchmate.ops.statistics import StopRule
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_a_rank_that_fails_ends_those_that_wait_for_it(milabench: Milabench, env
     assert {step: one["outcome"] for step, one in ended.items()} == {"broken.D0": "failed", "broken.D1": "cancelled"}
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun here (Debian: apt-get install openmpi-bin)")
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="not installed: apt-get install openmpi-bin")
 def test_the_ranks_of_mpirun_report_and_know_who_they_are(milabench: Milabench, environ: Mapping[str, str]) -> None:
     said = milabench("run", *RANKS, "--select", "mpi")
     assert said.code == 0, said.err

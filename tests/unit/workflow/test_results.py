@@ -204,7 +204,7 @@ def test_numbers_that_are_not_the_records_are_found_though_every_hash_fits(
     assert 'benchmarks[digits].outcome: recorded as "failed", recomputed as "passed"' in said.out
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="signatures need ssh-keygen, which is not installed")
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="not installed: apt-get install openssh-client")
 def test_a_signature_is_by_somebody(milabench: Milabench, base: Path, tmp_path: Path) -> None:
     run(base, "a")
     for name in ("key", "other"):
