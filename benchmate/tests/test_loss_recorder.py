@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import ClassVar
 
 import pytest
 from test_observer import Sink, measuring
@@ -22,6 +23,9 @@ class OnDevice:
 
     def detach(self) -> OnDevice:
         return OnDevice(self.value, True)
+
+    def data_ptr(self) -> int:
+        return id(self)
 
     def item(self) -> float:
         assert self.detached
@@ -60,6 +64,32 @@ def test_kept_losses_are_bounded_and_evenly_spread(here):
     gaps = {b - a for a, b in itertools.pairwise(got)}
     assert len(gaps) == 1
     assert got[0] == 0
+
+
+class InOneBuffer(OnDevice):
+    """A loss that a captured graph writes: every replay overwrites the one before."""
+
+    buffer: ClassVar = [0.0]
+
+    def detach(self) -> InOneBuffer:
+        return InOneBuffer(0, True)
+
+    def data_ptr(self) -> int:
+        return 4096
+
+    def clone(self) -> OnDevice:
+        return OnDevice(self.buffer[0], True)
+
+    def item(self) -> float:
+        return self.buffer[0]
+
+
+def test_losses_that_a_captured_graph_writes_into_one_buffer_are_copied(here):
+    for index in range(5):
+        InOneBuffer.buffer[0] = float(index)
+        benchmate.observe_loss(InOneBuffer(0))
+    here.finish()
+    assert losses(here.sink) == [1, 2, 3, 4]  # that there is one buffer is seen at the second loss
 
 
 def test_host_losses_are_thinned_for_a_late_reader_but_a_nonfinite_one_is_never_missed(here):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -31,9 +32,11 @@ class LossRecorder:
 
     # `count` and `until` are read at every loss: faster in __slots__ than in a dictionary.
     __slots__ = (
+        "_address",
         "_due",
         "_has_failed",
         "_is_on_host",
+        "_is_reused",
         "_kept",
         "_kept_stride",
         "_read_id",
@@ -57,6 +60,10 @@ class LossRecorder:
         self._kept: list[tuple[int, int, object]] = []
         """(batch_id, monotonic ns, loss) of those that are still on their device."""
         self._kept_stride = 1
+        self._address = 0
+        """Where on its device the loss before is."""
+        self._is_reused = False
+        """Whether each loss is written where the one before was."""
         self._has_failed = False
         self._is_on_host: bool | None = None
         """Whether the losses are in host memory; None before the first that is no float."""
@@ -75,13 +82,28 @@ class LossRecorder:
             self._read(batch_id, as_number(value))
             self.until = self._due
         else:
-            detach = getattr(value, "detach", None)
-            self._kept.append((batch_id, perf_counter_ns(), value if detach is None else detach()))
+            self._keep(batch_id, value)
             if len(self._kept) > MAX_KEPT:
                 # What is left stays evenly spread over the run.
                 del self._kept[1::2]
                 self._kept_stride *= 2
             self.until = batch_id + self._kept_stride
+
+    def _keep(self, batch_id: int, value: object) -> None:
+        """Keep a loss on its device. A captured graph writes each into the same memory: from the second on, copies are kept."""
+        t_ns, detach = perf_counter_ns(), getattr(value, "detach", None)
+        if detach is not None:
+            value = tensor = detach()
+            address = 0
+            with contextlib.suppress(RuntimeError):  # a subclass without memory of its own
+                address = tensor.data_ptr()
+            if address and address == self._address and not self._is_reused:
+                self._is_reused = True
+                self._kept.pop()  # just overwritten
+            self._address = address
+            if self._is_reused:
+                value = tensor.clone()
+        self._kept.append((batch_id, t_ns, value))
 
     def _read(self, batch_id: int, loss: float | None) -> None:
         """Write a loss that is on the host, and choose the next: READ_EVERY_NS from here, at the pace since the last one."""
