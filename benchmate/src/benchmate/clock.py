@@ -11,11 +11,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Protocol
 
-from benchmate.frameworks import initialized_devices, jax_is_started
+from benchmate.frameworks import initialized_devices, jax_is_started, used_devices
+from benchmate.ring import NO_DEVICE_CLOCK
 
 EVENTS_KEPT = 1024
 """Device events that may be in use at once."""
@@ -38,22 +40,33 @@ def process_start_ns() -> int | None:
 class DeviceEvent(Protocol):
     """What torch.cuda.Event (CUDA and ROCm), torch.xpu.Event and torch.hpu.Event have in common."""
 
-    def record(self) -> None: ...
+    def record(self, stream: object = None, /) -> None: ...
     def query(self) -> bool: ...
     def synchronize(self) -> None: ...
     def elapsed_time(self, end: DeviceEvent, /) -> float: ...
 
 
 class DeviceClock:
-    """Events on an accelerator's current stream: recorded in the loop, read later, from a pool that is reused."""
+    """Events on the current stream of one accelerator: recorded in the loop, read later, from a pool that is reused.
 
-    def __init__(self, event_type: Callable[..., DeviceEvent]) -> None:
-        self._event_type = event_type
+    `current_stream` returns that stream, `is_capturing` whether the work queued to it goes into a graph instead of the device.
+    """
+
+    def __init__(
+        self,
+        event_type: Callable[..., DeviceEvent],
+        current_stream: Callable[[], object] = lambda: None,
+        is_capturing: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._event_type, self._current_stream, self._is_capturing = event_type, current_stream, is_capturing
         self._free: list[DeviceEvent] = []
         self._created = 0
 
     def mark(self) -> DeviceEvent | None:
-        """Return an event recorded now on the current stream; None when too many are still on their way."""
+        """Return an event recorded now on the current stream; None when too many are on their way, or the stream is captured."""
+        # An event in a graph has no time: to read it is an error.
+        if self._is_capturing():
+            return None
         if self._free:
             event = self._free.pop()
         elif self._created < EVENTS_KEPT:
@@ -62,7 +75,7 @@ class DeviceClock:
             event = self._event_type(enable_timing=True)
         else:
             return None
-        event.record()
+        event.record(self._current_stream())
         return event
 
     def is_complete(self, event: DeviceEvent) -> bool:
@@ -70,8 +83,11 @@ class DeviceClock:
         return event.query()
 
     def elapsed_ns(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the nanoseconds on the device between two complete events."""
-        return max(0, round(begin.elapsed_time(end) * 1e6))
+        """Return the nanoseconds on the device between two complete events; NO_DEVICE_CLOCK where they have none in common."""
+        try:
+            return max(0, round(begin.elapsed_time(end) * 1e6))
+        except (RuntimeError, ValueError):  # on another stream, where the begin is still to come
+            return NO_DEVICE_CLOCK
 
     def release(self, event: DeviceEvent) -> None:
         """Give an event back to be recorded again."""
@@ -82,21 +98,36 @@ class DeviceClock:
         event.synchronize()
 
 
+def keep_for_ever(thing: object) -> None:
+    """Keep an object until the process is gone, beyond the end of the interpreter, which destroys what modules hold."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
 def device_clock() -> DeviceClock | None:
     """Return the clock of the accelerator that this process already uses; None on the host.
 
     A program that runs on the CPU of a machine with accelerators is timed on the host.
     """
-    event_type = getattr(next(initialized_devices("cuda", "xpu", "hpu"), None), "Event", None)
-    return None if event_type is None else DeviceClock(event_type)
+    module = next(initialized_devices("cuda", "xpu", "hpu"), None)
+    event_type = getattr(module, "Event", None)
+    if module is None or event_type is None:
+        return None
+    # A program may work on another device than the current one, which is then idle.
+    current, *others = used_devices(module)
+    is_idle = len(others) == 1 and not module.memory_reserved(current)
+    is_capturing = getattr(module, "is_current_stream_capturing", lambda: False)
+    return DeviceClock(event_type, partial(module.current_stream, others[0] if is_idle else current), is_capturing)
 
 
 def wait_for_devices() -> None:
     """Wait until the accelerators that torch uses are idle, and until JAX has computed every array."""
-    for device in initialized_devices("cuda", "xpu", "hpu"):
+    for module in initialized_devices("cuda", "xpu", "hpu"):
         # Should the device have failed, the program's own next call says so.
         with contextlib.suppress(RuntimeError):
-            device.synchronize()
+            for device in used_devices(module):
+                module.synchronize(device)
     for array in _live_arrays():
         if not array.is_deleted():
             array.block_until_ready()

@@ -15,6 +15,22 @@ def initialized_devices(*names: str) -> Iterator[ModuleType]:
             yield module
 
 
+def known_devices(module: ModuleType) -> list[int]:
+    """Return the numbers of the devices of one of torch's modules whose memory can be asked for: the current one comes first.
+
+    Only torch's own allocator answers for another device without starting it.
+    """
+    current: int = module.current_device()
+    has_own_allocator = getattr(module, "get_allocator_backend", lambda: "native")() == "native"
+    return [current, *(number for number in range(module.device_count()) if number != current and has_own_allocator)]
+
+
+def used_devices(module: ModuleType) -> list[int]:
+    """Return the numbers of the devices that this process uses: the current one, then others on which torch has memory."""
+    current, *others = known_devices(module)
+    return [current, *(number for number in others if module.memory_reserved(number))]
+
+
 def jax_is_started() -> bool:
     """Return whether JAX has started its backends; to ask JAX itself would start them."""
     bridge = sys.modules.get("jax._src.xla_bridge")

@@ -490,10 +490,11 @@ class Observer:
         if self.count == 0:
             return 0.0
         steps, writer = self.count, self._writer
-        is_direct, has_marks, lag_cost_ns = writer.direct > 0, writer.has_marks, writer.lag_cost_ns
-        self.detach()  # no entry of the samples may reach the reader
+        is_direct, lag_cost_ns = writer.direct > 0, writer.lag_cost_ns
+        writer.leave_reader()  # no entry of the samples may reach the reader
         if not is_direct:
-            writer.direct, writer.has_marks = -1, has_marks
+            writer.direct = -1
+        self._copied_to, self.stopping = None, False
         self.need = self.until = NEVER
         loop, other_data, samples = self.iterate(repeat(None), 1), bytearray(CACHE_BYTES), []
         next(loop)

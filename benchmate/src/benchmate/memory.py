@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from benchmate.frameworks import initialized_devices
+from benchmate.frameworks import initialized_devices, known_devices
 
 # torch's allocators of devices and of the host, JAX, Python and numpy, C++.
 OUT_OF_MEMORY = re.compile(
@@ -40,20 +40,26 @@ def device_memory() -> ModuleType | None:
 
 
 def allocator_peaks() -> dict[str, int]:
-    """Return the peak bytes that torch allocated and reserved on its devices since the last reset; empty without a device."""
+    """Return the peak bytes that torch allocated and reserved on its devices since the last reset.
+
+    Empty without a device, where the device has failed, and where the program brought an allocator that keeps no peaks.
+    """
     module = device_memory()
     if module is None:
         return {}
-    devices = range(module.device_count())
-    return {
-        "allocated": sum(module.max_memory_allocated(device) for device in devices),
-        "reserved": sum(module.max_memory_reserved(device) for device in devices),
-    }
+    with contextlib.suppress(RuntimeError):
+        devices = known_devices(module)
+        return {
+            "allocated": sum(module.max_memory_allocated(device) for device in devices),
+            "reserved": sum(module.max_memory_reserved(device) for device in devices),
+        }
+    return {}
 
 
 def reset_allocator_peaks() -> None:
     """Reset the peaks, so that what set-up took is not counted as the run's."""
     module = device_memory()
     if module is not None:
-        for device in range(module.device_count()):
-            module.reset_peak_memory_stats(device)
+        with contextlib.suppress(RuntimeError):
+            for device in known_devices(module):
+                module.reset_peak_memory_stats(device)

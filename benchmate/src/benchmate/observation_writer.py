@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock
+from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock, keep_for_ever
 from benchmate.ring import CONTINUED, EPOCH_END, FLAGS, HEAD, NO_DEVICE_CLOCK, PARTS, PENDING, T0_NS, TAIL, Ring
 from benchmate.step_parts import PartSpan, StepParts
 
@@ -69,11 +69,25 @@ class ObservationWriter:
 
     def detach(self) -> None:
         """Continue in a ring without a reader, on the host's clock alone."""
-        self.device = self._lag = self.parts = None
+        self._forget_device()
         self.has_marks = False
-        self._pending.clear()
+        self.leave_reader()
+
+    def leave_reader(self) -> None:
+        """Continue in a ring without a reader."""
+        self._lag = None
         self.ahead = self.count
         self._use_ring(Ring(self.ring.meta, capacity=1024))
+
+    def _forget_device(self) -> None:
+        """Continue without the device and without parts. Their events stay: destroying them may abort this process.
+
+        So it is in a forked child, which must not touch its parent's device, and with a device that has failed.
+        """
+        if self.device is not None:
+            keep_for_ever((self.device, self.parts, self._begin, self._end, self._pending))
+        self.device = self.parts = self._begin = self._end = None
+        self._pending = deque()
 
     # Entries
 
@@ -280,10 +294,14 @@ class ObservationWriter:
 
     def settle(self) -> None:
         """Write what is gathered, wait for the device and fill in every pending time."""
-        self.flush()
-        if self.device is not None and self._pending:
-            self.device.wait(self._pending[-1].end)
-            self._fill_finished()
+        try:
+            self.flush()
+            if self.device is not None and self._pending:
+                self.device.wait(self._pending[-1].end)
+                self._fill_finished()
+        except RuntimeError:  # the device has failed: the program's own next call says so
+            self._forget_device()
+            self.flush()
 
     def _fill_finished(self) -> None:
         """Fill in the times of the entries that the device has finished; does not wait."""

@@ -34,10 +34,10 @@ class Store(Protocol):
 class RankConsensus:
     """Finds the last step through the key-value store of torch.distributed, once a rank has its own window.
 
-    Each rank reports its count when it is complete. Rank 0, when all are, proposes a step ahead of all of them. A rank that has not
-    passed it agrees, and waits there for the decision. Rank 0 decides when it is there itself: to stop, if all have agreed; else it
-    proposes another step and goes on. So no rank queues a collective operation that another does not join, however far a host runs
-    ahead of its device (NCCL), and however many steps go without such an operation (gradient accumulation).
+    Each rank reports its count when it is complete. Rank 0, when all are, proposes a step ahead of all of them. A rank that has
+    not passed it agrees, and waits there for the decision. Rank 0 decides when it is there itself: to stop, if all have agreed.
+    Else it proposes another step and goes on. So no rank queues a collective operation that another does not join, however far a
+    host runs ahead of its device (NCCL), and however many steps have no such operation (gradient accumulation).
     """
 
     def __init__(self, task: str, rank: int, world_size: int) -> None:

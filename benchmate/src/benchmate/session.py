@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from benchmate import compile_time, memory, step_parts
-from benchmate.clock import process_start_ns, wait_for_devices
+from benchmate.clock import keep_for_ever, process_start_ns, wait_for_devices
 from benchmate.configuration import Config, read_config
 from benchmate.frameworks import process_group
 from benchmate.records import observation
@@ -297,7 +297,9 @@ class Session:
             self.metric("compile", seconds, "s", "lower", part=framework)
         # Before the cost is measured, which gives each observer another ring.
         lost = sum(observer.ring.words[LOST] for observer in self.observers.values())
-        host_s = sum(observer.cost_s() for observer in self.observers.values())
+        host_s = 0.0
+        with contextlib.suppress(RuntimeError):  # a device that has failed
+            host_s = sum(observer.cost_s() for observer in self.observers.values())
         sink = self.sink
         overhead = {"host_s": host_s, "records": sink.records, "bytes": sink.bytes, "dropped": sink.dropped + lost}
         self.record("data", {"overhead": overhead})
@@ -330,6 +332,8 @@ class Session:
         for observer in self.observers.values():
             observer.detach()
         self.observers = {}
+        if self.losses:
+            keep_for_ever(self.losses)  # those on the parent's device
         self.losses = {}
         self.program_rates = {}
         self.replaced()
