@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from milabench.config.tasks import TaskFile
 
 MAX_FILES: Final = 1_000
+MAX_CHAIN: Final = 100
 MAX_TASK_FILE: Final = MIB
 SYSTEM_KEYS: Final = ("include", "system", "multirun")
 
@@ -141,6 +142,9 @@ class _Loader:
         real = os.path.realpath(path)
         if real in [link for _, link in chain]:
             self._include_problem(asked_at, chain, "the includes form a cycle", name)
+            return []
+        if len(chain) >= MAX_CHAIN:
+            self._include_problem(asked_at, chain, f"files include one another more than {MAX_CHAIN} deep", name)
             return []
         # There need be no cycle: files that each include the next one twice come to 2**n layers.
         self.count += 1

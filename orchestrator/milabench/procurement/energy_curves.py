@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import mul
 from typing import Final, Literal
 
 from milabench.analysis.intervals import Interval, normal_quantile
@@ -21,6 +22,8 @@ Point = tuple[float, float]
 Basis = Literal["device power", "steps", "given", "none"]
 
 _BINS: Final = 256  # of the run, in the first pass over all lags
+_FEWEST_BINS: Final = 32
+_MOST_PRODUCTS: Final = 5_000_000  # in the first pass: seconds
 _MOST_BINS: Final = 8192
 _FINER: Final = 4
 _LEAST_BINS: Final = 8
@@ -153,7 +156,15 @@ def fit_clock(meter: EnergyCurve, run: EnergyCurve, basis: Basis) -> ClockFit:
     Raises UsageError where it follows at none, or as well at two.
     """
     span = run.times[0], run.times[-1]
-    width = (span[1] - span[0]) / _BINS
+    # Of readings that are hundreds of times as long as the run, the first pass is coarser.
+    longer = max(1.0, (meter.times[-1] - meter.times[0]) / (span[1] - span[0]))
+    bins = min(_BINS, math.isqrt(math.floor(_MOST_PRODUCTS / longer)))
+    if bins < _FEWEST_BINS:
+        raise UsageError(
+            f"the meter was read for {longer:.0f} times as long as the run with its margins takes: import the day of the run, "
+            "or give --clock-offset SECONDS"
+        )
+    width = (span[1] - span[0]) / bins
     first = math.floor((span[0] + _COVERED * (span[1] - span[0]) - meter.times[-1]) / width)
     last = math.ceil((span[1] - _COVERED * (span[1] - span[0]) - meter.times[0]) / width)
     # A lag is -offset: the run is read where the meter's clock says so.
@@ -198,14 +209,18 @@ def _correlations(meter: EnergyCurve, run: EnergyCurve, width: float, lags: rang
     # The meter's bins for all lags at once: with offset o, the run's moment t is t - o on the meter's clock.
     begin = run.times[0] - around - lags[-1] * width
     of_meter = _bins(meter, begin, width, count + len(lags))
-    read = [meter.times[0] <= begin + index * width <= meter.times[-1] - width for index in range(len(of_meter))]
+    starts = range(len(of_meter))
+    read = range(
+        bisect_left(starts, meter.times[0], key=lambda index: begin + index * width),
+        bisect_right(starts, meter.times[-1] - width, key=lambda index: begin + index * width),
+    )
     found: dict[float, float] = {}
     for lag in lags:
         shift = lags[-1] - lag
-        inside = [index for index in range(count) if read[index + shift]]
-        if len(inside) < _COVERED * count:
+        start, stop = max(0, read.start - shift), min(count, read.stop - shift)
+        if stop - start < _COVERED * count:
             continue
-        value = _correlation([of_run[i] for i in inside], [of_meter[i + shift] for i in inside])
+        value = _correlation(of_run[start:stop], of_meter[start + shift : stop + shift])
         if value is not None:
             found[around + lag * width] = value
     return found
@@ -213,13 +228,11 @@ def _correlations(meter: EnergyCurve, run: EnergyCurve, width: float, lags: rang
 
 def _correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     centre_x, centre_y = mean(xs), mean(ys)
-    square_x = math.fsum((x - centre_x) ** 2 for x in xs)
-    square_y = math.fsum((y - centre_y) ** 2 for y in ys)
+    xs, ys = [x - centre_x for x in xs], [y - centre_y for y in ys]
+    square_x, square_y = math.fsum(map(mul, xs, xs)), math.fsum(map(mul, ys, ys))
     if not square_x or not square_y:
         return None
-    return math.fsum((x - centre_x) * (y - centre_y) for x, y in zip(xs, ys, strict=True)) / math.sqrt(
-        square_x * square_y
-    )
+    return math.fsum(map(mul, xs, ys)) / math.sqrt(square_x * square_y)
 
 
 def _peak(before: float | None, top: float, after: float | None) -> float:

@@ -322,18 +322,18 @@ def _documents(text: str, name: str) -> list[Any]:
     """Return the JSON values of a file: one, or one a line. Raises ConfigError."""
     try:
         return [json.loads(text)]
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         values = []
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip():
                 continue
             try:
                 values.append(json.loads(line))
-            except (json.JSONDecodeError, RecursionError) as why:
+            except (ValueError, RecursionError) as why:
                 # Of a file that is one value, where that one ends; else where this line does.
                 at, of = (number, why) if values else (getattr(error, "lineno", 1), error)
                 place = f"{name}:{at}:{getattr(of, 'colno', 1)}"
-                raise ConfigError(Problem(place, "", f"is no JSON: {getattr(of, 'msg', 'nested too deep')}")) from None
+                raise ConfigError(Problem(place, "", f"is no JSON: {getattr(of, 'msg', 'a number is too long, or it is nested too deep')}")) from None
         return values
 
 

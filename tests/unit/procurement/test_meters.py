@@ -187,6 +187,14 @@ def test_a_dump_that_is_no_json_has_its_place() -> None:
     assert str(refused.value).startswith("dump.json:2:4: is no JSON: ")
 
 
+@pytest.mark.parametrize(
+    "text", ["9" * 5000, '{"a": 1}\n{"a": ' + "9" * 5000 + "}", "[" * 100_000], ids=["one", "line", "deep"]
+)
+def test_a_dump_that_no_reader_of_json_takes_is_one_line(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no JSON: a number is too long, or it is nested too deep"):
+        read_meter(b"{}\n" + text.encode(), "dump.json")
+
+
 def test_an_outlet_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(ConfigError) as refused:
         read_meter(b"time,a W,b W\n1773489600,1,2\n", "pdu.csv", ["c"])
@@ -267,6 +275,25 @@ def test_a_load_that_repeats_has_two_offsets_and_is_refused() -> None:
     twice = [(float(t), 100.0 + 300.0 * (200 <= t < 260 or 600 <= t < 660)) for t in range(1000)]
     with pytest.raises(UsageError, match=r"as well at two offsets .* give --clock-offset SECONDS"):
         fit_clock(EnergyCurve.of_power(twice), own, basis)
+
+
+def test_readings_of_weeks_before_the_run_do_not_hide_its_offset() -> None:
+    own, basis = known_to_run()
+    of_run = wall(37.0, 1)
+    before = [(of_run.times[0] - seconds, -10.0 * seconds) for seconds in range(400_000, 0, -100)]
+    at_run = [(time, joules - of_run.joules[0]) for time, joules in zip(of_run.times, of_run.joules, strict=True)]
+    fit = fit_clock(EnergyCurve([*before, *at_run]), own, basis)
+    assert fit.ci95 is not None
+    assert fit.ci95[0] <= 37.0 <= fit.ci95[1]
+
+
+def test_readings_of_years_are_refused_before_every_lag_is_tried() -> None:
+    own, basis = known_to_run()
+    years = EnergyCurve.of_power([(BEGIN + month * 2.6e6, 100.0 + month) for month in range(-60, 60)])
+    with pytest.raises(
+        UsageError, match=r"times as long as the run .*: import the day of the run, or give --clock-off"
+    ):
+        fit_clock(years, own, basis)
 
 
 def test_a_meter_that_was_read_too_briefly_is_refused() -> None:
