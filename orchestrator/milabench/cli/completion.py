@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -26,6 +26,8 @@ _TOP = re.compile(r"""(?:"((?:[^"\\]|\\.)+)"\s*|'([^']+)'\s*|([^\s#"'{}\[\]&*!|>
 _WORD = re.compile(r"[\w./~+-]+")
 _TAGS = re.compile(r"[{\s,]tags:\s*\[([^\]]*)\]")
 _MATRIX = re.compile(r"[{\s]matrix:")
+# A shell inserts a name as it is, so what it would run behind Enter is not offered: `a$(rm x)`.
+_OBEYED = re.compile(r"[$`;&|<>()\\!\x00-\x1f\x7f]")
 # The Tab key waits for the answer, and a file may include a whole tree.
 _MAX_FILES = 100
 
@@ -58,14 +60,14 @@ def benchmarks(ctx: click.Context) -> list[str]:
     texts = list(_texts(ctx))
     # The names of variants are only known to the reader of suites, which takes longer than Tab should; only where there are any.
     if any(_MATRIX.search(text) for text in texts) and (names := _all_names(ctx)) is not None:
-        return names
-    return list(dict.fromkeys(name for text in texts for name in _names(text)))
+        return _inert(names)
+    return _inert(name for text in texts for name in _names(text))
 
 
 def selectors(ctx: click.Context) -> list[str]:
     """Return the names, then the tags."""
     tags = {tag.strip(" \"'") for text in _texts(ctx) for match in _TAGS.finditer(text) for tag in match[1].split(",")}
-    return list(dict.fromkeys([*benchmarks(ctx), *sorted(tags - {""})]))
+    return _inert([*benchmarks(ctx), *sorted(tags - {""})])
 
 
 def known_runs(ctx: click.Context) -> list[str]:
@@ -75,7 +77,12 @@ def known_runs(ctx: click.Context) -> list[str]:
         found = [(entry.stat().st_mtime, entry.name) for entry in os.scandir(folder) if entry.is_dir()]
     except OSError:
         return []
-    return ["latest", *(name for _, name in sorted(found, reverse=True))]
+    return _inert(["latest", *(name for _, name in sorted(found, reverse=True))])
+
+
+def _inert(names: Iterable[str]) -> list[str]:
+    """Return the names that no shell runs anything of, each once."""
+    return [name for name in dict.fromkeys(names) if not _OBEYED.search(name)]
 
 
 def _all_names(ctx: click.Context) -> list[str] | None:

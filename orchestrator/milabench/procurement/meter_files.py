@@ -333,7 +333,11 @@ def _documents(text: str, name: str) -> list[Any]:
                 # Of a file that is one value, where that one ends; else where this line does.
                 at, of = (number, why) if values else (getattr(error, "lineno", 1), error)
                 place = f"{name}:{at}:{getattr(of, 'colno', 1)}"
-                raise ConfigError(Problem(place, "", f"is no JSON: {getattr(of, 'msg', 'a number is too long, or it is nested too deep')}")) from None
+                raise ConfigError(
+                    Problem(
+                        place, "", f"is no JSON: {getattr(of, 'msg', 'a number is too long, or it is nested too deep')}"
+                    )
+                ) from None
         return values
 
 

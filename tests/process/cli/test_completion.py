@@ -72,6 +72,22 @@ def test_runs_are_completed(milabench: Milabench, tmp_path: Path) -> None:
     assert candidates(milabench, "status", *base, "da") == ["day"]
 
 
+OBEYED = ("a$(touch X)", "b`touch X`", "c;touch X", "d&e", "f|g", "h>i", "j\nk", "l!m", "n\\o", "p\x1b[31m")
+
+
+def test_a_name_of_which_a_shell_would_run_something_is_not_offered(milabench: Milabench, tmp_path: Path) -> None:
+    for name in (*OBEYED, "plain name.2"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("".join(f"{json.dumps(name)}: {{definition: x}}\n" for name in (*OBEYED, "plain")))
+    for matrix in ("", "many: {definition: x, matrix: {a: [1, 2]}}\n"):
+        suite.write_text(suite.read_text() + matrix)
+        offered = candidates(milabench, "run", "--config", str(suite), "--select", "")
+        assert "plain" in offered
+        assert not {char for name in offered for char in name} & set("$`;&>\n\x1b")
+    assert candidates(milabench, "report", "--base", str(tmp_path), "") == ["latest", "plain name.2"]
+
+
 def test_the_suite_may_come_from_the_environment(milabench: Milabench) -> None:
     assert candidates(milabench, "run", "--select", "ti", MILABENCH_CONFIG="tests/suite/sized.yaml") == ["tiny"]
 
