@@ -26,7 +26,11 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET = {
     *("token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd"),
     *("credential", "credentials", "auth", "pat", "bearer", "jwt", "apikey", "apikeys", "cookie", "cookies"),
+    *("authorization", "cred", "creds", "dsn", "otp", "conn", "connstr"),
 }
+# How it is written is no part of a name: TLS_KEY_PEM.
+_WRITTEN = re.compile(r"(?i)[-_](?:pem|der|b64|base64)\Z")
+_ALONE = {"KEY", "KEYS", "TOKENS", "SESSION", "PIN"}  # of anything, but for a variable of the environment
 # Without an underscore: MYTOKEN, DBPASS, AZUREKEY; but for words of the language that end so.
 _ENDING = re.compile(r".(?:token|secret|password|passwd|passphrase|pwd|pass|key)\Z")
 _LANGUAGE = {
@@ -61,12 +65,16 @@ def is_secret_name(name: str) -> bool:
     _, *keys = name.split(".")
     if keys:
         return any(map(is_secret_name, keys))
+    name = _WRITTEN.sub("", name)
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or name.lower() in _NONE or not _NAME.match(name):
         return False
-    if words in (["key"], ["keys"]):  # of anything, but for a variable of the environment
+    if name.upper() in _ALONE:
         return name.isupper()
-    if words[-3:] == ["access", "key", "id"] or words[-2:] == ["connection", "string"]:
+    # Who knows the address of a webhook can use it.
+    if "webhook" in name.lower():
+        return words[-1] in ("url", "uri", "endpoint") or words[-1] not in _ABOUT
+    if words[-3:] == ["access", "key", "id"] or words[-2:] == ["connection", "string"] or words[1:][-1:] == ["sas"]:
         return True
     if words[-1] in _ABOUT:
         return False
@@ -100,7 +108,9 @@ _ASSIGNED = re.compile(_NAMED.pattern + r"([^\s\"'\\,}\]]*)")
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
 _GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*))=")
 _RESTS = 8  # of a text: the rests of a thousand assignments are as long as all of them, a thousand times
-_MAY_HOLD = re.compile(r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|://")
+_MAY_HOLD = re.compile(
+    r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|webhook|conn|dsn|otp|sas|session|pin|://"
+)
 
 
 def mask_urls(text: str) -> str:
