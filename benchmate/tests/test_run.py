@@ -349,6 +349,42 @@ def test_a_loop_in_a_thread_ends_the_program_too(agent, tmp_path):
     assert agent.records("stop")
 
 
+THREADS = {
+    "joined": "thread = threading.Thread(target=work)\nthread.start()\nthread.join()",
+    "left to Python": "threading.Thread(target=work).start()",
+    "waited for": "threading.Thread(target=work).start()\nwhile True: time.sleep(0.001)",
+    "many": "for _ in range(4): threading.Thread(target=work).start()\nfor thread in threading.enumerate()[1:]: thread.join()",
+    "an executor": "with futures.ThreadPoolExecutor(2) as pool: list(pool.map(lambda _: work(), range(2)))",
+    "an executor that is left open": "pool = futures.ThreadPoolExecutor(2)\npool.submit(work)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", THREADS)
+def test_steps_in_any_thread_end_the_program_with_whole_records(agent, tmp_path, how):
+    """The threads go on after the window; nothing may interrupt the end of the session."""
+    script = """
+import sys, threading, time
+from concurrent import futures
+sys.setswitchinterval(1e-5)
+def step(): time.sleep(0.0002)
+def work():
+    for _ in range(2000): step()
+"""
+    voirfile = """
+from benchmate import probes
+
+def instrument_main(ov):
+    probes.calls(ov, "__main__.step", units="items/s", items=1)
+"""
+    ran = run(agent, tmp_path, script + THREADS[how], voirfile)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert len(agent.windows()) == 1
+    assert [record for record in agent.records() if "overhead" in record]
+    assert [record for record in agent.records() if record.get("metric") == "host_memory_peak"]
+    assert agent.records("error") == agent.controls("fail") == []
+
+
 def test_threads_of_the_program_do_not_keep_a_stopped_process_alive(agent, tmp_path, monkeypatch):
     script = LOOP.replace(
         "train(make_loader())",

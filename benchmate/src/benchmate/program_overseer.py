@@ -86,6 +86,7 @@ class ProgramOverseer:
             self._instruments.start()
             self._run(argv, paths)
         except StopProgram as stop:
+            self._session.program_ended()
             self.status = "stopped"
             self._instruments.stop(stop)
         finally:
@@ -111,7 +112,11 @@ class ProgramOverseer:
         apply_waiting()
         self._abort_on_failure()
         with self._phase(self.phases.run_script):
-            self.program.run()
+            try:
+                self.program.run()
+                self._session.wait_for_threads()
+            finally:
+                self._session.program_ended()
 
     def _parse(self, argv: Sequence[str]) -> Command:
         first, *rest = argv

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_SWALLOWED_STOPS = 100
 MAIN_THREAD_GRACE_NS = 5_000_000_000
 """In which the main thread should see that another one has the window."""
+INJECTIONS_APART_NS = 100_000_000
+"""The main thread that sees one exception of another thread reaches `program_ended` before the next."""
+_JOIN_S = 0.05  # in which a thread that waits for another one sees that it is to end
 BARRIER_TIMEOUT_S = 86_400.0
 """The agent's own limit is shorter; this one is for an agent that hangs."""
 
@@ -75,8 +78,10 @@ class Session:
         self._open_pauses = 0
         self._pause_began: tuple[str, int] = ("", 0)
         """Name and begin of the pause that is open."""
-        self._swallowed = self._first_stop_ns = 0
-        self._is_finished = False
+        self._swallowed = self._first_stop_ns = self._injected_ns = 0
+        self._has_program_ended = self._is_finished = False
+        self._lock = threading.RLock()
+        """Held while an observer is made, while another thread raises in the main one, and while the session finishes."""
         self._when_replaced: list[Callable[[], None]] = []
 
     # Records
@@ -117,9 +122,12 @@ class Session:
         if known is None:
             from benchmate.loop_observer import Observer
 
-            known = self.observers[task] = Observer(self, task, units, stop)
-            if task in self._tasks_with_parts:
-                self.record_parts(task)
+            with self._lock:  # several threads may begin at once
+                known = self.observers.get(task)
+                if known is None:
+                    known = self.observers[task] = Observer(self, task, units, stop)
+                    if task in self._tasks_with_parts:
+                        self.record_parts(task)
         return known
 
     def program_rate(self, data: Mapping[str, object]) -> None:
@@ -262,30 +270,68 @@ class Session:
         if self.stopped_because is None:
             self.stopped_because = reason
             self.record("stop", {"reason": reason})
-        if self.stop_exception is None:
+        if self.stop_exception is None or self._has_program_ended:
             return True
-        self._swallowed += 1
         is_main_thread = threading.current_thread() is threading.main_thread()
         now_ns = perf_counter_ns()
         self._first_stop_ns = self._first_stop_ns or now_ns
+        is_due = is_main_thread or now_ns - self._injected_ns > INJECTIONS_APART_NS
+        self._swallowed += is_due
         # A main thread that waits in compiled code for callbacks from another one sees the exception when all is over.
         is_late = not is_main_thread and now_ns - self._first_stop_ns > MAIN_THREAD_GRACE_NS
         if self._swallowed > MAX_SWALLOWED_STOPS or is_late:
             how = "waits for another thread" if is_late else f"swallowed StopProgram {MAX_SWALLOWED_STOPS} times"
             self.message(f"the script {how}; ended from outside its reach")
-            self.finish()
-            flush_and_exit(0 if not self.failures else 1)
+            with self._lock:
+                self.finish()
+                flush_and_exit(0 if not self.failures else 1)
         if is_main_thread:
             raise self.stop_exception(reason)
-        _raise_in_main_thread(self.stop_exception)
+        with self._lock:
+            if is_due and not self._has_program_ended:
+                self._injected_ns = now_ns
+                _raise_in_main_thread(self.stop_exception)
         return True
+
+    def wait_for_threads(self) -> None:
+        """Wait, as Python does before it ends, until the other threads of the program have ended, or one ends the program.
+
+        Executors let their threads end first, by what they have registered for that.
+        """
+        threads = [
+            thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()
+        ]
+        if threads:
+            for release in reversed(getattr(threading, "_threading_atexits", ())):
+                threading.Thread(target=release, daemon=True).start()
+        for thread in threads:
+            while thread.is_alive() and self.stopped_because is None:
+                thread.join(_JOIN_S)
+
+    def program_ended(self) -> None:
+        """Note that the program's main thread has ended; from here on no other thread raises in it.
+
+        Python raises in a thread at its next byte code: what another thread asked for just before is raised in here, or not at
+        all.
+        """
+        if self.stop_exception is None:
+            return
+        while not self._has_program_ended:
+            with contextlib.suppress(self.stop_exception), self._lock:
+                self._has_program_ended = True
+        with contextlib.suppress(self.stop_exception):
+            _raise_in_main_thread(None)
 
     def finish(self) -> None:
         """Send what is left: the end of each window, losses, peaks of memory, what the instruments cost. Once."""
-        # A child whose fork Python did not see must not send what its parent has measured.
-        if self._is_finished or self._pid != os.getpid():
-            return
-        self._is_finished = True
+        with self._lock:
+            # A child whose fork Python did not see must not send what its parent has measured.
+            if self._is_finished or self._pid != os.getpid():
+                return
+            self._is_finished = True
+            self._send_the_rest()
+
+    def _send_the_rest(self) -> None:
         for observer in self.observers.values():
             observer.close()
         for losses in self.losses.values():
@@ -326,8 +372,9 @@ class Session:
         """Reset in a forked child: what the parent measures stays with the parent."""
         self.is_forked_child = True
         self._pid = os.getpid()
-        self._is_finished = False
-        self._swallowed = self._first_stop_ns = 0
+        self._has_program_ended = self._is_finished = False
+        self._swallowed = self._first_stop_ns = self._injected_ns = 0
+        self._lock = threading.RLock()  # another thread of the parent may hold the old one
         self.sink.forked()
         for observer in self.observers.values():
             observer.detach()
@@ -399,11 +446,12 @@ def _number(text: str | None, default: int) -> int:
         return default
 
 
-def _raise_in_main_thread(exception: type[BaseException]) -> None:
-    """Raise where it ends the program: the loop runs in a thread, and what it raises would end only that."""
+def _raise_in_main_thread(exception: type[BaseException] | None) -> None:
+    """Raise where it ends the program: the loop runs in a thread, and what it raises would end only that. None: take it back."""
     import ctypes
 
     # Raised at its next byte code: a main thread that waits in C, in join() say, sees it when that returns.
     ident = threading.main_thread().ident
     if ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(exception))
+        target = ctypes.py_object() if exception is None else ctypes.py_object(exception)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), target)
