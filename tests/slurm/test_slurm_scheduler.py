@@ -262,6 +262,12 @@ def test_json_that_is_cut_short_or_of_another_form_is_asked_for_as_text(
     assert [state(scheduler, handle).phase for _ in range(2)] == ["running", "running"]
 
 
+def test_an_answer_without_end_is_ended_and_is_none(fake: FakeSlurm) -> None:
+    (fake.folder / "bin" / "squeue").write_text("#!/bin/sh\n[ $1 != --version ] || exec echo slurm 25.05\nexec yes\n")
+    with pytest.raises(Unreachable, match=r"squeue: its answer has more than 16 MiB"):
+        SlurmScheduler(fake.environ).adopt("m1")
+
+
 def test_a_squeue_that_hangs_is_ended_with_all_that_it_started(fake: FakeSlurm) -> None:
     scheduler = SlurmScheduler(fake.environ, timeout_s=SHORT_S)
     [handle] = running(fake, scheduler)

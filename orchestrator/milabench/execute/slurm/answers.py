@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from io import StringIO
 from typing import Any
 
-from msgspec import Struct
-from msgspec.json import Decoder
+from msgspec import Raw, Struct
+from msgspec.json import Decoder, decode
 
 from milabench.execute.scheduler import JobState
 from milabench.execute.slurm.states import read_state
@@ -18,7 +18,9 @@ from milabench.facts.slurm import expand_nodelist
 SEPARATOR = "\x1f"  # in no name, no comment and no reason
 SQUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%T", "%N", "%j", "%k", "%r"))
 SACCT_FORMAT = "JobID,JobIDRaw,State,NodeList,JobName,ExitCode"
-MAX_TASKS = 100_000
+MAX_TASKS = 100_000  # rows that an answer may stand for
+MAX_NODES = 1_000_000  # names of nodes, in all of them
+MAX_CHARACTERS = 1 << 16  # of a line, or of what JSON says under one key
 
 _ID = re.compile(r"[0-9]{1,18}([_+][0-9]{1,18})?")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
@@ -37,26 +39,29 @@ class JobRow:
     comment: str = ""
 
 
+_NULL = Raw(b"null")
+
+
 class _Job(Struct):
     """What we read of a job in JSON, of any type: a release changes those of some. The others are passed over unread."""
 
-    job_id: Any = None
-    array_job_id: Any = None
-    array_task_id: Any = None
-    array_task_string: Any = None
-    het_job_id: Any = None
-    het_job_offset: Any = None
-    name: Any = None
-    comment: Any = None
-    job_state: Any = None
-    state_reason: Any = None
-    nodes: Any = None
-    exit_code: Any = None
+    job_id: Raw
+    array_job_id: Raw = _NULL
+    array_task_id: Raw = _NULL
+    array_task_string: Raw = _NULL
+    het_job_id: Raw = _NULL
+    het_job_offset: Raw = _NULL
+    name: Raw = _NULL
+    comment: Raw = _NULL
+    job_state: Raw = _NULL
+    state_reason: Raw = _NULL
+    nodes: Raw = _NULL
+    exit_code: Raw = _NULL
 
 
 class _Document(Struct):
     jobs: list[_Job]
-    errors: list[Any] | None = None
+    errors: Raw = _NULL
 
 
 _DOCUMENT = Decoder(_Document)
@@ -72,65 +77,85 @@ class Rows:
 
 def read_squeue(text: str) -> Rows:
     """Read the text of squeue, in `SQUEUE_FORMAT`."""
-    rows, whole = [], True
-    for line in text.splitlines():
-        cells = line.split(SEPARATOR)
-        if len(cells) == 7 and _ID.fullmatch(cells[0]):
-            id_, raw, state, nodes, name, comment, reason = cells
-            status = _state(state, reason=reason, nodes=nodes, witness="squeue")
-            rows.append(JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=status))
-        elif line.strip() and not line.startswith("CLUSTER: "):
-            whole = False
-    return Rows(rows=tuple(rows), whole=whole)
+    return _bounded(_squeue_row(line) for line in _lines(text) if not line.startswith("CLUSTER: "))
+
+
+def _squeue_row(line: str) -> JobRow | None:
+    cells = line.split(SEPARATOR)
+    if len(cells) != 7 or not _ID.fullmatch(cells[0]):
+        return None
+    id_, raw, state, nodes, name, comment, reason = cells
+    status = _state(state, reason=reason, nodes=nodes, witness="squeue")
+    return JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=status)
 
 
 def read_squeue_json(text: str) -> Rows | None:
     """Read the JSON of squeue, as Slurm 22.05 to 25 write it; None when it is none, or says that it is an error."""
     try:
         document = _DOCUMENT.decode(text)
-    except ValueError:
+        return (
+            None
+            if _value(document.errors, otherwise=True)
+            else _bounded(row for job in document.jobs for row in _json_rows(job))
+        )
+    except (ValueError, RecursionError):
         return None
-    if document.errors:
-        return None
-    found = [list(_json_rows(job)) for job in document.jobs]
-    return Rows(rows=tuple(row for rows in found for row in rows), whole=all(found))
 
 
 def read_sacct(text: str) -> Rows:
     """Read the text of `sacct --parsable2 --noheader`, in `SACCT_FORMAT`; of a job's several lives the last one counts."""
-    rows, whole = [], True
-    for line in text.splitlines():
-        cells = line.split(SEPARATOR)
-        if len(cells) == 6 and _ID.fullmatch(cells[0]):
-            id_, raw, state, nodes, name, code = cells
-            status = _state(state, nodes=nodes, exit_code=code, witness="sacct")
-            rows.append(JobRow(id=id_, raw=raw, name=name, state=status))
-        elif line.strip():  # also the one row of all tasks that have not begun
-            whole = False
-    return Rows(rows=tuple(rows), whole=whole)
+    return _bounded(map(_sacct_row, _lines(text)))
+
+
+def _sacct_row(line: str) -> JobRow | None:
+    cells = line.split(SEPARATOR)
+    if len(cells) != 6 or not _ID.fullmatch(cells[0]):  # also the one row of all tasks that have not begun
+        return None
+    id_, raw, state, nodes, name, code = cells
+    return JobRow(id=id_, raw=raw, name=name, state=_state(state, nodes=nodes, exit_code=code, witness="sacct"))
 
 
 def read_scontrol(text: str) -> Rows:
     """Read the text of `scontrol --oneliner show job`."""
-    rows, whole = [], True
-    for line in text.splitlines():
-        fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        raw = fields.get("JobId", "")
-        if raw and "JobState" in fields:
-            array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
-            het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
-            id_ = f"{array}_{task}" if array and task.isdigit() else f"{het}+{offset}" if het and offset else raw
-            status = _state(
-                fields["JobState"],
-                reason=fields.get("Reason", ""),
-                nodes=fields.get("NodeList", ""),
-                exit_code=fields.get("ExitCode", ""),
-                witness="scontrol",
-            )
-            rows.append(JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=status))
-        elif line.strip():
+    return _bounded(map(_scontrol_row, _lines(text)))
+
+
+def _scontrol_row(line: str) -> JobRow | None:
+    fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    raw = fields.get("JobId", "")
+    if not raw or "JobState" not in fields:
+        return None
+    array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
+    het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
+    id_ = f"{array}_{task}" if array and task.isdigit() else f"{het}+{offset}" if het and offset else raw
+    status = _state(
+        fields["JobState"],
+        reason=fields.get("Reason", ""),
+        nodes=fields.get("NodeList", ""),
+        exit_code=fields.get("ExitCode", ""),
+        witness="scontrol",
+    )
+    return JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=status)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines that say something; of one that is too long only its beginning, which is no row."""
+    return (line[:MAX_CHARACTERS].rstrip("\r\n") for line in StringIO(text) if not line.isspace())
+
+
+def _bounded(rows: Iterable[JobRow | None]) -> Rows:
+    """Return as many of the rows as a memory holds; None is one that could not be read."""
+    kept: list[JobRow] = []
+    whole, nodes = True, 0
+    for row in rows:
+        if row is None:
             whole = False
-    return Rows(rows=tuple(rows), whole=whole)
+            continue
+        nodes += len(row.state.nodes)
+        if len(kept) >= MAX_TASKS or nodes > MAX_NODES:
+            return Rows(rows=tuple(kept), whole=False)
+        kept.append(row)
+    return Rows(rows=tuple(kept), whole=whole)
 
 
 def by_id(rows: Sequence[JobRow]) -> Mapping[str, JobRow]:
@@ -140,49 +165,65 @@ def by_id(rows: Sequence[JobRow]) -> Mapping[str, JobRow]:
     return known | {row.id: row for row in rows}
 
 
-def _json_rows(job: _Job) -> Iterator[JobRow]:
+def _json_rows(job: _Job) -> Iterator[JobRow | None]:
     raw = _number(job.job_id)
-    state = job.job_state
+    state = _value(job.job_state)
     words = [word for word in (state if isinstance(state, list) else [state]) if isinstance(word, str)]
     if raw is None or not words:
+        yield None
         return
     status = _state(
         "+".join(words),
         reason=_text(job.state_reason),
         nodes=_text(job.nodes),
-        exit_code=_exit_code(job.exit_code),
+        exit_code=_exit_code(_value(job.exit_code)),
         witness="squeue",
     )
     array, task = _number(job.array_job_id), _number(job.array_task_id)
     het, offset = _number(job.het_job_id), _number(job.het_job_offset)
-    ids = [str(raw)]
+    ids: Iterable[str] = [str(raw)]
     if array and task is not None:
         ids = [f"{array}_{task}"]
     elif array and _text(job.array_task_string):
-        ids = [f"{array}_{number}" for number in islice(_tasks(_text(job.array_task_string)), MAX_TASKS)]
+        ids = (f"{array}_{number}" for number in _tasks(_text(job.array_task_string)))
     elif het:
         ids = [f"{het}+{offset or 0}"]
+    name, comment = _text(job.name), _text(job.comment)
+    is_read = False
     for id_ in ids:
-        yield JobRow(id=id_, raw=str(raw), name=_text(job.name), comment=_text(job.comment), state=status)
+        is_read = True
+        yield JobRow(id=id_, raw=str(raw), name=name, comment=comment, state=status)
+    if not is_read:
+        yield None
+
+
+def _value(raw: Raw, otherwise: Any = None) -> Any:
+    """Return a value of JSON; of one that is too long `otherwise`. Raises ValueError, RecursionError."""
+    return decode(raw) if len(raw) <= MAX_CHARACTERS else otherwise
 
 
 def _exit_code(value: Any) -> str:
     """Return an exit code and a signal as text has them, `3:0`."""
     if isinstance(value, dict):
         ended_by = value.get("signal")
-        number = _number(ended_by.get("id", ended_by.get("signal_id"))) if isinstance(ended_by, dict) else None
-        return f"{_number(value.get('return_code')) or 0}:{number or 0}"
+        number = _plain(ended_by.get("id", ended_by.get("signal_id"))) if isinstance(ended_by, dict) else None
+        return f"{_plain(value.get('return_code')) or 0}:{number or 0}"
     return f"{value >> 8}:{value & 0x7F}" if isinstance(value, int) else ""  # 22.05: as wait(2) has it
 
 
-def _number(value: Any) -> int | None:
+def _number(raw: Raw) -> int | None:
+    return _plain(_value(raw))
+
+
+def _plain(value: Any) -> int | None:
     """Return a number, or that of `{"set": true, "infinite": false, "number": 5}`."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _text(value: Any) -> str:
+def _text(raw: Raw) -> str:
+    value = _value(raw)
     return value if isinstance(value, str) else ""
 
 

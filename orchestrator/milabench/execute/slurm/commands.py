@@ -6,9 +6,11 @@ import atexit
 import contextlib
 import os
 import re
+import selectors
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +19,7 @@ from milabench.errors import Unreachable, os_reason
 from milabench.shown import cut_text, visible_line
 
 SILENT_S = 5.0  # after which a person wants to know what is waited for
+MOST_BYTES = 16 << 20  # of an answer, and of what is said on standard error
 MOST_SHOWN = 400  # characters of Slurm's own reason
 # Where Slurm is and who we are. All others would filter, reorder or reformat what is answered, ask all clusters, or, inside
 # of an allocation, pass its limits on to the jobs that are submitted from it.
@@ -32,6 +35,10 @@ _NO_CLUSTER = re.compile("establish a configuration source|unable to process con
 
 class NoAnswer(Unreachable):
     """A command did not end in time: what it was to do may have been done, or may still be."""
+
+
+class AnswerTooLong(Unreachable):
+    """A command said more than anybody reads of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,7 @@ class Commands:
 
     def ask(self, name: str, *words: str, timeout_s: float | None = None) -> Answer:
         """Run a command. Raises Unreachable when it is not there or knows no cluster, NoAnswer when it does not answer in
-        time; it is then ended, with all that it started.
+        time, AnswerTooLong when it says too much; it is then ended, with all that it started.
         """
         path = shutil.which(name, path=self._environ.get("PATH"))
         if path is None:
@@ -82,8 +89,6 @@ class Commands:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                text=True,
-                errors="backslashreplace",
                 start_new_session=True,
             )
         except OSError as error:
@@ -108,21 +113,40 @@ class Commands:
             )
         return answer
 
-    def _answer(self, process: subprocess.Popen[str], name: str, limit_s: float) -> tuple[str, str]:
-        """Return what a command writes until it ends. Raises subprocess.TimeoutExpired."""
-        try:
-            return process.communicate(timeout=min(limit_s, SILENT_S))
-        except subprocess.TimeoutExpired as error:
-            if limit_s <= SILENT_S:
-                raise
-            begun: bytes | str = error.stderr or b""
-            errors = begun.decode(errors="backslashreplace") if isinstance(begun, bytes) else begun
-            reason = f": {Answer(code=1, output='', errors=errors).reason}" if errors.strip() else ""
-        self._say(f"slurm: no answer of {name} yet, waiting for it for up to {limit_s - SILENT_S:g} s more{reason}")
-        return process.communicate(timeout=limit_s - SILENT_S)
+    def _answer(self, process: subprocess.Popen[bytes], name: str, limit_s: float) -> tuple[str, str]:
+        """Return what a command writes until it ends. Raises subprocess.TimeoutExpired, AnswerTooLong."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        begun_s, is_late = time.monotonic(), False
+        said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+        output, errors = said.values()
+        with process.stdout, process.stderr, selectors.DefaultSelector() as pipes:
+            for pipe in said:
+                pipes.register(pipe, selectors.EVENT_READ)
+            while pipes.get_map():
+                left_s = begun_s + limit_s - time.monotonic()
+                if left_s <= 0:
+                    raise subprocess.TimeoutExpired(name, limit_s)
+                if not is_late and left_s <= limit_s - SILENT_S:
+                    is_late = True
+                    reason = f": {Answer(code=1, output='', errors=_decoded(errors)).reason}" if errors.strip() else ""
+                    self._say(f"slurm: no answer of {name} yet, waiting for it for up to {left_s:.0f} s more{reason}")
+                for key, _ in pipes.select(left_s if is_late else min(left_s, SILENT_S)):
+                    piece = os.read(key.fd, 1 << 16)
+                    said[key.fd] += piece
+                    if not piece:
+                        pipes.unregister(key.fd)
+                    if len(said[key.fd]) > MOST_BYTES:
+                        raise AnswerTooLong(f"{name}: its answer has more than {MOST_BYTES >> 20} MiB")
+        process.wait(max(0.0, begun_s + limit_s - time.monotonic()))
+        return _decoded(output), _decoded(errors)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _decoded(said: bytearray) -> str:
+    return said.decode(errors="backslashreplace").replace("\r\n", "\n")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a command and all that it started: one of those may be what keeps its output open."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

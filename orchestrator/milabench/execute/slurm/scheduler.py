@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -24,7 +25,7 @@ from milabench.execute.slurm.answers import (
     read_squeue,
     read_squeue_json,
 )
-from milabench.execute.slurm.commands import Answer, Commands, NoAnswer
+from milabench.execute.slurm.commands import Answer, AnswerTooLong, Commands, NoAnswer
 from milabench.execute.slurm.script import job_name_prefix, script_options
 
 COMMAND_S: Final = 20.0
@@ -214,12 +215,13 @@ class SlurmScheduler:
             version = re.search(r"([0-9]+)\.([0-9]+)", self._commands.ask("squeue", "--version").output)
             self._has_json = version is not None and (int(version[1]), int(version[2])) >= JSON_SINCE
         if self._has_json:
-            answer = self._commands.ask("squeue", *words, "--json")
-            rows = read_squeue_json(answer.output) if answer.code == 0 else None
-            if rows is not None:
-                return rows
-            if _NO_CONTACT.search(answer.errors):
-                raise Unreachable(f"squeue: {answer.reason}")
+            with contextlib.suppress(AnswerTooLong):  # the text of as many jobs is a hundredth of it
+                answer = self._commands.ask("squeue", *words, "--json")
+                rows = read_squeue_json(answer.output) if answer.code == 0 else None
+                if rows is not None:
+                    return rows
+                if _NO_CONTACT.search(answer.errors):
+                    raise Unreachable(f"squeue: {answer.reason}")
             self._has_json = False  # built without, or of a form that we do not know
         answer = self._commands.ask("squeue", *words, "--array", "--noheader", f"--format={SQUEUE_FORMAT}")
         if answer.code:

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.execute.slurm.answers import (
+    MAX_NODES,
+    MAX_TASKS,
     SEPARATOR,
     JobRow,
     Rows,
@@ -48,7 +50,7 @@ def test_any_json_is_read(jobs: object, whole: object) -> None:
     for document in ({"jobs": jobs}, {"jobs": whole, "errors": whole}, whole):
         rows = read_squeue_json(json.dumps(document))
         if rows is not None:
-            assert len(rows.rows) <= 400_000
+            assert len(rows.rows) <= MAX_TASKS
             by_id(rows.rows)
 
 
@@ -90,3 +92,34 @@ def test_one_unreadable_row_makes_the_answer_a_part_of_one() -> None:
     answer = read_squeue(line("7", "7") + "\nslurm: warning: something\n")
     assert [type(row) for row in answer.rows] == [JobRow]
     assert not answer.whole
+
+
+def test_tasks_and_nodes_of_an_answer_are_bounded_in_all() -> None:
+    tasks = {"array_job_id": 7, "array_task_string": "0-99999", "job_state": "PENDING"}
+    rows = read_squeue_json(json.dumps({"jobs": [{"job_id": job, **tasks} for job in range(1, 200)]}))
+    assert rows is not None
+    assert (len(rows.rows), rows.whole) == (MAX_TASKS, False)
+    many = SEPARATOR.join(("7", "7", "RUNNING", "n[1-99999]", "x", "m", "None"))
+    rows = read_squeue("\n".join([many] * 200))
+    assert sum(len(row.state.nodes) for row in rows.rows) <= MAX_NODES
+    assert not rows.whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        '{"jobs": [{"job_id": 1, "job_state": ' + "[" * 60_000 + "]" * 60_000 + "}]}",
+        '{"jobs": [{"job_id": 1, "comment": ' + "[" * 20_000 + "]" * 20_000 + ', "job_state": "RUNNING"}]}',
+        '{"jobs": [{"job_id": ' + "9" * 5000 + "}]}",
+    ],
+)
+def test_json_without_a_bottom_is_no_answer(text: str) -> None:
+    assert read_squeue_json(text) is None
+
+
+def test_what_is_too_long_under_one_key_is_passed_over() -> None:
+    job = {"job_id": 1, "job_state": "RUNNING", "name": "x" * 100_000, "comment": "m"}
+    rows = read_squeue_json(json.dumps({"jobs": [job]}))
+    assert rows is not None
+    assert [(row.name, row.comment) for row in rows.rows] == [("", "m")]
