@@ -92,10 +92,12 @@ def vendor_run(
     manifest: Mapping[str, Any] | None = None,
     name: str = "offered",
     nodes: int = 1,
+    reasons: Sequence[str] = (),
 ) -> Run:
     """A run of a vendor's copy of the suite: `edits` are files of it that were rewritten, `overrides` keys of the suite.
 
     `speeds` are items/s of one of a node's two devices; each launch differs by a per mille. Its environments had the `lock`.
+    `reasons` make the number of bert suspect.
     """
     copied = base / "copied"
     if not copied.exists():
@@ -115,6 +117,7 @@ def vendor_run(
             devices=(device,),
             repeat=repeat,
             events=(*energy, *rates(*[speed * (1 + 0.001 * repeat)] * 3, units="items/s")),
+            reasons=tuple(reasons) if bench == "bert" else (),
         )
         for bench, speed in speeds.items()
         for repeat in range(3)

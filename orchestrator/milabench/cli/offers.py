@@ -9,7 +9,7 @@ import click
 from milabench.cli.compare import SCORE_METRICS
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, table_width, terminal_session, wide_option
-from milabench.errors import DONE, VERDICT_CODES, RecordError
+from milabench.errors import DONE, STEPS_FAILED, VERDICT_CODES, RecordError
 
 
 @click.group("offers")
@@ -20,8 +20,8 @@ def command() -> None:
 @command.command(
     "compare",
     short_help="Compare all offers in a folder by a tender",
-    epilog="Exit codes: 0 compared; 2 a tender or a declaration has mistakes; 3 no offer in the folder; 6 an offer was altered "
-    "or cannot be read; 7 an offer fails its verification.",
+    epilog="Exit codes: 0 compared; 1 no offer is admissible; 2 a tender or a declaration has mistakes; 3 no offer in the "
+    "folder; 6 an offer was altered or cannot be read; 7 an offer fails its verification.",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @file_option("--tender", required=True, help="The tender (procurement.yaml) that they answer.")
@@ -56,4 +56,6 @@ def compare_offers(
         destination.write(write_document(destination.format, document, offers_to_json(table), width))
     if table.unreadable or any(side.altered for side in table.sides):
         return RecordError.exit_code
-    return VERDICT_CODES["FAIL"] if any(side.check.verdict == "FAIL" for side in table.sides) else DONE
+    if any(side.check.verdict == "FAIL" for side in table.sides):
+        return VERDICT_CODES["FAIL"]
+    return DONE if any(side.entry.is_admissible for side in table.sides) else STEPS_FAILED

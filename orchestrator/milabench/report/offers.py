@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from milabench.analysis.summary_model import validity_words
 from milabench.procurement.award import award_sentence
 from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
 from milabench.procurement.offer import Offer
@@ -228,7 +229,7 @@ _ROW_HEADS: Final = (
         "copies",
         "work",
     ),
-    *("S", "U", "term", "part of the mean", "remark"),
+    *("S", "U", "term", "part of the mean", "remark", "figure is", "reference is"),
 )
 # What a benchmark brings to each score, by the columns above; what the mean is multiplied by.
 _TERMS: Final[Mapping[str, str]] = {
@@ -312,6 +313,7 @@ def _worksheet_row(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark,
         None if wanted.work is None else wanted.work.value,
         *(speedup, use, whole, part),
         row.why_not or (f"RULE BROKEN: {term.breach}" if term is not None and term.breach else ""),
+        *("" if each is None else validity_words(each.validity, each.reasons) for each in (figure, reference)),
     )
 
 
@@ -359,7 +361,7 @@ _OVERVIEW: Final = (
     *("system", "verified", "admissible", "N", "score", "95 % low", "95 % high", "units", "over the first", "verdict"),
     *("price of a node", "fixed", "price", "currency", "kW of a node", "kW", "energy a year", "capital a year"),
     *("upkeep a year", "a year", "all years", "score per M", "score per kW", "within budget", "within power", "file"),
-    *("nodes in use", "nodes paid"),
+    *("nodes in use", "nodes paid", "suspect figures"),
 )
 
 
@@ -395,6 +397,11 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
         _per(value, costs.whole, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
         _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
         *(costs.within_budget, costs.within_power, side.file, costs.nodes_in_use, costs.nodes_paid),
+        ", ".join(
+            row.bench
+            for row in entry.benchmarks
+            if any(each is not None and each.validity == "suspect" for each in (row.figure, row.reference))
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import find_report_source
 from milabench.workflow.report_runs import read_criteria
 from milabench.workflow.tender_files import read_tender
-from milabench.workflow.tenders import reference_system
+from milabench.workflow.tenders import reference_system, reference_warnings
 
 if TYPE_CHECKING:
     from milabench.procurement.rehearsal_model import Rehearsal, RehearsalPlan
@@ -53,7 +53,12 @@ def rehearse_tender(
     def rehearsed(plan: RehearsalPlan) -> Rehearsal:
         return rehearse(tender, noise, plan, random.Random(plan.seed), reference, criteria, count)
 
-    return replace(rehearsed(plan), with_more=rehearsed(replace(plan, launches=2 * plan.launches)))
+    first = rehearsed(plan)
+    return replace(
+        first,
+        notes=(*reference_warnings(tender, reference), *first.notes),
+        with_more=rehearsed(replace(plan, launches=2 * plan.launches)),
+    )
 
 
 def _noise(tender: Tender, folder: Path, noise_of: str | None, shares: Mapping[str, float]) -> dict[str, RunNoise]:

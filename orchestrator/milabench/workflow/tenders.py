@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
+from milabench.analysis.summary_model import validity_words
 from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
@@ -214,7 +215,20 @@ def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
         ]
     problems.raise_any()
     valid = f"the tender and {counted(len(offers), 'offer')} are valid" if offers else "the tender is valid"
-    return "\n".join([valid, *(f"no score: {line}" for line in lacking)])
+    doubtful = reference_warnings(tender, reference) if tender is not None else []
+    return "\n".join([valid, *(f"no score: {line}" for line in lacking), *doubtful])
+
+
+def reference_warnings(tender: Tender, reference: System | None) -> list[str]:
+    """Return a line for each benchmark of a tender whose number in the reference run is not valid: scores rest on it."""
+    if reference is None:
+        return []
+    return [
+        f"warning: reference {reference.name}: {bench.bench} is {validity_words(bench.validity, bench.reasons)}: "
+        "measure it again before offers are compared with it"
+        for bench in reference.summary.benchmarks
+        if bench.bench in tender.benchmarks and bench.validity not in ("valid", None)
+    ]
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from milabench.cli import compare, offer, offers
 from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement.scores import METRICS
+from milabench.workflow.offers import create_offer
 from tests.formulas import Book
-from tests.offered import LED_BY_D, VENDORS, make_offers, offer_file, tender_file
+from tests.offered import LED_BY_D, VENDORS, make_offers, offer_file, tender_file, vendor_run
 
 
 def ran(command: Any, *words: object) -> Result:
@@ -107,6 +108,33 @@ def test_the_workbook_recomputes_to_the_same_numbers(four: tuple[Path, Path], tm
         assert math.isclose(cell("a year"), costs["a_year"]["value"], rel_tol=1e-12)
         if at > 3:
             assert math.isclose(cell("over the first"), system["ratio"]["value"], rel_tol=1e-12)
+
+
+def test_where_no_offer_is_admissible_the_exit_code_says_so(four: tuple[Path, Path], tmp_path: Path) -> None:
+    asked = {**yaml.safe_load(four[1].read_text()), "limits": {"ssi": 1e6}}
+    strict = four[1].with_name("strict.yaml")
+    strict.write_text(yaml.safe_dump(asked))
+    (tmp_path / "offers").mkdir()
+    (tmp_path / "offers" / "A.zip").write_bytes((four[0] / "A.zip").read_bytes())
+    result = ran(offers.command, "compare", tmp_path / "offers", "--tender", strict)
+    assert result.return_value == 1
+    assert "No offer is admissible." in result.stdout
+
+
+def test_a_suspect_figure_is_marked_in_the_workbook(four: tuple[Path, Path], tmp_path: Path) -> None:
+    suite, target = four[1].parent / "suite" / "suite.yaml", tmp_path / "offers.xlsx"
+    run = vendor_run(tmp_path / "E", suite, {"bert": 120.0, "llama": 60.0}, name="run-E", reasons=("throttled",)).path
+    declared = offer_file(tmp_path / "E", "E", {bench: {"run": str(run)} for bench in ("bert", "llama")}, nodes=640)
+    (tmp_path / "offers").mkdir()
+    create_offer(four[1], declared, tmp_path / "offers" / "E.zip", None)
+    ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "-o", target)
+    book = Book(target).formulas
+    marked = [cell.value for cell in book["offers"][2]].index("suspect figures") + 1
+    assert book["offers"].cell(3, marked).value == "bert"
+    sheet = book["E E-1000"]
+    column = [cell.value for cell in sheet[5]].index("figure is") + 1
+    marks = {sheet.cell(row, 1).value: sheet.cell(row, column).value for row in (6, 7)}
+    assert marks["bert"].startswith("suspect(throttled") and marks["llama"].startswith("valid")
 
 
 def test_the_workbook_recomputes_the_costs_of_phases(tmp_path: Path) -> None:

@@ -617,6 +617,17 @@ def test_check_reports_all_mistakes_of_a_tender_and_its_offers(invoke: Invoke) -
     assert [problem.where.split(":")[0] for problem in error.value.problems] == ["b.yaml", "b.yaml", "c.yaml"]
 
 
+def test_check_warns_of_a_reference_whose_numbers_are_suspect(tmp_path: Path, invoke: Invoke) -> None:
+    steps = [
+        Recorded(bench="a", repeat=repeat, events=rates(*[100.0] * 3, units="items/s"), reasons=("throttled",))
+        for repeat in range(3)
+    ]
+    run = str(record(tmp_path, *steps, name="doubtful").path)
+    write("procurement.yaml", {"reference": {"run": run, "nodes": 8}, "benchmarks": {"a": None}})
+    told = invoke(tender.command, "check", "procurement.yaml").stderr
+    assert "warning: reference" in told and "a is suspect(throttled)" in told
+
+
 def test_check_looks_into_what_the_files_name(tmp_path: Path, invoke: Invoke) -> None:
     run = made(tmp_path, "one", 100.0, "a", "b")
     asked = {
