@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -373,7 +375,7 @@ def test_a_tool_of_the_vendor_is_found_on_the_path(monkeypatch: pytest.MonkeyPat
 
 def simulated(tmp_path: Path, *readings: dict[str, Any], **more: Any) -> tuple[Any, list[float]]:
     file = tmp_path / "devices.json"
-    file.write_text(json.dumps({"devices": [{"uuid": "SIM-0", "readings": list(readings), **more}]}))
+    file.write_text(json.dumps({"devices": [{"uuid": "SIM-0", **more, "readings": list(readings)}]}))
     now = [100.0]
     return SimulatedVendor(str(file), clock=lambda: now[0]).devices[0], now
 
@@ -392,6 +394,65 @@ def test_simulated_energy_is_the_integral_of_power(tmp_path: Path) -> None:
     device, now = simulated(tmp_path, {"t": 0, "power_W": 100}, {"t": 5, "power_W": 300})
     now[0] = 107.0
     assert device.sample().energy_j == pytest.approx(100 * 5 + 300 * 2)
+
+
+def test_simulated_power_is_the_mean_of_a_second_and_energy_that_of_a_counter_in_jumps(tmp_path: Path) -> None:
+    device, now = simulated(tmp_path, {"t": 0, "power_W": 100}, {"t": 5, "power_W": 300})
+    now[0] = 105.5
+    assert device.sample().power_w == pytest.approx(200)
+    now[0] = 107.09
+    assert device.sample()[3::4] == (pytest.approx(300), pytest.approx(100 * 5 + 300 * 2))
+    exact, now = simulated(tmp_path, {"t": 0, "power_W": 100}, {"t": 5, "power_W": 300}, power_average_s=0)
+    now[0] = 105.5
+    assert exact.sample().power_w == 300
+
+
+def test_the_reserve_of_a_simulated_driver_counts_as_used(tmp_path: Path) -> None:
+    device, _ = simulated(tmp_path, {"t": 0, "memory_MiB": [512, 81920], "reserve_MiB": 600})
+    assert device.sample().memory_used_mib == 1112
+
+
+def test_idle_simulated_devices_are_beside_busy_ones(tmp_path: Path) -> None:
+    file = tmp_path / "devices.json"
+    busy = {"uuid": "SIM", "readings": [{"load": 0.9, "power_W": 500}]}
+    file.write_text(json.dumps({"count": 3, "busy": 1, "devices": [busy]}))
+    assert [device.sample().load for device in SimulatedVendor(str(file)).devices] == [0.9, 0.0, 0.0]
+
+
+def test_a_reading_of_a_simulated_device_can_fail_once_or_be_unsupported(tmp_path: Path) -> None:
+    device, now = simulated(
+        tmp_path,
+        {"t": 0, "load": 0.5, "power_W": 100, "xid": [13], "temperature": 50},
+        {"t": 1, "unanswered": ["load", "temperature"]},
+        not_supported=["power", "xid"],
+    )
+    assert (device.sample().load, device.sample().power_w, device.survey().xid) == (0.5, None, ())
+    assert device.absent["power"] == "Not Supported"
+    now[0] = 101.0
+    assert [device.sample().load for _ in range(2)] == [None, 0.5]
+    assert [device.survey().temperature_c for _ in range(2)] == [None, 50]
+    with pytest.raises(NotAvailableError, match="no reading 'watts'"):
+        simulated(tmp_path, {"t": 0}, not_supported=["watts"])
+
+
+def test_a_call_of_a_simulated_device_takes_its_time(tmp_path: Path) -> None:
+    file = tmp_path / "devices.json"
+    file.write_text(json.dumps({"devices": [{"readings": [{"t": 0, "load": 1, "call_ms": 2000}]}]}))
+    slept: list[float] = []
+    (device,) = SimulatedVendor(str(file), sleep=slept.append).devices
+    device.sample()
+    device.survey()
+    assert slept == [2, 2]
+
+
+def test_the_processes_of_a_simulated_device_are_those_that_hold_it_and_others(tmp_path: Path) -> None:
+    uuid = f"SIM-{tmp_path.name}"
+    device, _ = simulated(tmp_path, {"t": 0, "processes": [{"pid": "held", "memory_MiB": 64}, {"pid": 1}]}, uuid=uuid)
+    env = {"MILABENCH_DEVICES_HELD": f"other,{uuid}"}
+    with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as holder:
+        seen = device.survey().processes
+        holder.communicate(b"\n")
+    assert seen == (DeviceProcess(holder.pid, 64), DeviceProcess(1, None))
 
 
 def test_a_simulated_device_can_fail(tmp_path: Path) -> None:
