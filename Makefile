@@ -7,7 +7,7 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart qualify demo-cluster demo-slurm test test-everywhere fast check fmt e2e fuzz docs figures perf lock release clean
+.PHONY: help quickstart qualify demo-cluster demo-slurm test test-everywhere fast check fmt e2e fuzz docs figures perf lock release clean gpu gpu-wheels
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
@@ -22,6 +22,8 @@ help:
 	@echo "make test-everywhere the tests in fresh clones: as several users, in odd folders, on several Pythons; ONLY=user,py3.14 chooses"
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         what the harness itself costs, with goals and verdicts, into docs/measurements.md; leave the machine alone"
+	@echo "make gpu          what only an accelerator can show, PART=1 to 5, each at most 9 minutes; results in $(BASE)/gpu"
+	@echo "make gpu-wheels   what make gpu needs where there is no network, in build/gpu-wheels"
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/, build and check the site and llms.txt in build/docs/site"
 	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
@@ -141,6 +143,20 @@ $(PERF)/.installed: $(VENV)/.dev constraints/cpu.txt
 PROGRAMS ?=
 perf: $(PERF)/.installed
 	@$(PERF)/bin/python tests/perf $(or $(PROGRAMS),--write)
+
+# What only an accelerator can show, with the packages of $(PYTHON) and those of $(WHEELS); needs no network. Without an accelerator
+# it is a simulated one. FROM=PROGRAM leaves out the programs before it. docs/how-to/check-an-accelerator.md
+PART ?= 1
+FROM ?=
+OUT ?= $(BASE)/gpu
+WHEELS ?= build/gpu-wheels
+GPU = build/gpu
+gpu:
+	@$(PYTHON) tests/gpu/environment.py $(GPU) $(WHEELS)
+	@GPU_WHEELS=$(abspath $(WHEELS)) $(GPU)/bin/python -m tests.gpu --part $(PART) --out $(OUT) $(if $(FROM),--from $(FROM))
+
+gpu-wheels: $(VENV)/.installed
+	@$(BIN)/python tests/gpu/wheels.py $(WHEELS)
 
 figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write

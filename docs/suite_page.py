@@ -19,6 +19,7 @@ from milabench.workflow.options import SuiteOptions
 ROOT = Path(__file__).resolve().parent.parent
 STANDARD = ROOT / "config" / "standard.yaml"
 HEALTH = ROOT / "config" / "health.json"
+SEEN = ROOT / "config" / "seen.json"
 DOMAINS = ("language", "vision", "multimodal", "speech", "rl", "science", "graph", "recommendation", "machine")
 NONE = "-"
 _LICENCE = re.compile(r"^[-*|\s]*\**Licen[cs]e\**\s*[:|]\**\s*(.+?)\s*\|?\s*$", re.IGNORECASE | re.MULTILINE)
@@ -118,6 +119,8 @@ def page() -> str:
     lines = [_HEAD, *_table(_COLUMNS, [_row(bench) for bench in in_order(benches.values())])]
     lines += ["\n## Programs and licences\n\n", *_table(_PROGRAM, programs(benches.values()))]
     lines += [*_left_out(benches.values()), _ABOUT_INSTEAD, *_table(("wanted", "why not", "instead"), _INSTEAD)]
+    if SEEN.is_file():
+        lines += seen_lines(json.loads(SEEN.read_text()))
     if HEALTH.is_file():
         lines += health_lines(json.loads(HEALTH.read_text()))
     return "".join(lines)
@@ -213,6 +216,16 @@ def _left_out(benches: Iterable[BenchmarkConfig]) -> list[str]:
     rows = [row for row in needs if row[1]]
     head = "\n## What a processor cannot run\n\nThese are skipped, with the condition, where it does not hold.\n\n"
     return [head, *_table(("benchmark", "condition"), rows)] if rows else []
+
+
+def seen_lines(found: Mapping[str, Any]) -> list[str]:
+    """Return the memory and minutes that `make gpu` has seen, as tests/gpu/results.py wrote them."""
+    where = "; ".join(found["where"])
+    lines = [f"\n## Seen on accelerators\n\nBy `make gpu`, with the profile `quick`, on {where}.\n\n"]
+    headings = ("benchmark", "outcome", "memory of the device", "minutes, prepared and run", "why")
+    keys = ("outcome", "memory", "minutes", "why")
+    rows = [[f"`{name}`", *(entry[key] for key in keys)] for name, entry in found["benchmarks"].items()]
+    return [*lines, *_table(headings, rows)]
 
 
 def health_lines(found: Mapping[str, Any]) -> list[str]:

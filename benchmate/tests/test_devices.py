@@ -449,9 +449,12 @@ def test_the_processes_of_a_simulated_device_are_those_that_hold_it_and_others(t
     uuid = f"SIM-{tmp_path.name}"
     device, _ = simulated(tmp_path, {"t": 0, "processes": [{"pid": "held", "memory_MiB": 64}, {"pid": 1}]}, uuid=uuid)
     env = {"MILABENCH_DEVICES_HELD": f"other,{uuid}"}
-    with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as holder:
+    holder = subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE)
+    try:
         seen = device.survey().processes
-        holder.communicate(b"\n")
+    finally:
+        holder.kill()
+        holder.communicate()
     assert seen == (DeviceProcess(holder.pid, 64), DeviceProcess(1, None))
 
 

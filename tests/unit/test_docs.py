@@ -25,7 +25,9 @@ TOP = {path.name for base in BASES for path in base.iterdir() if path.is_dir() a
 PATH = re.compile(r"(?:[\w.*{},-]+/)+[\w.*{},-]*")
 SYMBOL = re.compile(r"((?:milabench|benchmate)(?:\.[A-Za-z_]\w*)+)(?:\(.*\))?")
 # What the tutorials create, and what is a file on a node or in a run and only looks like a path of the repository.
-ELSEWHERE = re.compile(r"benchmarks/(mine\b|dcgan\b|nnx_simple_training)|config/scaling/|cache/|data/|docs/measuring")
+ELSEWHERE = re.compile(
+    r"benchmarks/(mine\b|dcgan\b|nnx_simple_training)|config/scaling/|build/|cache/|data/|docs/measuring"
+)
 OPTION = re.compile(r"--[a-z][a-z0-9-]*(=.*)?")  # those of other programs often have an underscore
 # Of programs that `milabench driver` starts, an example of the suite language, and options that are made from a list of names.
 OF_OTHER_PROGRAMS = {"--kv-store", "--num-epochs", "--key", "--no-key", "--ncu", "--nsys"}
