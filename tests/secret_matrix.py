@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -211,7 +212,7 @@ def search(milabench: Callable[..., Said], folder: Path, base: Path, environ: di
         sinks.add("bundle", *(bundle.read(name) for name in bundle.namelist()), *bundle.namelist())
     said("store", 0, "db", "add", "night")
     for file in base.glob("*.sqlite*"):
-        with sqlite3.connect(file) as store:
+        with contextlib.closing(sqlite3.connect(file)) as store:
             sinks.add("store", *store.iterdump())
     sinks.add_folder(out, "report")
     sinks.add_folder(base, "files")

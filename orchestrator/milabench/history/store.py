@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -127,22 +128,22 @@ def _open_file(path: Path, is_writing: bool) -> Store:
         if is_writing:
             path.parent.mkdir(parents=True, exist_ok=True)
         uri = f"file:{quote(bytes(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
-        connection = sqlite3.connect(uri, uri=True, timeout=_WAIT_S)
-        # Python handles a signal between two of its own instructions only; an exception there interrupts the statement.
-        connection.set_progress_handler(lambda: None, _LOOK_STEPS)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        if not is_writing:
-            connection.execute("PRAGMA query_only = ON")
-            # A file that is attached, or vacuumed into, would be made.
-            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        known = dict(connection.execute("SELECT lower(name), rootpage FROM sqlite_master"))
-        if odd := sorted(name for name in ("milabench_store", *TABLES) if known.get(name) == 0):
-            # A view or a virtual table runs what its file says, whenever it is read.
-            connection.close()
-            raise RecordError(f"{path}: not a results store: '{odd[0]}' is a view or a virtual table")
-        if not is_writing and "milabench_store" not in known:
-            connection.close()
-            raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
+        with contextlib.ExitStack() as undo:
+            connection = undo.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_WAIT_S)))
+            # Python handles a signal between two of its own instructions only; an exception there interrupts the statement.
+            connection.set_progress_handler(lambda: None, _LOOK_STEPS)
+            connection.execute("PRAGMA trusted_schema = OFF")
+            if not is_writing:
+                connection.execute("PRAGMA query_only = ON")
+                # A file that is attached, or vacuumed into, would be made.
+                connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            known = dict(connection.execute("SELECT lower(name), rootpage FROM sqlite_master"))
+            if odd := sorted(name for name in ("milabench_store", *TABLES) if known.get(name) == 0):
+                # A view or a virtual table runs what its file says, whenever it is read.
+                raise RecordError(f"{path}: not a results store: '{odd[0]}' is a view or a virtual table")
+            if not is_writing and "milabench_store" not in known:
+                raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
+            undo.pop_all()
     except sqlite3.Error as error:
         _raise_interrupt(error)
         what = (
