@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ from pathlib import Path
 from tests.processes import CEILING_S
 
 ROOT = Path(__file__).resolve().parents[1]
+PYTHON = shlex.quote(sys.executable)
+"""This Python, as a word of a line for the shell."""
 OF_A_BUSY_HOST = {"contended", "stalled"}
 """Reasons that a test's run may have for what else this machine does."""
 

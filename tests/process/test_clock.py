@@ -16,7 +16,7 @@ def test_a_clock_that_jumps_moves_no_deadline(python: str, tmp_path: Path) -> No
         "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     wrapper = tmp_path / "python"
-    wrapper.write_text(f'#!/bin/sh\nshift 2\nexec {python} -u -I -c {shlex.quote(jumping)} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\nshift 2\nexec {shlex.quote(python)} -u -I -c {shlex.quote(jumping)} "$@"\n')
     wrapper.chmod(0o755)
     agent = Agent(str(wrapper), tmp_path / "locks")
     try:

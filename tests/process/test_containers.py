@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from milabench.execute.agent.orphans import container_name, containers_of, list_orphans, sweep_orphans
+from tests.commands import PYTHON
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 
@@ -23,7 +25,7 @@ class Engine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         client = folder / "docker"
-        client.write_text(f'#!/bin/sh\nexec {sys.executable} -S {PROGRAMS / "engine.py"} {folder} "$@"\n')
+        client.write_text(f'#!/bin/sh\nexec {PYTHON} -S {shlex.quote(str(PROGRAMS / "engine.py"))} {folder} "$@"\n')
         client.chmod(0o755)
         self.service = subprocess.Popen(
             [sys.executable, "-S", PROGRAMS / "engine.py", folder, "serve"], stdout=subprocess.PIPE, text=True

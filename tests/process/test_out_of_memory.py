@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import ROOT, milabench_in
+from tests.commands import PYTHON, ROOT, milabench_in
 from tests.processes import until
 
 LIMIT_MIB = 64
@@ -135,7 +135,7 @@ def run_in(group: Path, folder: Path, victim: str, *options: str) -> tuple[int, 
     hog = folder / "hog.py"
     hog.write_text(HOG)
     # It holds less than the program; of a larger score the kernel takes it first.
-    hungry = f"touch {folder}/seen; echo 1000 > /proc/{victim}/oom_score_adj; {sys.executable} {hog}"
+    hungry = f"touch {folder}/seen; echo 1000 > /proc/{victim}/oom_score_adj; {PYTHON} {hog}"
     line = json.dumps(f"test -e {folder}/seen || {{ {hungry}; }}")
     (folder / "suite.yaml").write_text(
         "profile: quick\n"

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -62,9 +63,10 @@ class FakeSlurm:
         (self.folder / "state.json").write_text(json.dumps(state))
         (self.folder / "calls").touch()
         (self.folder / "bin").mkdir()
+        program = shlex.join([sys.executable, "-IS", str(Path(__file__).resolve())])
         for name in COMMANDS:
             path = self.folder / "bin" / name
-            path.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {Path(__file__).resolve()} {name} "$@"\n')
+            path.write_text(f'#!/bin/sh\nexec {program} {name} "$@"\n')
             path.chmod(0o755)
 
     @classmethod

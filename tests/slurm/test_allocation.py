@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import ROOT, Said, milabench_in
+from tests.commands import PYTHON, ROOT, Said, milabench_in
 from tests.processes import started, until
 from tests.slurm.cluster import Cluster
 
@@ -136,7 +136,7 @@ def test_the_agents_run_on_our_python_and_not_on_the_first_of_the_path(milabench
     other = tmp_path / "bin" / "python3"
     other.parent.mkdir()
     # srun passes on our PATH; of another shell, which resumes the run, it may begin with another Python.
-    other.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/taken\nexec {sys.executable} "$@"\n')
+    other.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/taken\nexec {PYTHON} "$@"\n')
     other.chmod(0o755)
     ran = milabench(*run_words("here"), PATH=f"{other.parent}:{os.environ['PATH']}")
     assert ran.code == 0, ran.err
@@ -474,7 +474,7 @@ def test_a_detached_run_keeps_its_nodes_and_gives_them_back(
     ("suite", "code", "says"),
     [
         ("a: {command: [echo, '{nothing}'], max_duration: 9}", 2, "{nothing}"),
-        (f"a: {{definition: {ROOT}/benchmarks/digits, max_duration: 9}}", 4, "milabench install"),
+        (f"a: {{definition: '{ROOT}/benchmarks/digits', max_duration: 9}}", 4, "milabench install"),
     ],
     ids=["a placeholder without a value", "an environment that is not there"],
 )

@@ -21,7 +21,7 @@ SUITE = """
 profile: quick
 _line: {{install_variant: unpinned, max_duration: 600, shell: true}}
 first: {{inherits: _line, command: ['echo it is $SLURM_JOB_ID']}}
-tree: {{inherits: _line, command: ['echo it is $SLURM_JOB_ID; [ -e {folder}/calm ] || exec {python} {programs}/tree.py wait']}}
+tree: {{inherits: _line, command: ['echo it is $SLURM_JOB_ID; [ -e {folder}/calm ] || exec {tree} wait']}}
 last: {{inherits: _line, command: ['echo it is $SLURM_JOB_ID']}}
 """
 
@@ -32,7 +32,7 @@ class User:
     def __init__(self, folder: Path) -> None:
         self.base = folder / "base"
         self.suite = folder / "suite.yaml"
-        self.suite.write_text(SUITE.format(folder=folder, python=sys.executable, programs=PROGRAMS))
+        self.suite.write_text(SUITE.format(folder=folder, tree=f'"{sys.executable}" "{PROGRAMS}/tree.py"'))
         (folder / "home").mkdir()
         self.environ = {
             **os.environ,

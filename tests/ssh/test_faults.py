@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from milabench.execute import agent_bootstrap, ssh
 from milabench.execute.api import Frame, Outcome, Progress, StepRequest
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.remote_host import RemoteHost, remote_node
-from tests.commands import ROOT, Said
+from tests.commands import PYTHON, ROOT, Said
 from tests.processes import started, until
 from tests.ssh.conftest import PROGRAMS, address, carrying, step, until_async
 from tests.ssh.hosts import Hosts
@@ -36,7 +37,7 @@ Milabench = Callable[..., Said]
 def python_of(folder: Path, environment: str, python: str = sys.executable) -> str:
     """A Python of a node that is started with these variables."""
     path = folder / "python-there"
-    path.write_text(f'#!/bin/sh\nexport {environment}\nexec {python} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexport {environment}\nexec {shlex.quote(python)} "$@"\n')
     path.chmod(0o755)
     return str(path)
 
@@ -190,7 +191,7 @@ def test_a_run_whose_agent_hangs_at_its_start_is_interrupted_and_can_be_resumed(
     hangs = tmp_path / "hangs"
     python = tmp_path / "python-there"
     script = f'case " $* " in *" serve "*) test -e {hangs} && echo $$ > {hangs} && exec sleep 600;; esac'
-    python.write_text(f'#!/bin/sh\n{script}\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\n{script}\nexec {PYTHON} "$@"\n')
     python.chmod(0o755)
     system(system_of(hosts, tmp_path, python=str(python)))
     assert milabench("prepare", "--select", "good").code == 0

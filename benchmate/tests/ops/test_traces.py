@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -492,7 +493,7 @@ def test_what_unpacks_to_far_more_than_a_trace_is_refused(tmp_path):
 
 def test_a_trace_may_come_from_a_pipe_of_the_shell(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(content(small())))
-    line = f"{sys.executable} -m benchmate.ops trace summary <(cat {tmp_path}/t.json) --json"
+    line = f"{shlex.quote(sys.executable)} -m benchmate.ops trace summary <(cat {tmp_path}/t.json) --json"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -80,10 +81,12 @@ def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
         with interrupts().deferred(), hold_in_use({f"{Path(step.venv).resolve()}.lock": step.venv}):
             try:
                 process = subprocess.Popen(argv, env=env, cwd=step.cwd)
-            except FileNotFoundError:
+            except (FileNotFoundError, PermissionError) as error:
+                # execvp(3) refuses also where a folder of PATH may not be entered, though no other has the command.
+                is_there = "/" in argv[0] or shutil.which(argv[0], os.F_OK, env.get("PATH"))
+                if isinstance(error, PermissionError) and is_there:
+                    raise UsageError(f"{argv[0]}: is not executable") from None
                 raise UsageError(f"{argv[0]}: no such command in {step.venv}/bin or on PATH") from None
-            except PermissionError:
-                raise UsageError(f"{argv[0]}: is not executable") from None
             with interrupts().forwarded_to(process.send_signal):
                 code = process.wait()
     # As a shell does for a command ended by signal N: 128 + N.

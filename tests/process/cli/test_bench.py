@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import ROOT, Said
+from tests.commands import PYTHON, ROOT, Said
 from tests.processes import started, until
 
 # The time of a launch by its own clock, from its first line to its last.
@@ -85,7 +85,7 @@ def test_the_time_does_not_hold_what_runs_before_the_command(
     bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace"
-    clock = f"{sys.executable} -S -c 'import time; print(time.monotonic())' >> {trace}"
+    clock = f"{PYTHON} -S -c 'import time; print(time.monotonic())' >> {trace}"
     said = bench("--runs", "2", "--prepare", f"{clock}; sleep 2; {clock}", "--", "true")
     assert said.code == 0, said.err
     _, first_end, second_begin, second_end = map(float, trace.read_text().split())

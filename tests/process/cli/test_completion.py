@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import ROOT, Said
+from tests.commands import PYTHON, ROOT, Said
 
 Milabench = Callable[..., Said]
 QUICKSTART = "config/quickstart.yaml"
@@ -137,7 +137,7 @@ def test_bash_itself_completes_with_the_script(milabench: Milabench, environ: di
     if (bash := shutil.which("bash")) is None:
         pytest.skip("bash is not installed")
     command = tmp_path / "milabench"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m milabench "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {PYTHON} -m milabench "$@"\n')
     command.chmod(0o755)
     script = milabench("completion", "bash").out.replace("complete -o", "complete 2>/dev/null -o")
     ask = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_a_run_outlives_the_terminal_in_which_it_was_begun(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
     ours, theirs = os.openpty()
-    shell = f"{' '.join([*MILABENCH, 'run', *lines(tmp_path), '--detach'])}; echo code=$?; sleep 3600"
+    shell = f"{shlex.join([*MILABENCH, 'run', *lines(tmp_path), '--detach'])}; echo code=$?; sleep 3600"
     terminal = subprocess.Popen(
         [sys.executable, "-c", IN_A_TERMINAL, "sh", "-c", shell],
         env=environ,

@@ -6,14 +6,13 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from milabench.facts.probe import agent_command
-from tests.commands import Said
+from tests.commands import PYTHON, Said
 from tests.processes import started
 
 from .installable import installable
@@ -70,7 +69,7 @@ def test_what_cannot_be_written_is_one_line_and_is_not_there(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path, line: str, name: str
 ) -> None:
     (tmp_path / "rate.py").write_text(RATE)
-    assert milabench("run", *suite(tmp_path, a=f"{sys.executable} {tmp_path}/rate.py")).code == 0
+    assert milabench("run", *suite(tmp_path, a=f"{PYTHON} {tmp_path}/rate.py")).code == 0
     (run,) = Path(environ["MILABENCH_BASE"], "runs").iterdir()
     with full(tmp_path / "disk") as make_room:
         target = tmp_path / "disk" / name

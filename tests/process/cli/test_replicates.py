@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from milabench.plan.canonical import digest
-from tests.commands import Said
+from tests.commands import PYTHON, Said
 from tests.processes import CEILING_S, until
 
 from .test_resume import start
@@ -39,7 +38,7 @@ def reports(folder: Path, name: str, rate: float = 100.0, noise: float = 0.04) -
     """A line that measures `rate`, more in two of three processes."""
     program = folder / f"{name}.py"
     program.write_text(REPORTS.format(seen=str(folder / f"{name}.seen"), rate=rate, noise=noise))
-    return f"{sys.executable} -S {program}"
+    return f"{PYTHON} -S {program}"
 
 
 def manifest(run: Path) -> dict[str, Any]:

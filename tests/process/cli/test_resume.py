@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import ROOT, Said
+from tests.commands import PYTHON, ROOT, Said
 from tests.processes import CEILING_S, until
 
 from .conftest import HERE as ODD
@@ -110,7 +110,7 @@ def test_a_suite_that_changed_is_refused_with_what_differs_and_forced_is_mixed(
     measured = "import benchmate, time\\nfor _ in benchmate.observed(range(40), units='items/s', batch_size=2): time.sleep(0.002)"
     program = tmp_path / "program.py"
     program.write_text(measured.replace("\\n", "\n"))
-    lines = {"rate": f"{sys.executable} {program}", "shaky": once(tmp_path, "seen")}
+    lines = {"rate": f"{PYTHON} {program}", "shaky": once(tmp_path, "seen")}
     assert milabench("run", *suite(tmp_path, **lines)).code == 1
     suite(tmp_path, **{**lines, "shaky": "echo another line"})
     said = milabench("resume")

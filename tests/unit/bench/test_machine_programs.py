@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 import random
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import ROOT
+from tests.commands import PYTHON, ROOT
 
 FOLDER = ROOT / "benchmarks" / "machine"
 MODULES = ("bad_links", "command", "file_system")
@@ -137,7 +138,7 @@ def file_system(tmp_path: Path, fio: str | None) -> subprocess.CompletedProcess[
     programs = tmp_path / "bin"
     programs.mkdir()
     if fio is not None:
-        (programs / "fio").write_text(f"#!{sys.executable}\n{fio}")
+        (programs / "fio").write_text(f'#!/bin/sh\nexec {PYTHON} -c {shlex.quote(fio)} "$@"\n')
         (programs / "fio").chmod(0o755)
     command = [sys.executable, FOLDER / "file_system.py", "--folder", tmp_path / "files", "--bytes", "1M"]
     return subprocess.run(command, env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
