@@ -27,8 +27,7 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 @click.option(
     "--python",
     default=f"{sys.version_info.major}.{sys.version_info.minor}",
-    show_default=True,
-    help="Python version of the locks.",
+    help="Python version of the locks. Default: this program's.",
 )
 @click.option(
     "--upgrade",
