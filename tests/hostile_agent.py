@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if TYPE_CHECKING:
     from milabench.execute.remote_host import RemoteHost
 
-LINE_BYTES = 1 << 20  # as the channels of ssh and srun
+LINE_BYTES = 1 << 16  # as the channels of ssh and srun
 
 
 class Stay(Exception):
@@ -191,6 +191,11 @@ class HostileChannel:
         await self._ended.wait()
         return f"the agent ended with exit code {await asyncio.to_thread(self._process.wait)}"
 
+    async def ended(self) -> None:
+        """Wait until the proxy has ended, and let the loop close what it has of it."""
+        await self._ended.wait()
+        await asyncio.sleep(0)
+
     def last_stderr_line(self) -> str:
         """Return nothing: it is not kept."""
         return ""
@@ -222,7 +227,7 @@ class HostileConnection:
         """End all that was started over it."""
         for channel in self._channels:
             channel.kill()
-        await asyncio.sleep(0)
+            await channel.ended()
 
 
 def hostile_machine(change: Change, name: str = "h0") -> RemoteHost:

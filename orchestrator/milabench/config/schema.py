@@ -302,6 +302,9 @@ class BenchmarkConfig:
     )
     max_duration: Seconds = key("Time limit of a step in seconds; of a sweep, for each of its points.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
+    max_records_mib: PositiveWhole = key(
+        "MiB of records and output, of one attempt at a step, beyond which it has failed.", default=4096
+    )
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
     validation: Annotated[Mapping[str, Any], keys_of(ValidationKeys)] = key(
         "Checks of the results; off unless given.", default={}

@@ -19,8 +19,11 @@ from milabench.execute.openssh import OpensshChannel, OpensshConnection
 from milabench.execute.srun import SrunChannel, SrunConnection
 from milabench.execute.ssh import SshChannel, SshConnection
 from milabench.facts.probe import AGENT
+from milabench.shown import visible_line
 
 NOISE_BYTES = 1 << 16  # what a login shell's start-up files may print before us
+END_TEXT_S = 2.0
+MOST_SHOWN = 1000  # characters of what it says
 OLDEST_ZIP = (1980, 1, 1, 0, 0, 0)  # the format knows no earlier time
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr/bin/python3")
 
@@ -33,7 +36,11 @@ HostConnection = SshConnection | OpensshConnection | SrunConnection
 
 async def full_end_text(channel: Channel) -> str:
     """Wait for the end of a command; return how it ended, with the last line on its standard error."""
-    how, stderr = await channel.describe_end(), channel.last_stderr_line()
+    try:
+        how = await asyncio.wait_for(channel.describe_end(), END_TEXT_S)
+    except TimeoutError:
+        how = "its output ended, and its agent did not"
+    stderr = channel.last_stderr_line()
     return f"{how}: {stderr}" if stderr else how
 
 
@@ -139,7 +146,7 @@ class _Boot:
                         " or name it with `python:` in the node's entry of the system file"
                     )
                 case "error":
-                    raise Unreachable(f"{name}: {detail}")
+                    raise Unreachable(f"{name}: {visible_line(detail[:MOST_SHOWN])}")
                 case _:
                     noise += len(line)
                     if noise > NOISE_BYTES:

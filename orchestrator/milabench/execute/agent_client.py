@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from milabench.devices.registry import displaced_by
 from milabench.errors import Unreachable
@@ -25,15 +26,37 @@ from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
 from milabench.plan.model import Step
 from milabench.redaction import mask_data, secrets_within
+from milabench.shown import visible_line
 
+if TYPE_CHECKING:
+    from milabench.execute.messages import Declared, Header, Left, StepEnd, Swept
+
+# A node is waited for with deadlines of our own, later than its agent's: it may have lost count of the time, or lie.
 START_S = 60.0  # from the first attempt to connect to the agent's hello
 ANSWER_S = 60.0  # an agent answers at once; only facts take seconds
+END_S = 60.0  # after a step's time limit, or the request to end it, and its grace
+REMOVAL_S = 180.0  # an agent takes up to two minutes to remove a folder
 GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
+WORDS_S = 2.0  # after the end of its output, for an agent's own
+# After a signal: the grace of a step, and when a node that has not said how it ended is left to `cleanup`.
+INTERRUPT_GRACE_S = 3.0
+INTERRUPT_S = 3.7
+AT_ONCE_S = 0.5
 GIVEN_UP = "the run was interrupted before its agent had started"
 NOTHING_LEFT = "no leftover processes"
-HEADER_BYTES = 1 << 20  # with asyncio's 64 KiB a longer header would be a ValueError
+MOST_SHOWN = 200  # characters of what a lock's file says
+LATEST_S = 4102444800.0  # the year 2100
+LINE_BYTES = (
+    1 << 16
+)  # of a header; of all that a link holds at most twice as much, and a piece that was read, is unread
+PIECE_BYTES = 1 << 16
+LONG_BYTES = 1 << 17  # of a record; of longer ones only one is read at a time, of all nodes
+LONG_S = 60.0
+BATCHES = ("line", "rec", "obs")
+_long_records: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
+M = TypeVar("M")
 OnWaiting = Callable[[Sequence[Mapping[str, Any]]], object]
 """What is called with the holders of what a request waits for."""
 
@@ -66,7 +89,7 @@ class _Watched:
     """A step that an agent runs."""
 
     emit: Emit
-    ended: asyncio.Future[Mapping[str, Any]]
+    ended: asyncio.Future[StepEnd]
 
 
 class AgentLink:
@@ -94,7 +117,7 @@ class AgentLink:
         """What the agent reports about itself; LostError when it ended instead."""
         self.hello_by = asyncio.get_running_loop().time() + START_S if hello_by is None else hello_by
         self.lost: str | None = None
-        self._reading = asyncio.create_task(self._read())
+        self._reading: asyncio.Task[object] = asyncio.create_task(self._read())
         self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
 
     async def request(
@@ -116,13 +139,13 @@ class AgentLink:
         future = asyncio.get_running_loop().create_future()
         self._requests[number] = future, waiting
         try:
-            self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
-            with contextlib.suppress(OSError):  # the reader notices the loss and reports more about it
-                await self._writer.drain()
-            return cast("Mapping[str, Any]", await asyncio.wait_for(future, within_s))
+            async with asyncio.timeout(within_s):
+                self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
+                with contextlib.suppress(OSError):  # the reader notices the loss and reports more about it
+                    await self._writer.drain()
+                return cast("Mapping[str, Any]", await future)
         except TimeoutError:
-            self._writer.close()  # an agent that does not answer must not continue: this ends its lease
-            self._lose(f"the agent did not answer '{verb}' within {within_s:g} s")  # its steps wait for no end either
+            self.lose(f"the agent did not answer '{verb}' within {within_s:g} s")  # its steps wait for no end either
             raise LostError(self.lost) from None
         finally:
             self._requests.pop(number, None)
@@ -140,6 +163,16 @@ class AgentLink:
             self._steps.pop(step, None)
         return reply, watched
 
+    def expect_end(self, step: str, within_s: float, of_what: str) -> None:
+        """Lose the agent when the end of a running step has not come by then; `of_what` says for a person since when."""
+        watched = self._steps.get(step)
+
+        def look() -> None:
+            if watched is not None and self._steps.get(step) is watched:
+                self.lose(f"the end of {step} did not come within {within_s:g} s of {of_what}")
+
+        asyncio.get_running_loop().call_later(within_s, look)
+
     async def close(self, within_s: float = LEAVE_S) -> None:
         """End the lease and wait for the end of the agent's output: it kills everything and exits."""
         self._writer.close()
@@ -152,59 +185,110 @@ class AgentLink:
             self._writer.write(b'{"verb":"beat"}\n')
 
     async def _read(self) -> None:
+        from milabench.execute.messages import HEADER, InvalidMessage  # while the agent starts
+
         try:
             while line := await self._reader.readline():
-                header = json.loads(line)
-                payload = await self._reader.readexactly(header["n"])
-                self._dispatch(header, payload)
-            how = await self._how_it_ended()
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-            self._writer.close()
-            how = await self._how_it_ended()
-            if isinstance(error, ValueError):
-                how = f"invalid data from the agent: {error}; {how}"
+                header = HEADER.read(line)
+                await (self._take_records(header) if header.k in BATCHES else self._take_message(header))
+            how = await self._end_text()
+        except InvalidMessage as error:
+            how = str(error)  # nothing that comes after it can be understood
+        except (OSError, EOFError) as error:
+            how = f"{error}; {await self._end_text()}" if isinstance(error, OSError) else await self._end_text()
+        except ValueError:
+            how = f"a line from its agent has more than {LINE_BYTES} bytes"
         except BaseException:
-            self._lose("internal error")  # a bug here must not become a hang
+            self.lose("internal error")  # a bug here must not become a hang
             raise
-        self._lose(how)
+        self.lose(how)
 
-    def _dispatch(self, header: Mapping[str, Any], payload: bytes) -> None:
-        step = header.get("step", "")
-        watched = self._steps.get(step)  # none also for a step that was given up, whose last frames may still come
-        match header["k"]:
-            case "line" | "rec" | "obs" as kind if watched is not None:
-                watched.emit(Frame(kind=kind, step=step, payload=payload, last=header.get("last") or {}))
+    async def _end_text(self) -> str:
+        self._writer.close()
+        try:
+            return await asyncio.wait_for(self._how_it_ended(), WORDS_S)
+        except TimeoutError:
+            return "the agent's output ended, and the agent did not"
+
+    async def _take_records(self, header: Header) -> None:
+        """Pass on the records of a frame in pieces of whole lines: as many nodes as there are may send long frames."""
+        from milabench.execute.messages import InvalidMessage
+
+        watched = self._steps.get(
+            header.step
+        )  # none also of a step that was given up, whose last frames may still come
+        begun: list[bytes] = []  # of a line
+        left, size, by = header.n, 0, None
+        async with contextlib.AsyncExitStack() as until_here:
+            while left:
+                try:
+                    async with asyncio.timeout_at(by):
+                        piece = await self._reader.readexactly(min(left, PIECE_BYTES))
+                except TimeoutError:
+                    raise InvalidMessage(f"a record of it did not come within {LONG_S:g} s") from None
+                left -= len(piece)
+                lines, newline, rest = (piece, b"", b"") if piece.endswith(b"\n") else piece.rpartition(b"\n")
+                if watched is not None and (lines or newline):
+                    payload = b"".join((*begun, lines, newline))
+                    last = cast("Mapping[str, Any]", header.last or {}) if not left else {}
+                    watched.emit(Frame(kind=cast("Any", header.k), step=header.step, payload=payload, last=last))
+                begun, size = ([rest], len(rest)) if lines or newline else ([*begun, rest], size + len(rest))
+                if size > LONG_BYTES and by is None:
+                    loop = asyncio.get_running_loop()
+                    await until_here.enter_async_context(_long_records.setdefault(loop, asyncio.Lock()))
+                    by = loop.time() + LONG_S
+        if size:
+            raise InvalidMessage(f"its message '{header.k}' ends within a record")
+
+    async def _take_message(self, header: Header) -> None:
+        from milabench.execute import messages
+
+        if header.n > messages.MOST_MESSAGE_BYTES:
+            raise messages.InvalidMessage(f"its message '{header.k}' cannot be read: it has {header.n} bytes")
+        payload = await self._reader.readexactly(header.n)
+        watched = self._steps.get(header.step)
+        match header.k:
             case "ready" if watched is not None:
-                watched.emit(ServerReady(step=step))
+                watched.emit(ServerReady(step=header.step))
             case "at-barrier" if watched is not None:
-                watched.emit(BarrierEvent(step=step, at="barrier"))
+                watched.emit(BarrierEvent(step=header.step, at="barrier"))
             case "measured" if watched is not None:
-                watched.emit(BarrierEvent(step=step, at="end"))
+                watched.emit(BarrierEvent(step=header.step, at="end"))
             case "ended" if watched is not None:
-                del self._steps[step]
+                ended = messages.ENDED.read(payload)
+                del self._steps[header.step]
                 if not watched.ended.done():
-                    watched.ended.set_result(json.loads(payload))
+                    watched.ended.set_result(ended)
             case "reply":
-                reply = json.loads(payload)
-                if reply["id"] in self._requests and not (future := self._requests[reply["id"]][0]).done():
+                reply = messages.REPLY.read(payload)
+                future, _ = self._requests.get(reply.get("id") or 0, (None, None))
+                if future is not None and not future.done():
                     future.set_result(reply)
             case "waiting":
-                message = json.loads(payload)
+                message = messages.WAITING.read(payload)
                 if message["id"] in self._requests:
                     self._requests[message["id"]][1](message["holders"])
             case "hello":
                 if not self.hello.done():
-                    self.hello.set_result(json.loads(payload))
+                    self.hello.set_result(messages.HELLO.read(payload))
             case _:
                 pass  # a newer agent may say more
 
-    def _lose(self, how: str) -> None:
-        self.lost = self.lost or how
+    def lose(self, how: str) -> None:
+        """End the conversation: the agent's lease, and all that is waited for."""
+        if self.lost is not None:
+            return
+        self.lost = how
+        self._writer.close()
         if self._beating is not None:
             self._beating.cancel()
+        if asyncio.current_task() is not self._reading:
+            self._reading.cancel()
+        self._reading = asyncio.create_task(self._end_text())  # its process has to be waited for
         lost = LostError(how)
         replies = (future for future, _ in self._requests.values())
-        for future in (self.hello, *replies, *(watched.ended for watched in self._steps.values())):
+        waits: tuple[asyncio.Future[Any], ...] = (self.hello, *replies, *(each.ended for each in self._steps.values()))
+        for future in waits:
             if not future.done():
                 future.set_exception(lost)
                 future.exception()  # a waiter sees it; an abandoned future must not cause a warning
@@ -215,7 +299,8 @@ class AgentNode:
     """Runs steps on one node, by its agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
     `name` is the node's in the plan. A lost link is reopened for the next step. `own_values` are the names of values that the
-    agent knows better than a request. `explain` asks a scheduler that may have ended the agent.
+    agent knows better than a request. `explain` asks a scheduler that may have ended the agent. `abandon` is called when a
+    signal ends the waiting for an agent that has not ended its steps.
     """
 
     def __init__(
@@ -225,8 +310,10 @@ class AgentNode:
         sweep: Sweep,
         own_values: Collection[str] = (),
         explain: Explain | None = None,
+        abandon: Callable[[], object] = lambda: None,
     ) -> None:
         self.name = name
+        self._abandon = abandon
         self._explain = explain
         self._own_values = own_values
         self._open_link = open_link
@@ -235,6 +322,8 @@ class AgentNode:
         self._opening = asyncio.Lock()
         self._attempt: asyncio.Task[AgentLink] | None = None  # to open the link
         self._has_given_up = False
+        self._is_abandoned = False
+        self._closing: AgentLink | None = None
         self._swept: dict[AgentLink, asyncio.Task[str]] = {}
         self._locks: tuple[str, ...] = ()
 
@@ -249,22 +338,36 @@ class AgentNode:
             link = await self.open()
             link, reply, watched = await self._start(link, request, emit, is_kept=link is kept)
             if not reply.get("ok"):
-                return self._conclude(request, emit, Outcome("failed", str(reply.get("error")), "environment"))
+                return self._conclude(
+                    request, emit, Outcome("failed", visible_line(str(reply.get("error"))), "environment")
+                )
             if reply.get("pid") is not None:
                 identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
                 emit(Started(step=step, node=self.name, **identity))
+            if (limit_s := request.step.timeout_s) is not None:
+                limit_s *= 2 if request.step.prerun else 1  # each of the two commands has the time
+                link.expect_end(step, limit_s + request.grace_s + END_S, "its start")
             try:
                 # Shielded: when our task is cancelled, the step is ended in order, and only then has it an end.
                 ended = await asyncio.shield(watched.ended)
             except asyncio.CancelledError:
-                await self.end(step)
-                await watched.ended
+                await self._end_cancelled(step, watched)
                 raise
         except (LostError, Unreachable) as lost:
-            if link is None and self._has_given_up:
-                return self._conclude(request, emit, Outcome("cancelled", GIVEN_UP))
+            if self._is_abandoned or (link is None and self._has_given_up):
+                return self._conclude(request, emit, Outcome("cancelled", GIVEN_UP if link is None else str(lost)))
             return await self._lost(request, emit, link, str(lost))
         return await self._of_scheduler(_outcome(ended))
+
+    async def _end_cancelled(self, step: str, watched: _Watched) -> None:
+        self.give_up()
+        try:
+            await self.end(step, grace_s=INTERRUPT_GRACE_S)
+            with contextlib.suppress(LostError):
+                await watched.ended
+        except asyncio.CancelledError:  # once more
+            self.give_up(at_once=True)
+            raise
 
     async def _of_scheduler(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a step, in the scheduler's words where that ended it: it signals agent and step alike."""
@@ -283,12 +386,14 @@ class AgentNode:
         """
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
         fields = {"step": step, "grace_s": grace_s, "is_done": is_done, **cause}
+        if self._link is not None:
+            self._link.expect_end(step, END_S + (GRACE_S if grace_s is None else grace_s), "the request to end it")
         await self._request_if_alive("end", fields, within_s=LEAVE_S if grace_s == 0 else ANSWER_S)
 
     async def discard(self, step: str) -> str:
         """Remove the folder of a step that is over; return why something of it is left, empty where nothing is."""
-        reply = await self._request_if_alive("discard", {"step": step}, within_s=None)
-        return str((reply or {}).get("left") or (reply or {}).get("error") or "")
+        reply = await self._request_if_alive("discard", {"step": step}, within_s=REMOVAL_S)
+        return visible_line(str((reply or {}).get("left") or (reply or {}).get("error") or ""))
 
     async def release(self, group: str) -> float | None:
         """Release the steps of a group from the start barrier, and those that reach it later.
@@ -333,7 +438,7 @@ class AgentNode:
         link = await self.open()
         try:
             fields = {"devices": list(names), "wait": wait}
-            reply = await link.request("lock", fields, within_s=None, waiting=waiting)
+            reply = await link.request("lock", fields, within_s=None if wait else ANSWER_S, waiting=waiting)
         except LostError as lost:
             raise Unreachable(f"{self.name}: {lost}") from None
         if reply.get("ok"):
@@ -349,17 +454,29 @@ class AgentNode:
         return float((reply or {}).get("cpu_s") or 0.0)
 
     def give_up(self, *, at_once: bool = False) -> None:
-        """Open no link any more, and stop what is opening one; `at_once`: wait for no sweep either."""
+        """Open no link any more, and stop what is opening one; soon nothing is waited for any more, `at_once` almost at once.
+
+        What is left on the node then is found by the markers of the run.
+        """
         self._has_given_up = True
-        waits = [self._attempt, *(self._swept.values() if at_once else ())]
-        for wait in filter(None, waits):
+        if self._attempt is not None:
+            self._attempt.cancel()
+        asyncio.get_running_loop().call_later(AT_ONCE_S if at_once else INTERRUPT_S, self._stop_waiting)
+
+    def _stop_waiting(self) -> None:
+        self._is_abandoned = True
+        for wait in self._swept.values():
             wait.cancel()
+        link = self._link or self._closing
+        if link is not None and link.lost is None:
+            link.lose("interrupted, and its agent did not end it; `milabench cleanup` ends what is left")
+            self._abandon()
 
     async def close(self) -> None:
         """End the lease and wait until the agent has killed everything; finish pending sweeps."""
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+        self._closing, self._link = self._link, None
+        if self._closing is not None:
+            await self._closing.close(0.0 if self._is_abandoned else LEAVE_S)
         if self._swept:
             await asyncio.wait(self._swept.values())
 
@@ -395,8 +512,9 @@ class AgentNode:
             async with asyncio.timeout_at(link.hello_by):
                 await asyncio.shield(link.hello)
             if self._locks:  # the locks of the previous agent fell with it
-                await link.request("lock", {"devices": list(self._locks), "wait": True}, within_s=None)
+                await link.request("lock", {"devices": list(self._locks), "wait": True})
         except LostError as lost:
+            await link.close(GIVEN_UP_S)
             raise Unreachable(f"{self.name}: the agent did not start: {lost}") from None
         except TimeoutError:
             await link.close(GIVEN_UP_S)
@@ -493,13 +611,20 @@ def local_node(
 
         return AgentLink(reader, writer, describe_end)
 
-    return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s))
+    def abandon() -> None:
+        # Nobody waits for it, and it goes on when we are gone.
+        null = subprocess.DEVNULL
+        subprocess.Popen(
+            agent_command("sweep", run_id, "--grace", "0"), stdin=null, stdout=null, stderr=null, start_new_session=True
+        )
+
+    return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s), abandon=abandon)
 
 
 async def _streams_of(process: subprocess.Popen[bytes]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return the output and the input of a process as streams of this loop, which closes them."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=HEADER_BYTES)
+    reader = asyncio.StreamReader(limit=LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
     writing, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), process.stdin
@@ -523,13 +648,16 @@ async def _exit_code(process: subprocess.Popen[bytes]) -> int:
 
 async def sweep_local(*markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
     """Kill the local processes that carry these markers and describe the result on one line; see `sweep_text`."""
-    answer, code = await _query_agent("sweep", *markers, "--grace", str(grace_s))
-    if answer is None:
-        return f"leftover processes could not be killed (exit code {code})"
+    from milabench.execute.messages import SWEPT
+
+    try:
+        answer = await _query_agent(SWEPT, "sweep", *markers, "--grace", str(grace_s), within_s=ANSWER_S + grace_s)
+    except Unreachable as error:
+        return f"leftover processes could not be killed ({error})"
     return sweep_text(answer, oom_kills)
 
 
-def sweep_text(answer: Mapping[str, Any], oom_kills: int | None = None) -> str:
+def sweep_text(answer: Swept, oom_kills: int | None = None) -> str:
     """Return the result of a sweep, as an agent reports it, on one line.
 
     `oom_kills` is how often the kernel had killed for lack of memory when the agent that was lost began: it cannot tell.
@@ -543,29 +671,33 @@ def sweep_text(answer: Mapping[str, Any], oom_kills: int | None = None) -> str:
     return memory + (f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT)
 
 
-def leftovers(answer: Mapping[str, Any]) -> list[tuple[int, str]]:
+def leftovers(answer: Left | Swept) -> list[tuple[int, str]]:
     """Return pid and command of each process that an agent lists as left."""
-    return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
+    return [(process["pid"], visible_line(process["command"])) for process in answer["left"]]
 
 
 async def local_leftovers(*markers: str) -> list[tuple[int, str]]:
     """Return pid and command of what `sweep_local` would kill. Raises Unreachable when the machine does not answer."""
-    answer, code = await _query_agent("left", *markers)
-    if answer is None:
-        raise Unreachable(f"local: the agent could not list processes (exit code {code})")
-    return leftovers(answer)
+    from milabench.execute.messages import LEFT
+
+    return leftovers(await _query_agent(LEFT, "left", *markers))
 
 
-async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | None]:
-    """Return what an agent for one question answers, and its exit code."""
+async def _query_agent(declared: Declared[M], *words: str, within_s: float = ANSWER_S) -> M:
+    """Return what an agent for one question answers. Raises Unreachable."""
+    from milabench.execute.messages import InvalidMessage
+
     process = await asyncio.create_subprocess_exec(
         *agent_command(*words), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
-    output, _ = await process.communicate()
     try:
-        return cast("Mapping[str, Any]", json.loads(output)), process.returncode
-    except ValueError:
-        return None, process.returncode
+        output, _ = await asyncio.wait_for(process.communicate(), within_s)
+        return declared.read(output)
+    except TimeoutError:
+        process.kill()
+        raise Unreachable(f"local: no answer to '{words[0]}' within {within_s:g} s") from None
+    except InvalidMessage as error:
+        raise Unreachable(f"local: exit code {process.returncode}: {error}") from None
 
 
 # A command that is timed is left alone for so long: starting a monitor uses a tenth of a second of another processor.
@@ -607,18 +739,23 @@ def secrets_of(step: Step) -> list[str]:
     return secrets_within(step.argv, step.env, step.config)
 
 
-def _outcome(ended: Mapping[str, Any]) -> Outcome:
-    detail = str(ended.get("detail") or "")
+def _outcome(ended: StepEnd) -> Outcome:
+    detail = visible_line(ended["detail"] or "")
     match ended["outcome"]:
         case "passed":
-            return Outcome("passed", reasons=tuple(ended.get("reasons") or ()))
+            return Outcome("passed", reasons=tuple(map(visible_line, ended["reasons"])))
         case "cancelled":
             return Outcome("cancelled", detail)
         case _:
-            return Outcome("failed", detail, cast("Why", ended.get("why") or "exit"))
+            return Outcome("failed", detail, ended["why"] or "exit")
 
 
 def _holder(entry: Mapping[str, Any]) -> Holder:
-    # The lock file may be of another version, or torn.
-    kinds = {"name": str, "run": str, "pid": int, "host": str, "user": str, "since": float}
-    return Holder(**{name: kind(entry.get(name) or kind()) for name, kind in kinds.items()})
+    # The lock file may be of another version, torn, or of anybody.
+    words = {name: visible_line(str(entry.get(name) or ""))[:MOST_SHOWN] for name in ("name", "run", "host", "user")}
+    pid, since = entry.get("pid"), entry.get("since")
+    return Holder(
+        **words,
+        pid=pid if isinstance(pid, int) else 0,
+        since=float(since) if isinstance(since, (int, float)) and 0 < since < LATEST_S else 0.0,
+    )

@@ -4,48 +4,52 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from milabench.execute.ssh import last_line
+from milabench.execute.ssh import TAIL_BYTES, WORDS_S, last_line
 
-LINE_BYTES = 1 << 20
+LINE_BYTES = 1 << 16  # twice as much, and a piece that was read, may be unread
 
 
 class CommandChannel:
-    """The command `program`, started by `start_command`; `stderr` is the file with its standard error."""
+    """The command `program`, started by `start_command`."""
 
     program = ""
 
-    def __init__(self, process: asyncio.subprocess.Process, stderr: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.reader = process.stdout
         self.writer = process.stdin
         self._process = process
-        self._stderr = stderr
+        self._words = b""
+        self._listening = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        """Keep the end of its standard error: a file would take what a node says without end."""
+        assert self._process.stderr is not None
+        while piece := await self._process.stderr.read(TAIL_BYTES):
+            self._words = (self._words + piece)[-TAIL_BYTES:]
 
     async def describe_end(self) -> str:
         """Return how the command ended."""
         code = await self._process.wait()
+        await asyncio.wait({self._listening}, timeout=WORDS_S)  # what it has started may keep its standard error open
         killed = f"the connection was lost: {self.program} was killed"
         return f"the agent ended with exit code {code}" if code >= 0 else killed
 
     def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
-        return last_line(self._stderr.read_bytes()) if self._stderr.exists() else ""
+        return last_line(self._words)
 
 
-async def start_command(
-    words: Sequence[str], stderr: Path, environ: Mapping[str, str] | None = None
-) -> asyncio.subprocess.Process:
+async def start_command(words: Sequence[str], environ: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
     """Start a command with pipes, in a session of its own: Ctrl-C is for us, who end the steps in order."""
-    with stderr.open("wb") as file:
-        return await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=file,
-            env=environ,
-            start_new_session=True,
-            limit=LINE_BYTES,
-        )
+    return await asyncio.create_subprocess_exec(
+        *words,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environ,
+        start_new_session=True,
+        limit=LINE_BYTES,
+    )

@@ -16,13 +16,13 @@ from milabench.events.model import Why
 from milabench.events.run_files import attempt_stem
 from milabench.events.run_writer import RunWriter, texts_of
 from milabench.execute.agent.protocol import format_oserror
-from milabench.execute.agent_client import AgentNode, secrets_of
+from milabench.execute.agent_client import INTERRUPT_GRACE_S, AgentNode, secrets_of
 from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
 from milabench.execute.interrupts import InterruptRequested, interrupts
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.start_barrier import BarrierEvent, GroupBarrier, group_barrier
 from milabench.plan.container import names_in
-from milabench.plan.model import Plan, Step
+from milabench.plan.model import RECORDS_MIB, Plan, Step
 from milabench.plan.step_dir import keeps_step_dir, uses_step_dir, with_step_dir
 
 INTERRUPTED = "the run was interrupted"
@@ -140,6 +140,7 @@ class Engine:
         self._running: dict[str, AgentNode] = {}
         self._unrecorded: dict[str, OSError] = {}
         self._last_text: dict[str, str] = {}  # the end of the output that was not recorded
+        self._recorded: dict[str, int] = {}
         self._has_complained = False
         self._interrupts = 0
         self._is_complete = True
@@ -163,7 +164,8 @@ class Engine:
         for executor in self._executors.values():
             executor.give_up(at_once=self._interrupts > 1)
         for step in self._running:
-            self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
+            grace_s = min(self._settings.grace_s, INTERRUPT_GRACE_S) if self._interrupts == 1 else 0.0
+            self._end(step, grace_s=grace_s)
 
     async def run(self) -> ExecutionResult:
         """Execute everything, in the plan's order."""
@@ -502,10 +504,19 @@ class Engine:
         if step.id not in self._unrecorded or frame.kind == "rec":
             append = self._recorder.append_lines if frame.kind == "line" else self._recorder.append
             with self._recording(step):
+                self._require_room(step, frame)
                 append(self._stem(step), frame.payload)
         if step.id in self._unrecorded and frame.kind == "line":
             text = "".join(text.decode("utf-8", "replace") for _, text in texts_of(frame.payload[-_LOOKED_AT:]))
             self._last_text[step.id] = (self._last_text.get(step.id, "") + text)[-_KEPT:]
+
+    def _require_room(self, step: Step, frame: Frame) -> None:
+        """Raise OSError when an attempt has more records than it may: neither a program nor a node fills our disk."""
+        stem, most = self._stem(step), int(step.config.get("max_records_mib") or RECORDS_MIB)
+        size = self._recorded[stem] = self._recorded.get(stem, 0) + len(frame.payload)
+        # The last record, with the reason, still has its place.
+        if size > (most << 20) + (_LOOKED_AT if frame.kind == "rec" else 0):
+            raise OSError(errno.EFBIG, f"more than {most} MiB of records and output (max_records_mib)")
 
     @contextlib.contextmanager
     def _recording(self, step: Step | None) -> Iterator[None]:

@@ -10,14 +10,20 @@ import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel
 from milabench.execute.inventory import sha256_of
-from milabench.execute.remote_host import ASK_S, RemoteHost, connect_all
+from milabench.execute.remote_host import ASK_S, RemoteHost, answer_of, connect_all
+from milabench.shown import visible_line
+
+if TYPE_CHECKING:
+    from milabench.execute.messages import FilesAnswer, HostFacts
 
 PIECE_BYTES = 1 << 20
+TAKE_S = 3600.0
+SLOWEST_BYTES_PER_S = 1 << 22
 LEFT_OUT = ("__pycache__", ".git", ".milabench-parts")
 LAST = ".complete"  # marks that everything else is there
 
@@ -39,9 +45,16 @@ class RemoteFiles:
         """Close the channel."""
         self._channel.writer.close()
 
-    async def facts(self, *disks: str) -> Mapping[str, Any]:
+    async def facts(self, *disks: str) -> HostFacts:
         """Return the machine's facts as its agent reports them. Raises Unreachable."""
-        return cast("Mapping[str, Any]", (await self._ask("facts", disks=disks))["facts"])
+        from milabench.execute.messages import InvalidMessage, require_devices
+
+        facts = (await self._ask("facts", disks=disks)).get("facts", {})
+        try:
+            require_devices(facts)
+        except InvalidMessage as error:
+            raise Unreachable(f"{self.name}: {error}") from None
+        return facts
 
     async def mark(self, path: str) -> None:
         """Create an empty file on the machine. Raises Unreachable."""
@@ -49,7 +62,10 @@ class RemoteFiles:
 
     async def look(self, paths: Sequence[str]) -> tuple[bool, ...]:
         """Return which of these paths exist on the machine. Raises Unreachable."""
-        return tuple((await self._ask("look", paths=paths))["found"])
+        found = (await self._ask("look", paths=paths)).get("found", [])
+        if len(found) != len(paths):
+            raise Unreachable(f"{self.name}: it was asked for {len(paths)} paths, and answered of {len(found)}")
+        return tuple(found)
 
     async def forget(self, *paths: str) -> None:
         """Remove files on the machine. Raises Unreachable."""
@@ -68,12 +84,16 @@ class RemoteFiles:
         # In a thread, as all reading here: the loop must answer keep-alives, or the machine takes us for lost.
         entries = await asyncio.to_thread(lambda: list(_entries(folder, thorough=thorough)))
         files = [entry for entry in entries if entry[1] == "f"]
+        # The machine reads what it has, perhaps after another control plane has sent its own.
+        within_s = TAKE_S + sum(entry[3] for entry in files) / SLOWEST_BYTES_PER_S
         async with self._turn:
-            answer = await self._request("take", root=target, entries=entries, keep=keep)
+            need = (await self._request("take", within_s, root=target, entries=entries, keep=keep)).get("need", [])
             with contextlib.suppress(BrokenPipeError, ConnectionError):  # the answer says why
-                for number, offset in answer["need"]:
+                for number, offset in need:
+                    if number >= len(files) or offset > files[number][3]:
+                        raise Unreachable(f"{self.name}: its answer to 'take' asks for what is not there")
                     await self._send_file(folder / files[number][0], files[number][3], offset)
-            await self._answer()
+            await self._answer("take", within_s)
 
     async def _send_file(self, path: Path, size: int, offset: int) -> None:
         """Send a file from an offset on, then the digest of all of it."""
@@ -88,32 +108,31 @@ class RemoteFiles:
                 sent = size - remaining
                 remaining -= len(piece)
                 if sent + len(piece) > offset:
-                    self._channel.writer.write(piece[max(0, offset - sent) :])
-                    await self._channel.writer.drain()
-        self._channel.writer.write(digest.digest())
-        await self._channel.writer.drain()
+                    await self._write(piece[max(0, offset - sent) :])
+        await self._write(digest.digest())
 
-    async def _ask(self, what: str, **fields: Any) -> Mapping[str, Any]:
-        async with self._turn:
-            try:
-                return await asyncio.wait_for(self._request(what, **fields), ASK_S)
-            except TimeoutError:
-                raise Unreachable(f"{self.name}: no answer to '{what}' within {ASK_S:g} s") from None
-
-    async def _request(self, what: str, **fields: Any) -> Mapping[str, Any]:
-        self._channel.writer.write(json.dumps({"do": what, **fields}).encode() + b"\n")
-        with contextlib.suppress(OSError):  # the answer, or its absence, is more specific
-            await self._channel.writer.drain()
-        return await self._answer()
-
-    async def _answer(self) -> Mapping[str, Any]:
-        line = await self._channel.reader.readline()
+    async def _write(self, data: bytes) -> None:
+        self._channel.writer.write(data)
         try:
-            answer = cast("Mapping[str, Any]", json.loads(line))
-        except ValueError:
-            raise Unreachable(f"{self.name}: {await self._channel.describe_end()}") from None
+            await asyncio.wait_for(self._channel.writer.drain(), ASK_S)
+        except TimeoutError:
+            raise Unreachable(f"{self.name}: it took nothing of a transfer for {ASK_S:g} s") from None
+
+    async def _ask(self, what: str, **fields: Any) -> FilesAnswer:
+        async with self._turn:
+            return await self._request(what, ASK_S, **fields)
+
+    async def _request(self, what: str, within_s: float, **fields: Any) -> FilesAnswer:
+        with contextlib.suppress(OSError):  # the answer, or its absence, is more specific
+            await self._write(json.dumps({"do": what, **fields}).encode() + b"\n")
+        return await self._answer(what, within_s)
+
+    async def _answer(self, what: str, within_s: float) -> FilesAnswer:
+        from milabench.execute.messages import FILES
+
+        answer = await answer_of(self._channel, FILES, self.name, what, within_s)
         if not answer.get("ok"):
-            raise Unreachable(f"{self.name}: {answer.get('error')}")
+            raise Unreachable(f"{self.name}: {visible_line(str(answer.get('error')))}")
         return answer
 
 
@@ -190,14 +209,28 @@ async def storages(
         except Unreachable as error:
             why[name] = str(error)
 
+    async def seen(name: str) -> list[bool]:
+        try:
+            return list(await remotes[name].look([f"{bases[name]}/{mark}" for mark in candidates]))
+        except Unreachable as error:
+            why[name] = str(error)
+            return []
+
+    async def forgotten(name: str) -> None:
+        try:
+            await remotes[name].forget(f"{bases[name]}/{marks[name]}")
+        except Unreachable as error:
+            why[name] = str(error)
+
     try:
         await asyncio.gather(*map(marked, names))
         usable = [name for name in names if name not in why]
         candidates = [f"{token}-here", *marks.values()]
-        looked = await asyncio.gather(
-            *(remotes[name].look([f"{bases[name]}/{mark}" for mark in candidates]) for name in usable)
-        )
-        await asyncio.gather(*(remotes[name].forget(f"{bases[name]}/{marks[name]}") for name in usable))
-        return {name: ["", *names][exists.index(True)] for name, exists in zip(usable, looked, strict=True)}, why
+        looked = dict(zip(usable, await asyncio.gather(*map(seen, usable)), strict=True))
+        await asyncio.gather(*(forgotten(name) for name in usable if name not in why))
+        for name in usable:
+            if not any(looked[name]) and name not in why:
+                why[name] = f"{name}: does not see the file that it has made in {bases[name]}"
+        return {name: ["", *names][looked[name].index(True)] for name in usable if name not in why}, why
     finally:
         ours.unlink(missing_ok=True)

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from milabench.errors import Unreachable
 from milabench.execute.command_channel import CommandChannel, start_command
-from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address, last_line, require_key_files
+from milabench.execute.ssh import (
+    CLOSING_S,
+    CONNECT_S,
+    KEEPALIVE_COUNT,
+    KEEPALIVE_S,
+    Address,
+    last_line,
+    require_key_files,
+)
 
 PERSIST_S = 30  # a master without a session outlives us for so long
 FAILED = 255  # of ssh itself, not of the command
@@ -27,10 +35,11 @@ class OpensshChannel(CommandChannel):
 
     async def describe_end(self) -> str:
         """Return how the command ended; ssh's own code says that the connection was lost."""
-        if await self._process.wait() == FAILED:
+        how = await super().describe_end()
+        if self._process.returncode == FAILED:
             stderr = self.last_stderr_line()
             return f"the connection was lost{': ' if stderr else ''}{stderr}"
-        return await super().describe_end()
+        return how
 
 
 class OpensshConnection:
@@ -40,7 +49,6 @@ class OpensshConnection:
         self._address = address
         self._folder = folder
         self._options = options
-        self._count = 0
         self._children: list[asyncio.subprocess.Process] = []
 
     @property
@@ -60,17 +68,15 @@ class OpensshConnection:
         """Start a line of the login shell. Raises Unreachable."""
         if self.lost:
             raise Unreachable(f"{self._address.name}: {self.lost}")
-        self._count += 1
-        stderr = self._folder / f"stderr-{self._count}"
         words = ("ssh", "-T", "-o", "ControlMaster=no", *self._options, self._address.host, command)
-        process = await start_command(words, stderr)
+        process = await start_command(words)
         self._children.append(process)
-        return OpensshChannel(process, stderr)
+        return OpensshChannel(process)
 
     async def close(self) -> None:
         """End the master and everything that runs over it."""
         if self.lost is None:
-            await _quiet("ssh", "-O", "exit", *self._options, self._address.host)
+            await _quiet("ssh", "-O", "exit", *self._options, self._address.host, within_s=CLOSING_S)
         # A master that hangs is left: when it goes on, it ends by itself, PERSIST_S after its last client.
         for child in self._children:
             if child.returncode is None:
@@ -152,11 +158,11 @@ def _why(words: Path, address: Address) -> str:
     return last_line(words.read_bytes()) or "ssh failed without an error message"
 
 
-async def _quiet(*words: str) -> None:
+async def _quiet(*words: str, within_s: float = CONNECT_S) -> None:
     null = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=null, stderr=null, start_new_session=True)
     with contextlib.suppress(TimeoutError):
-        await _end_of(process, CONNECT_S)
+        await _end_of(process, within_s)
 
 
 async def _end_of(process: asyncio.subprocess.Process, within_s: float) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel, HostConnection, full_end_text, start_agent
@@ -19,8 +18,11 @@ from milabench.execute.api import Emit, Outcome, StepRequest
 from milabench.execute.interrupts import ReusableLoop, cancelled_by_signals
 from milabench.execute.openssh import connect_openssh
 from milabench.execute.srun import connect_srun, describe_job_loss
-from milabench.execute.ssh import Address, connect_asyncssh
+from milabench.execute.ssh import Address, connect_asyncssh, line_of
 from milabench.plan.model import Step
+
+if TYPE_CHECKING:
+    from milabench.execute.messages import Declared
 
 # An agent without a heartbeat for this long kills everything: a network failure does not close its input.
 LEASE_S = 20.0
@@ -81,37 +83,52 @@ class RemoteHost:
         except TimeoutError:
             raise Unreachable(f"{self.name}: {self.address.shown} let nobody in within {START_S:g} s") from None
 
-    async def ask(self, *words: str, within_s: float = ASK_S) -> Mapping[str, Any]:
+    async def ask(self, declared: Declared[T], *words: str, within_s: float = ASK_S) -> T:
         """Run an agent for a single request and return its answer. Raises Unreachable."""
         channel = await self.agent(*words)
         try:
-            line = await asyncio.wait_for(channel.reader.readline(), within_s)
-            return cast("Mapping[str, Any]", json.loads(line))
-        except TimeoutError:
-            raise Unreachable(f"{self.name}: no answer to '{words[0]}' within {within_s:g} s") from None
-        except ValueError:
-            why = await full_end_text(channel)
-            raise Unreachable(f"{self.name}: no answer to '{words[0]}': {why}") from None
+            return await answer_of(channel, declared, self.name, words[0], within_s)
         finally:
             channel.writer.close()
 
     async def left(self, *markers: str) -> list[tuple[int, str]]:
         """Return pid and command of each process that carries one of these markers. Raises Unreachable."""
-        return leftovers(await self.ask("left", *markers))
+        from milabench.execute.messages import LEFT
+
+        return leftovers(await self.ask(LEFT, "left", *markers))
 
     async def sweep(self, *markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
         """Kill the processes that carry these markers and describe the result on one line; see `sweep_text`.
 
         Raises Unreachable.
         """
-        answer = await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s)
-        return sweep_text(answer, oom_kills)
+        from milabench.execute.messages import SWEPT
+
+        words = ("sweep", *markers, "--grace", str(grace_s))
+        return sweep_text(await self.ask(SWEPT, *words, within_s=ASK_S + grace_s), oom_kills)
 
     async def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
+
+
+async def answer_of(channel: Channel, declared: Declared[T], name: str, asked: str, within_s: float) -> T:
+    """Return the line with which an agent answers what it was asked. Raises Unreachable, for a line that is none at once."""
+    from milabench.execute.messages import InvalidMessage
+
+    try:
+        line = await asyncio.wait_for(line_of(channel.reader), within_s)
+        if not line:
+            raise Unreachable(f"{name}: no answer to '{asked}': {await full_end_text(channel)}")
+        return declared.read(line)
+    except TimeoutError:
+        raise Unreachable(f"{name}: no answer to '{asked}' within {within_s:g} s") from None
+    except InvalidMessage as error:
+        raise Unreachable(f"{name}: {error}") from None
+    except ValueError:
+        raise Unreachable(f"{name}: the answer to '{asked}' is a line without end") from None
 
 
 def node_marker(marker: str, node: str) -> str:
@@ -236,12 +253,15 @@ async def link_speeds(machines: Sequence[RemoteHost]) -> dict[str, Mapping[str, 
 
 
 async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, Any]:
+    from milabench.execute.messages import LINK, LISTENING
+
     try:
         listening = await far.agent("link")
-        port = str(json.loads(await listening.reader.readline())["port"])
         try:
-            return await near.ask("link", "--to", far.address.host, port, "--seconds", str(LINK_S))
+            port = (await answer_of(listening, LISTENING, far.name, "link", ASK_S))["port"]
+            answer = await near.ask(LINK, "link", "--to", far.address.host, str(port), "--seconds", str(LINK_S))
+            return cast("Mapping[str, Any]", answer)
         finally:
             listening.writer.close()
-    except (Unreachable, ValueError) as error:
+    except Unreachable as error:
         return {"error": str(error)}

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
@@ -18,7 +16,7 @@ from milabench.execute.command_channel import CommandChannel, start_command
 from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.execute.ssh import Address, last_line
 
-END_S = 5.0  # for srun to end the step that it is asked to end
+END_S = 0.6  # for srun to end the step that it is asked to end
 SETTLED_S = 5.0  # within which Slurm knows why it ended a step
 ASK_EVERY_S = 1.0
 # What srun says besides: not why anything ended.
@@ -33,7 +31,7 @@ class SrunChannel(CommandChannel):
 
     def last_stderr_line(self) -> str:
         """Return the last line on the standard error of srun that says something of the step."""
-        lines = self._stderr.read_bytes().splitlines() if self._stderr.exists() else []
+        lines = self._words.splitlines()
         return last_line(b"\n".join(line for line in lines if not any(noise.encode() in line for noise in _NOISE)))
 
 
@@ -42,27 +40,20 @@ class SrunConnection:
 
     lost: str | None = None
 
-    def __init__(self, address: Address, folder: Path) -> None:
+    def __init__(self, address: Address) -> None:
         self._address = address
-        self._folder = folder
-        self._count = 0
         self._children: list[asyncio.subprocess.Process] = []
 
     async def start(self, command: str) -> SrunChannel:
         """Start a line of /bin/sh. Raises Unreachable."""
-        self._count += 1
-        stderr = self._folder / f"stderr-{self._count}"
         words = (*srun_command(self._address), "/bin/sh", "-c", command)
-        process = await start_command(words, stderr, srun_environment(os.environ))
+        process = await start_command(words, srun_environment(os.environ))
         self._children.append(process)
-        return SrunChannel(process, stderr)
+        return SrunChannel(process)
 
     async def close(self) -> None:
         """End all that runs over it."""
-        for child in self._children:
-            if child.returncode is None:
-                await _ended(child)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        await asyncio.gather(*(_ended(child) for child in self._children if child.returncode is None))
 
 
 def srun_command(address: Address) -> tuple[str, ...]:
@@ -96,7 +87,7 @@ async def connect_srun(address: Address) -> SrunConnection:
     """Return the way to a node of a job; whether it is one, the first command shows. Raises Unreachable without srun."""
     if shutil.which("srun") is None:
         raise Unreachable(f"{address.name}: no srun on PATH; its node belongs to Slurm's job {address.job}")
-    return SrunConnection(address, Path(tempfile.mkdtemp(prefix="milabench-srun-")))
+    return SrunConnection(address)
 
 
 async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from milabench.devices.regular_file import open_regular
 from milabench.errors import Unreachable, os_reason
+from milabench.shown import visible_line
 
 if TYPE_CHECKING:
     import asyncssh
@@ -23,6 +24,8 @@ CONNECT_S = 10.0
 KEEPALIVE_S = 4.0
 KEEPALIVE_COUNT = 2
 TAIL_BYTES = 4096
+WINDOW_BYTES = 1 << 18  # what a machine may send ahead of our reading
+MOST_LINE_BYTES = 1 << 20
 WORDS_S = 1.0
 CLOSING_S = 1.0  # from the refusal of a channel to the end of the connection
 
@@ -78,13 +81,22 @@ class SshReader:
         self._reader = reader
 
     async def readline(self) -> bytes:
-        """Return the next line; empty at the end, also when the connection was lost."""
+        """Return the next line; empty at the end, also when the connection was lost. Raises ValueError for one without end."""
         import asyncssh
 
-        try:
-            return await self._reader.readline()
-        except (asyncssh.Error, OSError):
-            return b""
+        line = b""
+        # One that is longer than the window comes in parts.
+        while not line.endswith(b"\n"):
+            if len(line) > MOST_LINE_BYTES:
+                raise ValueError(f"a line of more than {MOST_LINE_BYTES} bytes")
+            try:
+                part = await self._reader.readline()
+            except (asyncssh.Error, OSError):
+                part = b""
+            if not part:
+                break
+            line += part
+        return line
 
     async def readexactly(self, n: int) -> bytes:
         """Return exactly `n` bytes. Raises EOFError at the end."""
@@ -122,10 +134,28 @@ class SshWriter:
             self._writer.write_eof()
 
 
+async def line_of(reader: SshReader | asyncio.StreamReader) -> bytes:
+    """Return the next line, also one that is longer than what is kept of a stream; empty at the end.
+
+    Raises ValueError for one without end.
+    """
+    if isinstance(reader, SshReader):
+        return await reader.readline()
+    line = b""
+    while len(line) <= MOST_LINE_BYTES:
+        try:
+            return line + await reader.readuntil()
+        except asyncio.IncompleteReadError as end:
+            return line + end.partial
+        except asyncio.LimitOverrunError as long:
+            line += await reader.readexactly(max(long.consumed, 1))
+    raise ValueError(f"a line of more than {MOST_LINE_BYTES} bytes")
+
+
 def last_line(output: bytes) -> str:
     """Return the last line of a program's output, cut to what a message can hold."""
     lines = output.decode("utf-8", "backslashreplace").strip().splitlines()
-    return lines[-1][:300] if lines else ""
+    return visible_line(lines[-1][:300]) if lines else ""
 
 
 class SshChannel:
@@ -152,7 +182,7 @@ class SshChannel:
         await asyncio.wait({self._listening}, timeout=WORDS_S)
         code, signal = self._process.exit_status, self._process.exit_signal
         if signal is not None:
-            return f"the agent was ended by SIG{signal[0]}"
+            return visible_line(f"the agent was ended by SIG{signal[0]}")[:TAIL_BYTES]
         if code is not None and code >= 0:
             return f"the agent ended with exit code {code}"
         return self._lost() or "the connection was lost"
@@ -175,14 +205,14 @@ class SshConnection:
         """Why it can be used no longer."""
         if not self._connection.is_closed():
             return None
-        return f"the connection was lost: {self._client.why or 'closed by the remote side'}"
+        return visible_line(f"the connection was lost: {self._client.why or 'closed by the remote side'}")[:TAIL_BYTES]
 
     async def start(self, command: str) -> SshChannel:
         """Start a line of the login shell. Raises Unreachable."""
         import asyncssh
 
         try:
-            process = await self._connection.create_process(command, encoding=None)
+            process = await self._connection.create_process(command, encoding=None, window=WINDOW_BYTES)
         except (asyncssh.Error, OSError) as error:
             # A connection that was lost refuses channels a moment before it calls itself closed.
             with contextlib.suppress(TimeoutError):
@@ -195,7 +225,7 @@ class SshConnection:
         """End it and everything that runs over it."""
         self._connection.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._connection.wait_closed(), 5.0)
+            await asyncio.wait_for(self._connection.wait_closed(), CLOSING_S)
 
 
 async def connect_asyncssh(address: Address) -> SshConnection:

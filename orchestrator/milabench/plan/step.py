@@ -22,7 +22,7 @@ from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
 from milabench.plan.environ import placed_environment, program_environment, started_environment
 from milabench.plan.launchers import launcher_of, launcher_words, network_environment, rank_environment
 from milabench.plan.method import RANKS, Placement, is_client_server, method_of, placements
-from milabench.plan.model import Step
+from milabench.plan.model import RECORDS_MIB, Step
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import RenderedBenchmark, render_benchmark
 from milabench.redaction import secret_names
@@ -318,6 +318,7 @@ def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str,
         "weight": config.weight,
         "argv": list(rendered.arguments),
         **({"timed": True} if config.timed else {}),
+        **({"max_records_mib": config.max_records_mib} if config.max_records_mib != RECORDS_MIB else {}),
         "options": {**bench.declared.options, **config.options},
         # Not copied, as `tags`, `plan` and `measure`: what the jobs of a matrix share is looked at once for all hashes.
         "voir": config.voir,

@@ -52,7 +52,7 @@ RULES: Final[tuple[TierRule, ...]] = (
 )
 # What changes nothing of what is measured: the tender has weights of its own, and a name is a name.
 _NO_CHANGE: Final = re.compile(
-    r"(weight|enabled|max_duration|max_silence|group|install_group|about|name|argv\..*(port|addr|out|log|cache|path).*)$"
+    r"(weight|enabled|max_duration|max_silence|max_records_mib|group|install_group|about|name|argv\..*(port|addr|out|log|cache|path).*)$"
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from milabench.errors import Unreachable
+from milabench.execute.agent_client import INTERRUPT_GRACE_S
 from milabench.execute.api import (
     Emit,
     Ended,
@@ -179,7 +180,7 @@ def test_an_interrupt_ends_what_runs_and_cancels_the_rest() -> None:
     )
     assert done.interrupted
     assert outcomes(done) == dict.fromkeys("abc", "cancelled")
-    assert {grace for _, grace in node.ended} == {None}
+    assert {grace for _, grace in node.ended} == {INTERRUPT_GRACE_S}
     assert [thing for thing in seen if isinstance(thing, Notice)]
 
 
@@ -289,6 +290,16 @@ def test_a_step_that_cannot_be_recorded_fails_and_it_is_said_once(verb: str, err
     assert outcomes(done) == {"a": "failed", "b": "failed", "c": "passed"}
     assert done.outcomes["a"].why == why
     assert len([said for said in notices(seen) if said.startswith("cannot record: ")]) == 1
+
+
+def test_the_records_of_an_attempt_are_bounded() -> None:
+    flooding = replace(step("a", "echo", "x" * (1 << 20)), config={"max_records_mib": 1})
+    records = Records()
+    done, _ = carry_out(flooding, step("b", "echo", "x" * (1 << 20)), records=records)
+    assert outcomes(done) == {"a": "failed", "b": "passed"}
+    assert done.outcomes["a"].detail == "cannot record: more than 1 MiB of records and output (max_records_mib)"
+    assert b'"event": "end"' in records.files["a"]  # which says why
+    assert len(records.files["a"]) < 1 << 20
 
 
 def notices(seen: list[Progress]) -> list[str]:
