@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMED = re.compile(r"\[(test_\w+)\]\((?:../)+(tests/[\w/]+\.py)\)")
+NAMED = re.compile(r"\[(test_\w+)\]\((?:../)+((?:benchmate/)?tests/[\w/]+\.py)\)")
 
 
 @pytest.mark.parametrize(("page", "after"), [("survives.md", ""), ("security.md", "## What is promised")])
