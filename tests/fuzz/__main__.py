@@ -24,7 +24,7 @@ from tests.fuzz.harness import LIMIT_S, Defect, Input, Pool
 from tests.fuzz.kinds import KINDS, SHARES, strategy
 from tests.fuzz.worker import MEMORY_MIB
 
-ROUND = 20  # inputs for each share of a kind in a round, so that all kinds have their turn however soon it ends
+ROUND = 10  # inputs for each share of a kind in a round, so that all kinds have their turn however soon it ends
 
 
 def draw(strategy: object, count: int, number: int, take: Callable[[Input], None]) -> None:

@@ -28,7 +28,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+WIRE = "tests.fuzz.wire"
 LIMIT_S = 5.0
+WIRE_LIMIT_S = 10.0  # where another process or a connection is waited for
 WALL_S = 120.0  # whatever else the machine does
 INPUTS_OF_A_WORKER = 500
 ACCEPTED = (0, 7, 8)  # exit codes of commands that had an answer
@@ -162,7 +164,7 @@ class Worker:
             self.process.stdin.flush()
         except BrokenPipeError:
             return Answer(self._died())
-        seconds = self._seconds_to_answer()
+        seconds = self._seconds_to_answer(WIRE_LIMIT_S if command[0] == WIRE else self.limit_s)
         if seconds is None:
             return Answer(self._hung(command))
         line = self.process.stdout.readline()
@@ -170,7 +172,7 @@ class Worker:
             return Answer(self._died())
         return Answer(**json.loads(line), seconds=seconds)
 
-    def _seconds_to_answer(self) -> float | None:
+    def _seconds_to_answer(self, limit_s: float) -> float | None:
         """Wait for an answer as long as one may take; return the seconds, those without a processor left out."""
         began, waited = time.monotonic(), self._waited_s()
         while True:
@@ -179,7 +181,7 @@ class Worker:
             seconds = elapsed - (self._waited_s() - waited)
             if has_answer:
                 return seconds
-            if elapsed > WALL_S or seconds > self.limit_s:
+            if elapsed > WALL_S or seconds > limit_s:
                 return None
 
     def _waited_s(self) -> float:

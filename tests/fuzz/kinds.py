@@ -25,9 +25,10 @@ from milabench.procurement.offer import offer_schema
 from milabench.procurement.tender import tender_schema
 from milabench.report.registry import FORMATS
 from tests.fuzz import valid
-from tests.fuzz.harness import Input, Special
+from tests.fuzz.harness import WIRE, Input, Special
 from tests.fuzz.mutators import Draw, as_json, as_yaml, mutated, packed, scrambled, texts, values
 from tests.fuzz.worker import OPS
+from tests.hostile_agent import Message
 
 RUN = "in/run"
 SUITE, SYSTEM, CRITERIA = "in/suite.yaml", "in/system.yaml", "in/criteria.yaml"
@@ -544,6 +545,96 @@ def traces(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
     return draw_input()
 
 
+# --- what comes over the wire ----------------------------------------------------------------------------------------
+
+
+def nodes(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
+    """Messages of the real agent, one of which a proxy changes."""
+
+    @st.composite
+    def draw_input(draw: Draw[Any]) -> Input:
+        at = draw(st.integers(0, len(fixed.messages) - 1))
+        message = fixed.messages[at]
+        nth = sum(other.kind == message.kind for other in fixed.messages[:at])
+        files: dict[str, bytes | Special] = {"where.json": json.dumps({"kind": message.kind, "nth": nth}).encode()}
+        return Input("node", {**files, "bytes": _changed_message(draw, message)}, ((WIRE, "node"),))
+
+    return draw_input()
+
+
+def _changed_message(draw: Draw[Any], message: Message) -> bytes:
+    """Return a message with other values in its header or payload, other text, or after itself once more."""
+    header, payload = message.header, message.payload
+    match draw(st.sampled_from(("header", "payload", "payload", "payload", "text", "twice"))):
+        case "header":
+            header = _with_other_value(draw, header, is_lines=True)
+        case "payload" if payload:
+            payload = _with_other_value(draw, payload, is_lines=True)
+            header = as_json(json.loads(header) | {"n": len(payload)}) + b"\n"
+        case "twice":
+            return message.whole + message.whole
+        case _:
+            return scrambled(draw, message.whole)
+    return header + payload
+
+
+def servers(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
+    """Answers of a model server, at times without an end."""
+
+    @st.composite
+    def draw_input(draw: Draw[Any]) -> Input:
+        head, *pieces = draw(st.sampled_from(fixed.answers))
+        for _ in range(draw(st.integers(0, 3))):
+            at = draw(st.integers(0, len(pieces) - 1))
+            mark, _, value = pieces[at].rpartition(b"data: ")
+            try:
+                pieces[at] = mark + b"data: " + as_json(mutated(draw, json.loads(value))) + b"\n\n"
+            except ValueError:
+                pieces[at] = scrambled(draw, pieces[at])
+        again = draw(st.sampled_from(pieces))
+        framing = draw(st.sampled_from(("close", "length", "chunks")))
+        body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) if framing == "chunks" else piece for piece in pieces)
+        if framing == "length":
+            head += b"Content-Length: %d\r\n" % draw(st.sampled_from((len(body), len(body), 10**12, len(body) // 2)))
+        elif framing == "chunks":
+            head += b"Transfer-Encoding: chunked\r\n"
+            again, body = (
+                b"%x\r\n%b\r\n" % (len(again), again),
+                body + draw(st.sampled_from((b"0\r\n\r\n", b"ffffffffff\r\n"))),
+            )
+        files: dict[str, bytes | Special] = {"answer": head + b"\r\n" + body}
+        if draw(st.integers(0, 4)) == 0:
+            files["answer"] = scrambled(draw, head + b"\r\n" + body)
+        if draw(st.integers(0, 5)) == 0:
+            files["endless"] = draw(
+                st.sampled_from((again, again, b"a: b\r\n", b"HTTP/1.1 100 Go\r\n\r\n", b"[", b"\n"))
+            )
+        elif draw(st.integers(0, 9)) == 0:
+            files["stays"] = b""
+        return Input("server", files, ((WIRE, "server"),))
+
+    return draw_input()
+
+
+def schedulers(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
+    """What Slurm's commands print, in JSON and in text."""
+
+    @st.composite
+    def draw_input(draw: Draw[Any]) -> Input:
+        files: dict[str, bytes | Special] = dict(draw(st.sampled_from(fixed.clusters)))
+        for _ in range(draw(st.integers(1, 2))):
+            name = draw(st.sampled_from(("squeue", "squeue", "squeue", *sorted(files))))
+            content = files[name]
+            assert isinstance(content, bytes)
+            try:
+                files[name] = as_json(mutated(draw, json.loads(content)))
+            except ValueError:
+                files[name] = scrambled(draw, content)
+        return Input("scheduler", files, ((WIRE, "scheduler"),))
+
+    return draw_input()
+
+
 @st.composite
 def _drawn(draw: Draw[Any], strategy: st.SearchStrategy[Input]) -> Input:
     return _no_file(draw, draw(strategy))
@@ -569,7 +660,10 @@ KINDS = {
     "trace": traces,
     "tender": tenders,
     "offer": offers,
+    "node": nodes,
+    "server": servers,
+    "scheduler": schedulers,
 }
 """What makes the strategy of each kind from valid input."""
-# Runs have the most files, readers and formats.
-SHARES = {"suite": 3, "system": 2, "run": 5, "report": 2}
+# Runs have the most files, readers and formats; two of five inputs come over the wire.
+SHARES = {"suite": 3, "system": 2, "run": 5, "report": 2, "node": 2, "server": 8, "scheduler": 5}

@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from milabench.cli.verbs import verbs
-from tests.fuzz import valid
+from tests.fuzz import valid, wire
 from tests.fuzz.harness import ACCEPTED, Input, Pool, Special, Worker, read_input
+from tests.fuzz.kinds import KINDS, SHARES
 from tests.fuzz.worker import STATEMENTS
 
 pytestmark = pytest.mark.slow
 CORPUS = Path(__file__).parent / "corpus"
+WIRE_KINDS = ("node", "server", "scheduler")
 
 
 @pytest.fixture
@@ -52,6 +54,33 @@ def test_what_is_mutated_is_valid_before(fixed: Path, command: str) -> None:
     done = CliRunner().invoke(verbs, command.replace("fixed", str(fixed)), standalone_mode=False)
     assert done.exception is None
     assert done.return_value in (0, None, *ACCEPTED)
+
+
+@pytest.mark.parametrize("kind", WIRE_KINDS)
+def test_what_comes_over_the_wire_is_an_answer_before_it_is_changed(
+    fixed: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, dict[str, bytes | Special]] = {
+        "node": {"where.json": b'{"kind": "none", "nth": 0}'},
+        "server": {},
+        "scheduler": dict(wire.record_cluster(fixed.parent / "cluster")[0]),
+    }
+    if kind == "server":
+        head, *pieces = wire.record_answers()[0]
+        files["server"] = {"answer": head + b"\r\n" + b"".join(pieces)}
+    Input(kind, files[kind], ()).write(fixed.parent / "in")
+    assert wire.main([kind]) == 0
+    said = capsys.readouterr().out
+    assert {
+        "node": "name='passed'" in said,
+        "server": '"output_tokens": 4' in said and '"error": ""' in said,
+        "scheduler": "'phase': 'running'" in said and "['n1', 'n2']" in said,
+    }[kind], said
+
+
+def test_two_of_five_inputs_come_over_the_wire() -> None:
+    shares = {kind: SHARES.get(kind, 1) for kind in KINDS}
+    assert sum(shares[kind] for kind in WIRE_KINDS) >= 0.4 * sum(shares.values())
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ import yaml
 
 from milabench.events.model import Config
 from tests.drawn_runs import HOSTILE
+from tests.fuzz import wire
+from tests.hostile_agent import Message
 from tests.old_runs import nccl, old_run
 from tests.recorded_run import Recorded, RecordedShare, data, message, rates, record, record_shares
 
@@ -135,6 +139,22 @@ class Fixed:
     operators: tuple[Any, ...]
     traces: tuple[Any, ...]
 
+    @functools.cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """What a real agent says in a step."""
+        return wire.record_messages()
+
+    @functools.cached_property
+    def answers(self) -> tuple[tuple[bytes, ...], ...]:
+        """Answers of a model server: a head, and what follows it in pieces."""
+        return wire.record_answers()
+
+    @functools.cached_property
+    def clusters(self) -> tuple[Mapping[str, bytes], ...]:
+        """What Slurm's commands print."""
+        with tempfile.TemporaryDirectory() as folder:
+            return wire.record_cluster(Path(folder))
+
 
 def make(folder: Path) -> Fixed:
     """Write the folder."""
@@ -155,6 +175,7 @@ def make(folder: Path) -> Fixed:
     texts |= {"procurement.yaml": TENDER, "offer.yaml": OFFER, "parts.yaml": PARTS}
     for name, text in texts.items():
         (folder / name).write_text(text)
+    wire.write_commands(folder / "bin")
     runs = _runs(folder / "base")
     for name, run in zip(("good", "other"), runs, strict=False):
         (folder / name).symlink_to(run.relative_to(folder))

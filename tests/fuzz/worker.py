@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from xml.etree import ElementTree
 
+from tests.fuzz.harness import WIRE
+
 MEMORY_MIB = 600
 OUTPUT_MIB = 256
 EXIT_CODES = (0, 1, 2, 3, 4, 5, 6, 7, 8)
@@ -66,7 +68,7 @@ def _import() -> None:
 
     from milabench.cli import verbs
 
-    for name in ("benchmate.ops.cli", "benchmate.ops.traces.cli"):
+    for name in ("benchmate.ops.cli", "benchmate.ops.traces.cli", WIRE):
         importlib.import_module(name)
     for name in verbs.COMMANDS:
         verbs.verbs.get_command(click.Context(verbs.verbs), name)
@@ -88,6 +90,10 @@ def run(argv: list[str]) -> tuple[int, str]:
             from benchmate.ops.__main__ import main as ops
 
             code = ops(argv[1:])
+        elif argv[0] == WIRE:
+            from tests.fuzz.wire import main as wire
+
+            code = wire(argv[1:])
         elif argv[0] == STATEMENTS:
             exec(argv[1])
             code = 0
