@@ -62,7 +62,7 @@ PART_2 = (
     _check("memory", "one that uses little memory fails `usage` by its memory"),
     _check("elsewhere", "one that works on the host fails `usage`, or `placement`"),
     _check("foreign", "another program on the device fails `foreign`", 90),
-    _check("size", "`size` finds the largest batch that fits, and `auto_batch` uses it", 200),
+    _check("size", "`size` finds the largest batch that fits, and `auto_batch` uses it", 260),
     _check("throttle", "a device that is slowed down fails `throttle`", needs_simulation=True),
     _check("sensor", "a lost device, and an error of the driver, warn", 90, needs_simulation=True),
     _check("readings", "readings that fail once end no watching", needs_simulation=True),
@@ -78,7 +78,7 @@ def _benchmark(suite: str, name: str, limit_s: float = 150, devices: int = 1) ->
 
 
 PART_3 = (
-    *(_benchmark("quickstart", name, 100) for name in ("flops", "digits", "flax", "ppo", "sft", "pykeen")),
+    *(_benchmark("quickstart", name, 150) for name in ("flops", "digits", "flax", "ppo", "sft", "pykeen")),
     # One of each program that several benchmarks share, those of most benchmarks first.
     *(
         _benchmark("standard", name)
