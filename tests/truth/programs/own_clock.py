@@ -12,10 +12,10 @@ class OwnClock:
     A stretch that the program takes for no part of its work (a validation) is a line without items.
     """
 
-    def __init__(self):
+    def __init__(self, name=None):
         self.rows = []
         self.since = self.begun = time.perf_counter_ns()
-        self.path = pathlib.Path(f"stamps.{os.environ.get('RANK', '0')}.txt").resolve()
+        self.path = pathlib.Path(name or f"stamps.{os.environ.get('RANK', '0')}.txt").resolve()
         atexit.register(self.write)
 
     def begin(self):
