@@ -30,7 +30,9 @@ class Sample:
     "batch",
     [
         Tensor(8, 3),
-        [Tensor(8), Tensor(9)],
+        [Tensor(8), Tensor(8, 9)],
+        {"images": [Tensor(3, 5, 5), Tensor(3, 6, 5)] * 4},
+        [{"image": Tensor(3, 5, 5)}] * 8,
         (["names"], Tensor(8)),
         {"text": "abc", "input_ids": Tensor(8, 2)},
         namedtuple("Pair", "x y")(Tensor(8), Tensor(8)),
@@ -41,6 +43,20 @@ class Sample:
 def test_the_size_is_the_first_dimension_of_the_first_tensor(batch):
     guess = BatchSizeGuess()
     assert [guess.of(batch), guess.of(batch)] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [Tensor(8), Tensor(9)],
+        [Tensor(3, 16, 16)] * 6,
+        [(Tensor(3, 16, 16), 1)] * 8,
+        ((Tensor(3, 16, 16),) * 8, (Tensor(2),) * 8),
+    ],
+)
+def test_a_batch_that_can_be_read_in_two_ways_is_refused(batch):
+    with pytest.raises(BatchSizeError, match="or another number may be in a batch"):
+        BatchSizeGuess().of(batch)
 
 
 @pytest.mark.parametrize("batch", [3, "text", ["a", "b"], {}, None, [Tensor()]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from time import perf_counter_ns
 from typing import Any
 
@@ -166,16 +167,80 @@ def test_evaluation_inside_a_training_step_is_a_task_of_its_own():
     assert (tasks.count("train"), tasks.count("validation")) == (6, 3)
 
 
-def test_two_loops_of_one_task_that_overlap_are_reported_and_the_step_between_is_left_out():
+def test_two_loops_of_one_task_that_overlap_are_refused_at_once():
     here = measuring(window=100)
     observer = here.observer("train", "items/s")
     inner = ObservedIterable(range(2), observer, 1)
-    for index in ObservedIterable(range(4), observer, 10):
-        if index == 1:
+    seen = []
+    with pytest.raises(Stop):
+        for index in ObservedIterable(range(4), observer, 10):
+            seen.append(index)
             go_through(inner)
     here.finish()
-    assert [data["n"] for data in here.sink.of("rate")] == [10, 1, 1, 10, 10]
-    assert any("two loops overlap" in data["message"] for event, data in here.sink.events if event == "message")
+    assert seen == [0]
+    ((why, text),) = here.failures
+    assert why == "probe"
+    places = re.findall(r"the loop at test_observer.py:\d+", text)
+    assert len(set(places)) == 2
+    assert "write `when=lambda loader: ...`" in text
+    assert here.sink.of("window") == []
+
+
+def lasting(seconds):
+    begin_ns = perf_counter_ns()
+    while perf_counter_ns() - begin_ns < seconds * 1e9:
+        pass
+
+
+def test_the_step_in_which_a_loop_is_left_counts_if_it_has_worked_on_its_batch():
+    here = measuring(window=1000)
+    loader = ObservedIterable(range(100), here.observer("train", "items/s"), 1)
+    for leaves_before in (False, True, False):
+        for index in loader:
+            if leaves_before and index == 4:
+                break
+            lasting(0.001)
+            if index == 4:
+                break
+    here.finish()
+    assert len(here.sink.of("rate")) == 5 + 4 + 5
+
+
+def test_a_loop_that_is_left_half_way_through_its_steps_is_refused():
+    here = measuring(window=1000)
+    loader = ObservedIterable(range(100), here.observer("train", "items/s"), 1)
+    with pytest.raises(Stop):
+        for _ in range(100):
+            for index in loader:
+                lasting(0.001 if index == 4 else 0.004)
+                if index == 4:
+                    break
+    ((_, text),) = here.failures
+    assert "half way through a step" in text
+    assert here.observers["train"].count < 100
+
+
+def test_loops_that_only_look_at_their_first_batch_are_refused():
+    here = measuring(window=1000)
+    loader = ObservedIterable(range(100), here.observer("train", "items/s"), 1)
+    with pytest.raises(Stop):
+        for _ in range(20):
+            next(iter(loader))
+    ((_, text),) = here.failures
+    assert "left in its first step again and again" in text
+
+
+def test_two_sources_that_end_steps_in_turn_are_refused():
+    here = measuring(window=1000)
+    observer = here.observer("train", "items/s")
+    first, second = Steps(observer), Steps(observer)
+    for _ in range(5):
+        first(1)
+    second(1)  # one after the other is no matter
+    with pytest.raises(Stop):
+        first(1)
+    ((_, text),) = here.failures
+    assert "end steps in turn" in text
 
 
 def test_a_first_batch_taken_with_next_does_not_hide_the_loop():

@@ -185,3 +185,26 @@ def test_without_an_agent_the_table_shows_the_wall_clock_less_the_pauses():
     assert seconds == pytest.approx(end - monotonic[1] - paused, abs=0.02)
     assert float(row.split()[4].replace(",", "")) == pytest.approx(7 / seconds, rel=0.01)
     assert "pause (validation): 1 of 0.05" in table.text()
+
+
+def test_no_item_of_a_loop_in_a_pause_counts():
+    here = measuring(window=100)
+    observer = here.observer("train", "items/s")
+    inner = ObservedIterable(range(7), observer, 1)
+    for index in ObservedIterable(range(9), observer, 10):
+        if index in (1, 6):
+            with here.pause("validation"):
+                assert list(inner) == list(range(7))
+    here.finish()
+    assert [data["n"] for data in here.sink.of("rate")] == [10] * 9
+    assert here.failures == []
+
+
+def test_an_iterator_that_a_pause_begins_is_observed_after_it():
+    here = measuring(window=100)
+    batches = iter(ObservedIterable(range(9), here.observer("train", "items/s"), 1))
+    with here.pause("setup"):
+        next(batches)
+    assert list(batches) == list(range(1, 9))
+    here.finish()
+    assert len(here.sink.of("rate")) == 8

@@ -26,9 +26,9 @@ loader = DataLoader(data, batch_size=4)
 DATALOADER = 'probes.dataloader(ov, units="samples/s")'
 
 
-def observed_with(agent, tmp_path, body, probe, config=QUIET):
+def observed_with(agent, tmp_path, body, probe, config=QUIET, code=0):
     ran = run(agent, tmp_path, HEAD + body, probe, config=config)
-    assert (ran.code, ran.stderr, agent.malformed) == (0, "", [])
+    assert (ran.code, ran.stderr, agent.malformed) == (code, "", [])
     return agent.entries()
 
 
@@ -123,14 +123,16 @@ while True:
     assert [entry.n for entry in entries] == [4] * 10
 
 
-def test_two_loaders_in_step_that_are_both_observed_are_reported(agent, tmp_path):
+def test_two_loaders_in_step_that_are_both_observed_are_refused(agent, tmp_path):
     body = """
 for epoch in range(2):
     for (x, y), (u, v) in zip(loader, DataLoader(data, batch_size=8)):
         pass
 """
-    observed_with(agent, tmp_path, body, DATALOADER, config=LONG)
-    assert any("two loops overlap" in message["message"] for message in agent.records("message"))
+    assert len(observed_with(agent, tmp_path, body, DATALOADER, config=LONG, code=1)) < 20
+    (failure,) = agent.controls("fail")
+    assert failure["why"] == "probe"
+    assert "both count the same time" in failure["detail"]
 
 
 def test_steps_inside_a_generator_of_the_script_are_steps(agent, tmp_path):

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from benchmate.errors import BatchSizeError
 
 Size = Callable[[Any], "int | float"]
 BatchSize = int | float | str | Callable[[Any], object] | None
 
+LOOKED_AT = 64
+"""Things of a list that are looked at."""
+MOST_CHANNELS, MOST_COLUMNS = 4, 3
+"""Of an image that begins with its channels; of arrays of one shape that are inputs, masks and targets."""
+
 _HINT = "give batch_size=: a number, a key of the batch, or a function of the batch"
 
 
-def size_function(batch_size: BatchSize) -> tuple[Size | None, int | float]:
-    """Return (function, 0), which computes the size of each batch, or (None, size) when all batches have the same."""
+def size_function(
+    batch_size: BatchSize, loader: object = None, message: Callable[[str], object] = str
+) -> tuple[Size | None, int | float]:
+    """Return (function, 0), which computes the size of each batch, or (None, size) when all batches have the same.
+
+    `loader` is what yields the batches, which may know their size; `message` takes a line where its word is taken.
+    """
     if isinstance(batch_size, bool):
         raise BatchSizeError(f"batch_size={batch_size!r}: {_HINT}")
     if isinstance(batch_size, (int, float)):
         return None, batch_size
     if batch_size is None:
-        return BatchSizeGuess().of, 0
+        return BatchSizeGuess(loader, message).of, 0
     if isinstance(batch_size, str):
         return _by_key(batch_size), 0
     if callable(batch_size):
@@ -29,18 +41,23 @@ def size_function(batch_size: BatchSize) -> tuple[Size | None, int | float]:
 
 
 class BatchSizeGuess:
-    """The first dimension of the first tensor or array in a batch.
+    """The first dimension of the first tensor or array in a batch, or the number of tensors in a list.
 
     Looks into tuples, lists and mappings, and into the attributes of a data class or other object. The keys that led to it in one
-    batch are tried first in the next. Raise BatchSizeError when there is none: a list of strings may be anything.
+    batch are tried first in the next. Where torch's loader knows how large its batches are, whatever has that size in the first
+    batch is taken, else its own number. Raise BatchSizeError where there is nothing to go by, as in a list of strings, or where
+    there are two ways to read a batch, as a list of tensors of different lengths.
     """
 
-    __slots__ = ("_key", "_path")
+    __slots__ = ("_count", "_key", "_loader", "_message", "_path", "_samples", "_size")
 
-    def __init__(self) -> None:
+    def __init__(self, loader: object = None, message: Callable[[str], object] = str) -> None:
+        self._loader, self._message = loader, message
         self._key: object = None
         """The path where it is a single key, as it mostly is: walking a tuple costs as much again as the length."""
         self._path: tuple[object, ...] | None = None
+        self._size = self._samples = self._count = 0
+        """Of a loader whose word is taken: the size of its batches, its samples, and how many of them have been seen."""
 
     def of(self, batch: Any) -> int:
         """Return the length of the batch."""
@@ -56,44 +73,133 @@ class BatchSizeGuess:
             try:
                 for key in self._path:
                     value = value[key]
-                length = value.shape[0]
-                return length
+                shape = getattr(value, "shape", None)
+                return len(value) if shape is None else shape[0]
             except (AttributeError, TypeError, LookupError):
                 self._path = None
-        result = _first_length(batch, (), 4)
-        if result is None:
+        if self._size:
+            length = min(self._size, self._samples - self._count) if self._samples > self._count else self._size
+            self._count += length
+            return length
+        return self._first(batch)
+
+    def _first(self, batch: Any) -> int:
+        """Find out what to go by."""
+        loader, self._loader = self._loader, None
+        known, samples = (0, 0) if loader is None else _told_by(loader)
+        sizes = list(_sizes(batch, (), 4) if known else islice(_sizes(batch, (), 4), 1))
+        full = min(known, samples or known)
+        found = next((size for size in sizes if size.length == full and size.path is not None), None) if known else None
+        best = found or (sizes[0] if sizes else None)
+        if known and found is None and (best is None or best.length != full):
+            guess = "it has no tensors" if best is None else f"its first tensor has {best.length}"
+            is_taken = best is None or known > 1
+            self._message(
+                f"batch_size: the loader says {known}, of its first batch {guess}; taken is "
+                f"{'what the loader says' if is_taken else 'the tensor'}, unless batch_size= in the voirfile says otherwise"
+            )
+            if is_taken:
+                self._size, self._samples = known, samples
+                return self.of(batch)
+        if best is None:
             raise BatchSizeError(f"cannot tell how many items are in a batch of type {_describe(batch)}; {_HINT}")
-        length, self._path = result
-        self._key = self._path[0] if self._path is not None and len(self._path) == 1 else None
-        return length
+        if found is None and not best.is_clear:
+            raise BatchSizeError(
+                f"{best.length} items or another number may be in a batch of type {_describe(batch)}; {_HINT}"
+            )
+        self._path = best.path
+        self._key = best.path[0] if best.path and len(best.path) == 1 and not best.is_list else None
+        return best.length
 
 
-def _first_length(
-    value: object, path: tuple[object, ...] | None, depth: int
-) -> tuple[int, tuple[object, ...] | None] | None:
-    """Return the length of the first array in `value` and the keys that lead to it, None where they are attributes."""
-    shape = getattr(value, "shape", None)
-    if shape is not None and not callable(shape):
-        try:
-            return int(shape[0]), path
-        except (TypeError, IndexError, ValueError):
-            return None
-    if depth == 0:
-        return None
-    inner: Iterable[tuple[object, object]]
-    if isinstance(value, Mapping):
-        inner = value.items()
+def _told_by(loader: Any) -> tuple[int, int]:
+    """Return the size of the batches of torch's loader, or of its iterator, and how many samples it has: 0 where unknown.
+
+    A sampler that forms batches in another way than torch's own is not asked.
+    """
+    sampler: Any = getattr(loader, "_index_sampler", None) or getattr(loader, "batch_sampler", None)
+    torch_data = sys.modules.get("torch.utils.data")
+    if torch_data is None or type(sampler) is not torch_data.BatchSampler:
+        return 0, 0
+    known: int = sampler.batch_size
+    try:
+        return known, 0 if sampler.drop_last else len(sampler.sampler)
+    except TypeError:  # the sampler of an iterable data set has no end
+        return known, 0
+
+
+class _Size(NamedTuple):
+    """A size that a batch may have, and the keys that lead to it, None where they are attributes."""
+
+    length: int
+    path: tuple[object, ...] | None
+    is_clear: bool = True
+    """Whether there is no other way to read the batch."""
+    is_list: bool = False
+    """Whether it is the number of things in a list, not a dimension."""
+
+
+def _sizes(value: Any, path: tuple[object, ...] | None, depth: int) -> Iterator[_Size]:
+    """Yield the sizes that a batch may have, the likeliest first."""
+    shape = _shape(value)
+    if shape is not None:
+        if shape:
+            yield _Size(shape[0], path)
+    elif depth == 0 or isinstance(value, (str, bytes, type)):
+        return
     elif isinstance(value, (tuple, list)):
-        inner = enumerate(value)
-    elif hasattr(value, "__dict__") and not isinstance(value, type):
-        inner, path = vars(value).items(), None
-    else:
+        yield from _sizes_of_list(value, path, depth)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _sizes(item, None if path is None else (*path, key), depth - 1)
+    elif hasattr(value, "__dict__"):
+        for item in vars(value).values():
+            yield from _sizes(item, None, depth - 1)
+
+
+def _sizes_of_list(value: Sequence[Any], path: tuple[object, ...] | None, depth: int) -> Iterator[_Size]:
+    """Yield the sizes of a list, of columns (inputs and targets), or of samples: then it is a batch of so many."""
+    shapes = [shape for item in value[:LOOKED_AT] if (shape := _shape(item))]
+    whole = _Size(len(value), path, is_list=True)
+    inner = [
+        list(_sizes(item, None if path is None else (*path, index), depth - 1))
+        for index, item in enumerate(value[:LOOKED_AT])
+    ]
+    if shapes:
+        arrays = [sizes[0] for item, sizes in zip(value, inner, strict=False) if _shape(item)]
+        is_nested = bool(path) and len(shapes) == len(inner)
+        if _are_columns(shapes):
+            yield from arrays
+        elif is_nested:
+            yield whole
+        yield from (size._replace(is_clear=False) for size in (*arrays, whole))
+    elif len(value) > 1 and all(inner) and not any(isinstance(item, (tuple, list)) for item in value):
+        yield whole  # of mappings, or objects
+    elif sum(map(bool, inner)) > 1:
+        yield from (sizes[0]._replace(is_clear=False) for sizes in inner if sizes)
+        yield whole._replace(is_clear=False)
+    yield from chain.from_iterable(inner)
+
+
+def _are_columns(shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether arrays that are together in a batch have one item in each row, as inputs and targets have.
+
+    Arrays of one length may also be images, with their channels first, or many samples of one shape.
+    """
+    has_images = len(shapes) > 1 and all(len(shape) == 3 and shape[0] <= MOST_CHANNELS for shape in shapes)
+    are_alike = len(shapes) > MOST_COLUMNS and len(set(shapes)) == 1
+    return len({shape[0] for shape in shapes}) == 1 and not has_images and not are_alike
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    """Return the shape of an array, () where it has no first dimension; None for anything else."""
+    shape: Any = getattr(value, "shape", None)
+    if shape is None or callable(shape):
         return None
-    for key, item in inner:
-        result = _first_length(item, None if path is None else (*path, key), depth - 1)
-        if result is not None:
-            return result
-    return None
+    try:
+        return tuple(int(length) for length in shape)
+    except (TypeError, ValueError):
+        return ()
 
 
 def _by_key(key: str) -> Size:
@@ -102,8 +208,8 @@ def _by_key(key: str) -> Size:
             value = batch[key]
         except (KeyError, TypeError, IndexError):
             raise BatchSizeError(f"a batch of type {_describe(batch)} has no key {key!r}; {_HINT}") from None
-        result = _first_length(value, None, 2)
-        return len(value) if result is None else result[0]
+        size = next(_sizes(value, None, 2), None)
+        return len(value) if size is None else size.length
 
     return size
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from itertools import repeat
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.clock import wait_for_devices
@@ -44,11 +46,32 @@ COST_SAMPLES = 200
 CACHE_BYTES = 1 << 20
 PREPARED = 256
 """Slots of the ring that are prepared at a time for the steps to come."""
+WORKED, NOT_WORKED = 0.5, 0.1
+"""Of the least time that a step works on its batch: one in which a loop is left counts above the first, not below the second."""
+MOST_LEFT_FIRST = 10
+"""Loops in a row that are left in their first step, before there is any other to compare it with."""
+MOST_UNCLEAR = 3, 0.01
+"""Steps left half way through: more than so many, and more than this share of all, make the number of items uncertain."""
 TASKS = ("train", "validation", "inference")
 
 T = TypeVar("T")
 Words: TypeAlias = "memoryview[int]"
 Copies: TypeAlias = tuple[Words, Words, Words, int, int, int, int, int | float, int, bool]
+
+
+class Loop:
+    """A loop over an observed iterable, known by the place in the program that asks for its batches."""
+
+    __slots__ = ("__weakref__", "place")
+
+    def __init__(self) -> None:
+        frame = sys._getframe(1)
+        while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "benchmate":
+            frame = frame.f_back
+        self.place = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+
+    def __str__(self) -> str:
+        return f"the loop at {self.place}"
 
 
 class Observer:
@@ -68,10 +91,13 @@ class Observer:
         "_is_closed",
         "_is_drained",
         "_is_looping",
+        "_left_first",
         "_loop",
         "_measure",
         "_measured",
         "_session",
+        "_superseded",
+        "_unclear",
         "_warm",
         "_window_start_ns",
         "_writer",
@@ -79,6 +105,7 @@ class Observer:
         "is_complete",
         "is_over",
         "need",
+        "paused_ns",
         "stopping",
         "task",
         "until",
@@ -108,7 +135,12 @@ class Observer:
         self._first_end_ns = 0
         self._window_start_ns = 0
         self._loop: object | None = None
-        """The loop that began last."""
+        """The loop that began last, or what ended the last step without one."""
+        self._superseded: WeakSet[object] = WeakSet()
+        """What ended steps before it, since a loop began."""
+        self.paused_ns = session.paused_ns
+        """When the pause began that is open, 0 without one: steps within it do not count."""
+        self._left_first = self._unclear = 0
         self._is_looping = False
         self.begun: tuple[int, int, bool] | None = None
         """Of the loop whose iterator was made last: `count`, the time, and whether the device was marked, just before."""
@@ -133,6 +165,8 @@ class Observer:
     def record(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
         """Take one step: from `t0_ns` to `end_ns`, n items, `wait_ns` of it waiting for data (-1: unknown)."""
         self._copied_to = None
+        if self.paused_ns and t0_ns >= self.paused_ns:
+            return
         writer = self._writer
         ring = writer.ring
         head = ring.words[HEAD]
@@ -212,8 +246,13 @@ class Observer:
         self.until = start_ns + round(self._measure.window_s * 1e9)
         self._advance = self._at_window_end
 
-    def extend_window(self, pause_ns: int) -> None:
+    def begin_pause(self, start_ns: int) -> None:
+        """Count no step that begins from here on, until the pause has ended."""
+        self.paused_ns, self._copied_to = start_ns, None
+
+    def end_pause(self, pause_ns: int) -> None:
         """Measure so much longer, where there is a window: a pause is no part of its seconds."""
+        self.paused_ns = 0
         if self._advance == self._at_window_end and not self.is_complete:
             self.until += pause_ns
 
@@ -292,16 +331,25 @@ class Observer:
         return begun[1]
 
     def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
-        self, iterable: Iterable[T], batch_size: BatchSize = None, *, counts_last: bool = False
+        self, iterable: Iterable[T], batch_size: BatchSize = None
     ) -> Generator[T, None, None]:
         """Yield what `iterable` yields, observing each step: from one request for a batch to the next.
 
-        With `counts_last` the step in which the loop is left counts, too, unless it is the first: a program may only look at it.
+        The step in which the loop is left counts, too, where it has worked on its batch. No step within a pause counts.
         """
         if self.stop_again():
             return
-        size, n = size_function(batch_size)
-        me = self._loop = object()
+        size, n = size_function(batch_size, iterable, partial(self._session.message, once=True))
+        if self.paused_ns:
+            iterable = iter(iterable)
+            for batch in iterable:
+                yield batch
+                if not self.paused_ns:
+                    break
+            else:
+                return
+        me = self._loop = Loop()
+        self._superseded.clear()
         writer, clock, arrived_ns = self._writer, perf_counter_ns, 0
         began_ns: int | None = None
         head_word = HEAD
@@ -359,8 +407,8 @@ class Observer:
             # The loader raised: the step before it is complete. (A loop that is left ends at `yield`, in the middle of one.)
             if began_ns is not None and began_ns != t0_ns:
                 self._record_unless_overlapped(me, began_ns, t0_ns, n, arrived_ns - began_ns, 0)
-            elif began_ns is not None and counts_last and type(error) is GeneratorExit and self.count > count_before:
-                self._record_last(me, began_ns, n, arrived_ns - began_ns)
+            elif began_ns is not None and type(error) is GeneratorExit and not self._is_closed:
+                self._record_last(me, began_ns, n, arrived_ns, is_first=self.count == count_before)
             raise
         finally:
             self._is_looping = False
@@ -383,7 +431,14 @@ class Observer:
         ring = writer.ring
         head = ring.words[HEAD]
         slot = room = 0  # the next step goes through `record`
-        if head < writer.direct and self.until and type(n) is int and head and ring.end_ns(head - 1) == t0_ns:
+        if (
+            not self.paused_ns
+            and head < writer.direct
+            and self.until
+            and type(n) is int
+            and head
+            and ring.end_ns(head - 1) == t0_ns
+        ):
             index = head % ring.capacity
             slot = FIRST_SLOT + index * SLOT_WORDS
             # Up to the ring's end, where the next slot is the first again, or what may be written without looking at the reader.
@@ -405,36 +460,94 @@ class Observer:
     def _record_unless_overlapped(
         self, me: object, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int
     ) -> None:
-        if self._loop is me:
+        # A program's threads may go on while the observer is closed and its cost is measured.
+        if self._loop is me or self._is_closed:
             self.record(t0_ns, end_ns, n, wait_ns, flags)
             return
-        # Another loop over this task ran inside this step: neither the step's time nor its items mean anything.
-        self._loop = me
-        self._session.message(
-            f"{self.task}: two loops overlap; give them different tasks, or when= to leave one alone", once=True
+        # Something else ended steps of this task inside this step: its time would count twice.
+        other, self._loop = self._loop, me
+        self._refuse(
+            f"{_name(other)} ends steps inside a step of {me}, so that both count the same time; observe one of the two: write "
+            "`when=lambda loader: ...` (true for it alone) in the probe, or `probes.pause` for a validation"
         )
-        self._writer.mark_begin()
 
-    def _record_last(self, me: object, began_ns: int, n: int | float, wait_ns: int) -> None:
-        """Take the step in which a loop is left. What it completes is found at the next step: nothing can be raised from here."""
-        if self._is_closed:
-            return
-        if self._writer.has_marks:
-            self._writer.mark_end()
+    def _record_last(self, me: Loop, began_ns: int, n: int | float, arrived_ns: int, *, is_first: bool) -> None:
+        """Take the step in which a loop is left, if it has worked on its batch.
+
+        One that is the first of its loop may only be a look at the data. What the step completes is found at the next one:
+        nothing can be raised from here.
+        """
+        end_ns, writer = perf_counter_ns(), self._writer
+        usual_ns = writer.least_work_ns()
+        share = (end_ns - arrived_ns) / usual_ns if usual_ns else 0.0
         need, self.need = self.need, NEVER
-        self._record_unless_overlapped(me, began_ns, perf_counter_ns(), n, wait_ns, EPOCH_END)
+        if self._loop is not me:
+            pass  # an iterator that was kept while another loop went on
+        elif share >= WORKED:
+            if writer.has_marks:
+                writer.mark_end()
+            self.record(began_ns, end_ns, n, arrived_ns - began_ns, EPOCH_END)
+        elif is_first:
+            self._left_first += self.count == 0
+        elif share > NOT_WORKED:
+            self._unclear += 1
         self.need = need
+        least, most = MOST_UNCLEAR
+        if self._left_first > MOST_LEFT_FIRST or (self._unclear > least and self._unclear > most * self.count):
+            what = "in its first step" if self._left_first else "half way through a step"
+            self._refuse(
+                f"{me} is left {what} again and again, so that it is not known which batches count; count steps where they "
+                'end: write `probes.calls(ov, "__main__.FUNCTION", units=..., items=...)` or `probes.optimizer_step(ov, ...)`',
+                can_raise=False,
+            )
 
-    def begin_step(self) -> int:
-        """Begin a step, for a loop that cannot be wrapped; return when it began."""
+    def _refuse(self, why: str, *, can_raise: bool = True) -> None:
+        """Fail the step with one sentence, and end the program: here, or at the next step.
+
+        A validation is not what a benchmark stands for: there the sentence is a message. A script of its own is not ended.
+        """
+        if self.task == "validation":
+            self._session.message(f"{self.task}: {why}", once=True)
+            return
+        self._session.refuse(f"{self.task}: {why}")
+        if self._session.stop_exception is None:
+            return
+        # From here on every step ends the program.
+        self.is_complete, self.need, self.until = True, 0, 0
+        self._advance = self._give_up
+        if can_raise:
+            self._give_up(0)
+
+    def _give_up(self, end_ns: int) -> None:
+        self.is_over = self._session.stop(f"{self.task}: its steps cannot be counted")
+
+    def fed_by(self, source: object) -> None:
+        """Take note that a step is ended by `source`, not by what ended the one before; two in turn would count items twice."""
+        if source in self._superseded and not self._is_closed:
+            self._refuse(
+                f"{_name(self._loop)} and {_name(source)} end steps in turn, so that items count twice; let one end them: write "
+                "`items=lambda optimizer: ...`, which is None for the other, or keep one probe for the task"
+            )
+        if self._loop is not None:
+            self._superseded.add(self._loop)
+        self._loop = source
+
+    def begin_step(self, source: object) -> int:
+        """Begin a step, for a loop that cannot be wrapped, whose steps `source` ends; return when it began."""
+        self._loop = source
+        self._superseded.clear()
         self._writer.mark_begin()
         return perf_counter_ns()
 
-    def end_step(self, last_ns: int | None, n: int | float, result: object) -> int:
+    def end_step(self, last_ns: int | None, n: int | float, result: object, source: object) -> int | None:
         """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
 
-        `last_ns` is None where the begin is unknown: such a step is not recorded.
+        `last_ns` is None where the begin is unknown: such a step is not recorded. Within a pause no step ends.
         """
+        if self.paused_ns:
+            return last_ns
+        if self._loop is not source:
+            self.fed_by(source)
         writer = self._writer
         has_marks = writer.has_marks
         if has_marks:
@@ -455,10 +568,11 @@ class Observer:
         return begin_ns
 
     def _size_unknown(self, error: Exception) -> int:
-        """Fail the step, not the script, when the number of items of a batch cannot be determined."""
+        """Refuse a loop when the number of items of a batch cannot be determined."""
         # A function of the voirfile's author may raise anything.
-        context = "" if isinstance(error, BatchSizeError) else f"batch_size of {self.task}: {type(error).__name__}: "
-        self._session.fail("probe", f"{context}{error}")
+        self._refuse(
+            f"{error}" if isinstance(error, BatchSizeError) else f"batch_size: {type(error).__name__}: {error}"
+        )
         return 0
 
     # After the program
@@ -507,3 +621,8 @@ class Observer:
             samples.append(perf_counter_ns() - begin_ns)
         loop.close()
         return (steps * sorted(samples)[COST_SAMPLES // 2] + lag_cost_ns) / 1e9
+
+
+def _name(source: object) -> str:
+    """Return what ends steps, in words."""
+    return str(source) if isinstance(source, Loop) else f"the {type(source).__name__}"

@@ -6,13 +6,29 @@ from collections import deque
 from typing import NamedTuple
 
 from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock, keep_for_ever
-from benchmate.ring import CONTINUED, EPOCH_END, FLAGS, HEAD, NO_DEVICE_CLOCK, PARTS, PENDING, T0_NS, TAIL, Ring
+from benchmate.ring import (
+    CONTINUED,
+    EPOCH_END,
+    FLAGS,
+    HEAD,
+    HOST_NS,
+    NO_DEVICE_CLOCK,
+    PARTS,
+    PENDING,
+    STEPS,
+    T0_NS,
+    TAIL,
+    WAIT_NS,
+    Ring,
+)
 from benchmate.step_parts import PartSpan, StepParts
 
 AGGREGATE_AFTER = 100_000
 """Entries after which several steps share one, so that a long run stays small."""
 LEAST_LAGGING_NS = 5_000_000
 """An entry of JAX's lasts at least so long: shorter steps share one, since each entry waits for the device."""
+LOOKED_AT = 16
+"""Entries of which the time that a step works is known well enough."""
 RESERVE = 64
 """Slots kept for entries that must be written: the ends of warm-up and window."""
 
@@ -193,6 +209,19 @@ class ObservationWriter:
         if t0_ns == CONTINUED:
             t0_ns = ring.end_ns(last - 1)
         return t0_ns, ring.end_ns(last) - t0_ns
+
+    def least_work_ns(self) -> float:
+        """Return the least time that any of the last entries had its batch, a step; 0 without one whose wait is known."""
+        ring, works = self.ring, []
+        for number in range(max(0, ring.head - LOOKED_AT), ring.head):
+            slot = ring.slot(number)
+            t0_ns, host_ns, steps, flags, wait_ns = (
+                ring.words[slot + i] for i in (T0_NS, HOST_NS, STEPS, FLAGS, WAIT_NS)
+            )
+            # Of an entry that continues another, both words are times on the clock; their difference is the same.
+            if not flags & PARTS and (t0_ns == CONTINUED or wait_ns >= 0):
+                works.append((host_ns - wait_ns) / steps)
+        return min(works, default=0.0)
 
     # Parts of a step
 

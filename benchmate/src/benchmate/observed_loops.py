@@ -92,11 +92,14 @@ class Steps:
 
     def begin(self) -> None:
         """Begin a step now: what came before is in none."""
-        self._last_ns = self._observer.begin_step()
+        self._last_ns = self._observer.begin_step(self)
 
-    def __call__(self, n: int | float = 1, result: object = None) -> None:
-        """End a step of n items, which gave `result`. Without `begin` the first call only begins."""
-        self._last_ns = self._observer.end_step(self._last_ns, n, result)
+    def __call__(self, n: int | float = 1, result: object = None, source: object = None) -> None:
+        """End a step of n items, which gave `result`. Without `begin` the first call only begins.
+
+        `source` is what ended it, where that is another object from call to call: of two in turn each would count all items.
+        """
+        self._last_ns = self._observer.end_step(self._last_ns, n, result, self if source is None else source)
 
     @property
     def is_over(self) -> bool:

@@ -19,6 +19,7 @@ class Recording(Protocol):
     relay: str | None
     passed_barrier: bool
     satisfied: set[str]
+    paused_ns: int
 
     @property
     def is_measuring(self) -> bool:
@@ -32,6 +33,9 @@ class Recording(Protocol):
 
     def fail(self, why: str, detail: str) -> None:
         """Fail the step, whatever the program's exit code will be."""
+
+    def refuse(self, why: str) -> None:
+        """Fail the step, for its loop cannot be counted right; `stop` then ends the program."""
 
     def open_ring(self, task: str, units: str, kind: str, capacity: int = ...) -> Ring:
         """Open a ring and announce it to its reader."""

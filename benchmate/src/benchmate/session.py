@@ -76,8 +76,10 @@ class Session:
         self.satisfied: set[str] = set()
         """Tasks that have all their observations, and run on only so that others of their group measure under their load."""
         self._open_pauses = 0
-        self._pause_began: tuple[str, int] = ("", 0)
-        """Name and begin of the pause that is open."""
+        self._pause_name = ""
+        self.paused_ns = 0
+        """When the pause began that is open; 0 without one."""
+        self._is_refused = False
         self._swallowed = self._first_stop_ns = self._injected_ns = 0
         self._has_program_ended = self._is_finished = False
         self._lock = threading.RLock()
@@ -109,6 +111,11 @@ class Session:
         if (why, line) not in self.failures:
             self.failures.append((why, line))
             self.sink.control({"fail": {"why": why, "detail": line}})
+
+    def refuse(self, why: str) -> None:
+        """Fail the step, for its loop cannot be counted right; `stop` then ends the program."""
+        self.fail("probe", why)
+        self._is_refused = self.stop_exception is not None
 
     def error(self, error: BaseException, trace: str = "") -> None:
         """Record an exception that ended the program or an instrument."""
@@ -214,23 +221,27 @@ class Session:
         if self._open_pauses == 0:
             # What the devices still have to do is part of what came before.
             wait_for_devices()
-            self._pause_began = name, perf_counter_ns()
+            self._pause_name, self.paused_ns = name, perf_counter_ns()
+            for observer in self.observers.values():
+                observer.begin_pause(self.paused_ns)
         self._open_pauses += 1
         try:
             yield
         finally:
             self._open_pauses -= 1
             # A worker of a loader that was forked does not pause the loop of its parent.
-            if self._open_pauses == 0 and (self.observers or not self.is_forked_child):
-                wait_for_devices()
-                self._record_pause(*self._pause_began, perf_counter_ns())
+            if self._open_pauses == 0:
+                start_ns, self.paused_ns = self.paused_ns, 0
+                if self.observers or not self.is_forked_child:
+                    wait_for_devices()
+                    self._record_pause(self._pause_name, start_ns, perf_counter_ns())
 
     def _record_pause(self, name: str, start_ns: int, stop_ns: int) -> None:
         rank = {"rank": self.rank} if self.world_size > 1 else {}
         pause = {"name": name, "start_ns": start_ns, "stop_ns": stop_ns}
         self.record("data", {"task": "main", "pause": pause, **rank})
         for observer in self.observers.values():
-            observer.extend_window(stop_ns - start_ns)
+            observer.end_pause(stop_ns - start_ns)
 
     def begin_window(self) -> None:
         """Count memory from here, at the first window of the process."""
@@ -257,7 +268,7 @@ class Session:
     def is_measuring(self) -> bool:
         """Whether a task that is to end the program lacks its window."""
         tasks: tuple[Observer | ProgramRates, ...] = (*self.observers.values(), *self.program_rates.values())
-        return any(task.stopping and not task.is_complete for task in tasks)
+        return not self._is_refused and any(task.stopping and not task.is_complete for task in tasks)
 
     def stop(self, reason: str) -> bool:
         """End the program once every task that was to end it has its window.
@@ -376,6 +387,9 @@ class Session:
         self._swallowed = self._first_stop_ns = self._injected_ns = 0
         self._lock = threading.RLock()  # another thread of the parent may hold the old one
         self.sink.forked()
+        if any(observer.count for observer in self.observers.values()):
+            # What the child does, in loops of its own as well, is not the work that its parent measures.
+            self.sink, self.stop_exception = Sink(), None
         for observer in self.observers.values():
             observer.detach()
         self.observers = {}

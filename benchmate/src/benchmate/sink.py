@@ -23,7 +23,7 @@ FileId = tuple[int, int]
 
 
 class Sink:
-    """A destination for records; by itself, one that no agent listens to."""
+    """A destination for records; by itself, one that drops them all."""
 
     def __init__(self) -> None:
         self.dropped = self.records = self.bytes = 0
@@ -35,7 +35,6 @@ class Sink:
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
         """Send one record."""
-        raise NotImplementedError
 
     def control(self, line: Mapping[str, object]) -> None:
         """Send one line to the agent itself; without one, a failure is a record like others."""

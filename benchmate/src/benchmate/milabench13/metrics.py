@@ -213,7 +213,7 @@ class TimedIterator:
         return session.observer(self.task, "items/s", stop)
 
     def __iter__(self) -> Iterator[Any]:
-        return self.observer.iterate(self.loader, self.items_of.count, counts_last=True)
+        return self.observer.iterate(self.loader, self.items_of.count)
 
     def __len__(self) -> int:
         length: int = len(self.loader)  # type: ignore[arg-type]  # an iterable data set has none, and says so
@@ -265,7 +265,7 @@ class ManualTimedIterator(TimedIterator):
     def __iter__(self) -> Iterator[Any]:
         observer = self.observer
         if self._last_ns is None:
-            self._last_ns = observer.begin_step()
+            self._last_ns = observer.begin_step(self)
         for batch in () if observer.stop_again() else self.loader:
             self.accumulation_steps += 1
             self.acc_batch_size += self.items_of.count(batch)
@@ -278,7 +278,7 @@ class ManualTimedIterator(TimedIterator):
         """End a step; return whether the loop is about to end."""
         n = plain_count(self.acc_batch_size if batch_override is None else batch_override, "step")
         self.acc_batch_size = self.accumulation_steps = 0
-        self._last_ns = self.observer.end_step(self._last_ns, n, None)
+        self._last_ns = self.observer.end_step(self._last_ns, n, None, self)
         return self.observer.is_over
 
 

@@ -51,14 +51,21 @@ def optimizer_step(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe steps that end with each `step` of any torch optimizer; `items` may be a function of the optimizer."""
+    """Observe steps that end with each `step` of any torch optimizer; `items` may be a function of the optimizer.
+
+    Where two optimizers step in turn it must be one, and return None for that which ends no step.
+    """
     probe = expect(Probe("optimizer_step", required=required, why_not=lambda: "no torch optimizer made a step"))
     end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
 
     def wrap(profile_hook_step: Function) -> Function:
         # torch's own hook runs after the step of every optimizer, subclasses of the script's included.
         optimizers = sys.modules["torch.optim.optimizer"]
-        optimizers.register_optimizer_step_post_hook(lambda optimizer, _args, _kwargs: end_step((optimizer,), {}))
+
+        def ended(optimizer: object, _args: object, _kwargs: object) -> None:
+            end_step((optimizer,), {}, source=None if callable(items) else optimizer)
+
+        optimizers.register_optimizer_step_post_hook(ended)
         return profile_hook_step
 
     place_patch(ov, Patch("torch.optim.optimizer.register_optimizer_step_post_hook", wrap))

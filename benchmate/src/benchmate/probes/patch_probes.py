@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -129,16 +130,29 @@ def calls(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe steps that end with each call of a function; `loss(result)` is observed as the loss where it is given."""
+    """Observe steps that end with each call of a function; `loss(result)` is observed as the loss where it is given.
+
+    A call within a call of the same function is a part of its step. A call of which `items` returns None ends no step.
+    """
     probe = Probe(f"calls of {target}", required=required)
 
     end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
     is_step = None if when is None else probe.guarded(when, default=False)
     loss_of = None if loss is None else probe.guarded(loss, default=None)
 
+    running: set[int] = set()
+    """The threads in which the function is running."""
+
     def wrap(original: Function) -> Function:
         def replacement(*args: object, **kwargs: object) -> object:
-            result = original(*args, **kwargs)
+            thread = threading.get_ident()
+            if thread in running:
+                return original(*args, **kwargs)
+            running.add(thread)
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                running.discard(thread)
             if is_step is None or is_step(*args, **kwargs):
                 if loss_of is not None:
                     observe_loss(loss_of(result), task)
@@ -196,8 +210,11 @@ class StepEnd:
         self._probe, self._units, self._task, self._stop = probe, units, task, stop
         self._steps: Steps | None = None
 
-        def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
-            return plain_count(items(*args, **kwargs), "items") if callable(items) else items
+        def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float | None:
+            if not callable(items):
+                return items
+            number = items(*args, **kwargs)
+            return None if number is None else plain_count(number, "items")
 
         self._count = probe.guarded(count, default=0) if callable(items) else count
 
@@ -205,9 +222,13 @@ class StepEnd:
         """Begin the first step here."""
         self._observed().begin()
 
-    def __call__(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
+    def __call__(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None, source: object = None
+    ) -> None:
         self._probe.fire()
-        self._observed()(self._count(args, kwargs), result)
+        n = self._count(args, kwargs)
+        if n is not None:
+            self._observed()(n, result, source)
 
     def _observed(self) -> Steps:
         # At the first call: before that, no record may show a task that was never run.
