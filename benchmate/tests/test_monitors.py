@@ -256,6 +256,31 @@ def test_all_mig_slices_of_a_step_are_sampled() -> None:
 # ------------------------------------------------------------------------------------------ processes
 
 
+def test_a_process_that_a_service_started_for_a_step_is_recognised_by_its_environment() -> None:
+    # As of docker, podman, pyxis and srun: neither a descendant of the leader nor in its session.
+    leader = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    markers = {"MILABENCH_STEP": "x", "MILABENCH_RUN_MARKER": "r"}
+    inner = subprocess.Popen(["sleep", "600"], start_new_session=True, env=os.environ | markers)
+    try:
+        assert ProcessTrees([leader.pid], steps=["x"], run_marker="r").is_ours(inner.pid) is True
+        assert ProcessTrees([leader.pid], steps=["y"], run_marker="r").is_ours(inner.pid) is False
+        assert ProcessTrees([leader.pid], steps=["x"], run_marker="another").is_ours(inner.pid) is False
+        inner.kill()
+        inner.wait()
+    finally:
+        for process in (leader, inner):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(("has_detached", "own"), [(True, None), (False, False)])
+def test_whose_a_process_is_that_cannot_be_looked_into_is_known_unless_steps_run_in_containers(
+    tmp_path: Path, has_detached: bool, own: bool | None
+) -> None:
+    (tmp_path / "7").mkdir()  # no `environ` that this user may read
+    assert ProcessTrees([], str(tmp_path), has_detached=has_detached).is_ours(7) is own
+
+
 def test_a_process_tree_includes_children_in_sessions_of_their_own() -> None:
     program = (
         "import subprocess, sys, time\n"

@@ -24,6 +24,7 @@ from milabench.execute.local_agent import GRACE_S, LEAVE_S, LocalAgent
 from milabench.execute.ssh import SshReader, SshWriter
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
+from milabench.plan.launchers import SRUN_LINE
 from milabench.plan.model import Step
 from milabench.redaction import mask_data, secrets_within
 from milabench.shown import visible_line
@@ -728,7 +729,8 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
             "about": {
                 "devices": step.devices,
                 "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(","),
-                "container": bool(step.end_argv),  # only its engine's client is a child of ours
+                # Only the client of the engine, or of Slurm, is a child of ours.
+                "container": bool(step.end_argv) or SRUN_LINE in step.argv,
             },
         },
     }

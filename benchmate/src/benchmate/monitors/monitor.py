@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
@@ -35,7 +36,12 @@ class Monitor:
         self._host_period_s = host_period_s
         self._sinks = [sink for sink in map(StepSink, steps) if sink.is_open]
         live = [sink.step for sink in self._sinks]
-        self._processes = ProcessTrees(step.pid for step in live)
+        self._processes = ProcessTrees(
+            (step.pid for step in live),
+            steps=[step.name for step in live],
+            run_marker=os.environ.get("MILABENCH_RUN_MARKER"),
+            has_detached=any(step.is_container for step in live),
+        )
         self._processors = Processors(step.pid for step in live)
         self._processors.update(time.monotonic(), self._processes.cpu_s())
         self._peaks: dict[int, int] = {}

@@ -70,10 +70,24 @@ class ProcessTrees:
 
     Only new processes are examined to find the tree that they belong to: a machine may have thousands of others. A process
     whose parent has already gone is recognised by its session, which the agent gives to each leader.
+
+    Processes in containers and those that srun starts are children of a service (`has_detached`: there may be some). Those that
+    NVML names are recognised by the environment that the agent gives to `steps` of the run `run_marker`.
     """
 
-    def __init__(self, leaders: Iterable[int], proc: str = "/proc") -> None:
+    def __init__(
+        self,
+        leaders: Iterable[int],
+        proc: str = "/proc",
+        *,
+        steps: Iterable[str] = (),
+        run_marker: str | None = None,
+        has_detached: bool = False,
+    ) -> None:
         self._proc = proc
+        self._step_entries = {f"MILABENCH_STEP={step}".encode() for step in steps}
+        self._run_entry = f"MILABENCH_RUN_MARKER={run_marker}".encode()
+        self._has_detached = has_detached
         self.trees = {leader: ProcessTree(leader=leader) for leader in leaders}
         self._owner: dict[int, int] = {}
         self._alive: set[int] = set()
@@ -127,12 +141,15 @@ class ProcessTrees:
         return {leader: tree.cpu_s for leader, tree in self.trees.items()}
 
     def is_ours(self, pid: int) -> bool | None:
-        """Return whether a process belongs to a tree; None when it is not visible here (in another container, say)."""
+        """Return whether a process belongs to a step; None when that cannot be seen here (in another container, say)."""
         if pid in self._owner:
             return True
         if pid not in self._alive and not Path(self._proc, str(pid)).exists():
             return None
-        return False
+        environment = read_kernel_file(f"{self._proc}/{pid}/environ").split(b"\0")
+        if self._has_detached and environment == [b""]:
+            return None
+        return self._run_entry in environment and not self._step_entries.isdisjoint(environment)
 
     def data(self, leader: int, now_s: float) -> dict[str, object] | None:
         """Return the `process` record of a tree: `load` in processors busy since the last call, MiB of memory, bytes of I/O."""

@@ -18,7 +18,7 @@ BACKLOG_BYTES = 1 << 20
 class WatchedStep:
     """A step of the group: where its records go, the pid of its leader, and its devices by number and UUID.
 
-    `is_container`: its processes may be children of an engine's service, not of the leader.
+    `is_container`: its processes may be children of a container engine's service, or of Slurm's, not of the leader.
     """
 
     name: str
