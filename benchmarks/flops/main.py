@@ -109,6 +109,7 @@ def element_type(dtype: torch.dtype) -> torch.dtype:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=1000, help="rows and columns of the matrices")
+    parser.add_argument("--accelerator-size", type=int, help="the same on an accelerator; --size by default")
     parser.add_argument(
         "--precisions", default="fp32,tf32,bf16,fp16,fp8,int8", help=f"of {','.join(PRECISIONS)}, joined by commas"
     )
@@ -126,6 +127,8 @@ def main() -> None:
     args = parser.parse_args()
 
     device = best_device()
+    if args.accelerator_size is not None and device.type != "cpu":
+        args.size = args.accelerator_size
     print(f"{device}: {torch.get_num_threads()} host threads, torch {torch.__version__}")
     for precision in args.precisions.split(","):
         if reason := unavailable(precision, device):

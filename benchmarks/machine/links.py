@@ -85,10 +85,11 @@ def exchange(pair: tuple[int, int], device: TorchDevice, rank: int, size: int, s
     repeats = torch.zeros((), device=device.device)
     if rank < other:
         repeats.fill_(max(1, min(1000, int(seconds / REPEATS / block_s(call, 1, device)))))
-        dist.send(repeats, other)
     else:
         block_s(call, 1, device)
-        dist.recv(repeats, other)
+    # Batched like the messages: with NCCL send() and recv() make another communicator for each pair.
+    for request in dist.batch_isend_irecv([dist.P2POp(dist.isend if rank < other else dist.irecv, repeats, other)]):
+        request.wait()
     calls = int(repeats.item())
     return count * ELEMENT / min(block_s(call, calls, device) / calls for _ in range(REPEATS)) / 1e9
 

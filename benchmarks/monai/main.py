@@ -29,6 +29,8 @@ def main():
     set_determinism(1)
     rank, local, ranks = (int(os.environ.get(name, "0")) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     device = torch.device("cuda", local) if (cuda := torch.cuda.is_available()) else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
     network = UNet(3, 1, 2, args.channels, [2] * (len(args.channels) - 1), num_res_units=2).to(device)
     if ranks > 1:
         torch.distributed.init_process_group("nccl" if cuda else "gloo")

@@ -97,6 +97,9 @@ class PlanConfig:
     n: Annotated[int, Whole(at_least=1, at_most=10_000)] = key(
         "Number of processes, for the method `njobs`.", default=1
     )
+    devices: Annotated[int, Whole(at_least=1, at_most=10_000)] | None = key(
+        "Number of devices of a node that the processes of `njobs` see; all by default.", default=None
+    )
     launcher: str | None = key(
         "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks`, `mpirun` or `srun`; `torchrun` by default"
         " for `multigpu` and `multinode`, else, and for a `command`, `none`. Other keys of `plan` are its options.",

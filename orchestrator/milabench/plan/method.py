@@ -61,7 +61,7 @@ def _one_per_node(_: BenchmarkConfig, nodes: RankedNodes) -> Iterator[Placement]
 def _n_per_node(bench: BenchmarkConfig, nodes: RankedNodes) -> Iterator[Placement]:
     for rank, node in nodes:
         for number in range(bench.plan.n):
-            yield Placement(node=node, node_rank=rank, devices=node.devices, tag=str(number))
+            yield Placement(node=node, node_rank=rank, devices=node.devices[: bench.plan.devices], tag=str(number))
 
 
 METHODS: Final[Mapping[Method, PlanMethod]] = {

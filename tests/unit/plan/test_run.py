@@ -81,6 +81,8 @@ def test_njobs_are_processes_that_share_all_devices(tmp_path: Path) -> None:
     plan = World(tmp_path, "b: {definition: x, plan: {method: njobs, n: 3}}").plan()
     assert ids(plan) == ["b.0", "b.1", "b.2"]
     assert {step.devices for step in plan.steps} == {(0, 1)}
+    some = World(tmp_path, "b: {definition: x, plan: {method: njobs, n: 2, devices: 1}}").plan()
+    assert [step.devices for step in some.steps] == [(0,), (0,)]
     assert len(plan.groups()) == 1
 
 
