@@ -18,13 +18,15 @@ class StepContext:
     """What the checks of one step share.
 
     `readings` gathers what the monitor read; all checks of a step observe into the same one. `devices` are the step's
-    accelerators by number, empty when it runs on slots of a processor; `ranks` is how many processes should report, None
+    accelerators by number, empty when it runs on slots of a processor; `may_use_one`: its program chooses which of them it
+    uses; `ranks` is how many processes should report, None
     when that is not known.
     """
 
     step: str
     readings: Readings = field(default_factory=Readings)
     devices: tuple[int, ...] = ()
+    may_use_one: bool = False
     ranks: int | None = None
 
 

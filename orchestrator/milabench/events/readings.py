@@ -28,6 +28,7 @@ class DeviceReadings:
     `clock` that of the compute units in MHz, `temperature` in degrees Celsius,
     `throttle` the reasons of each sample, None where they were not reported. `foreign` are processes that are not the group's,
     with the largest memory in MiB that each was seen to hold; `own` whether one of the group's was seen on the device.
+    `xid` are the driver's errors, each with the time of the sample that has it, up to a second later.
     """
 
     key: str
@@ -44,7 +45,7 @@ class DeviceReadings:
     foreign: list[tuple[float, int, float]] = field(default_factory=list)
     own: bool | None = None
     ecc_uncorrected: tuple[int, int] | None = None
-    xid: list[int] = field(default_factory=list)
+    xid: list[tuple[float, int]] = field(default_factory=list)
     lost: str = ""
     lost_at: float = NAN
 
@@ -68,7 +69,7 @@ class DeviceReadings:
         self.throttle.append(tuple(map(str, throttle)) if isinstance(throttle, list) else None)
         self._see_processes(sample.get("processes"), time)
         if isinstance(sample.get("xid"), list):
-            self.xid += [number for number in sample["xid"] if isinstance(number, int)]
+            self.xid += [(time, number) for number in sample["xid"] if isinstance(number, int)]
         ecc = sample.get("ecc")
         count = ecc.get("uncorrected") if isinstance(ecc, Mapping) else None
         if isinstance(count, int):

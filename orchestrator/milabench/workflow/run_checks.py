@@ -32,7 +32,12 @@ def checks_of(run: Run, validations: str | None = None) -> ChecksOf:
         planned = steps.get(step, {})
         settings = as_mapping(as_mapping(planned.get("config")).get("validation"))
         numbers = tuple(device for device in planned.get("devices") or () if isinstance(device, int))
-        context = StepContext(step=step, devices=numbers if has_accelerators else (), ranks=_ranks(planned.get("argv")))
+        context = StepContext(
+            step=step,
+            devices=numbers if has_accelerators else (),
+            may_use_one=not planned.get("one_job"),
+            ranks=_ranks(planned.get("argv")),
+        )
         return checks_for(context, names, settings)
 
     return of_step
