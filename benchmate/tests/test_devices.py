@@ -26,6 +26,7 @@ class FakeNvml:
     NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 0, 1, 0
     NVML_ERROR_UNINITIALIZED, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_NO_PERMISSION = 1, 3, 4
     NVML_ERROR_FUNCTION_NOT_FOUND, NVML_ERROR_GPU_IS_LOST, NVML_ERROR_UNKNOWN = 13, 15, 999
+    NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_RESET_REQUIRED, nvmlMemory_v2 = 2, 16, 0x02000028
     nvmlEventTypeXidCriticalError = 8
 
     class NVMLError(Exception):
@@ -36,6 +37,9 @@ class FakeNvml:
     def __init__(self, count: int = 4, mig: dict[int, list[str]] | None = None, **broken: int) -> None:
         self.count, self.mig, self.broken = count, mig or {}, broken
         self.lost: set[int] = set()
+        self.forbidden: set[int] = set()
+        self.without_events: set[str] = set()
+        self.removed: set[str] = set()
         self.asked: list[str] = []
         self.xids: list[tuple[str, int]] = []
 
@@ -43,11 +47,14 @@ class FakeNvml:
         if not name.startswith("nvml"):
             raise AttributeError(name)
 
-        def call(*arguments: Any) -> Any:
+        if name in self.removed:
+            raise AttributeError(name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
             self.asked.append(name)
             if name in self.broken:
                 raise self.NVMLError(self.broken[name])
-            return getattr(self, f"_{name}")(*arguments)
+            return getattr(self, f"_{name}")(*arguments, **named)
 
         return call
 
@@ -57,8 +64,8 @@ class FakeNvml:
         return self.count
 
     def _nvmlDeviceGetHandleByIndex(self, index: int) -> str:
-        if index in self.lost:
-            raise self.NVMLError(15)
+        if index in self.lost | self.forbidden:
+            raise self.NVMLError(15 if index in self.lost else 4)
         return f"GPU-{index:04x}"
 
     def _nvmlDeviceGetUUID(self, handle: str) -> str:
@@ -88,15 +95,21 @@ class FakeNvml:
     def _nvmlEventSetCreate(self) -> str:
         return "events"
 
-    def _nvmlDeviceRegisterEvents(self, *_: Any) -> None: ...
+    def _nvmlDeviceRegisterEvents(self, handle: str, *_: Any) -> None:
+        if handle in self.without_events:
+            raise self.NVMLError(3)
+
     def _nvmlEventSetWait_v2(self, *_: Any) -> Any:
         if not self.xids:
             raise self.NVMLError(10)
         device, number = self.xids.pop(0)
         return SimpleNamespace(device=device, eventData=number)
 
-    def _nvmlDeviceGetMemoryInfo(self, _: str) -> Any:
-        return SimpleNamespace(used=10 << 30, total=141 * 10**9)
+    def _nvmlDeviceGetMemoryInfo(self, _: str, version: int | None = None) -> Any:
+        """The first version counts as used what the driver keeps for itself."""
+        if version and "nvmlDeviceGetMemoryInfo_v2" in self.broken:
+            raise self.NVMLError(self.broken["nvmlDeviceGetMemoryInfo_v2"])
+        return SimpleNamespace(used=(10 << 30) + (0 if version else 600 << 20), total=141 * 10**9)
 
     def _nvmlDeviceGetUtilizationRates(self, _: str) -> Any:
         return SimpleNamespace(gpu=97, memory=40)
@@ -107,8 +120,10 @@ class FakeNvml:
     def _nvmlDeviceGetTotalEnergyConsumption(self, _: str) -> int:
         return 1_234_567
 
-    def _nvmlDeviceGetCurrentClocksThrottleReasons(self, _: str) -> int:
+    def _nvmlDeviceGetCurrentClocksEventReasons(self, _: str) -> int:
         return 0x4 | 0x40
+
+    _nvmlDeviceGetCurrentClocksThrottleReasons = _nvmlDeviceGetCurrentClocksEventReasons
 
     def _nvmlDeviceGetClockInfo(self, _: str, domain: int) -> int:
         return {1: 1755, 2: 2619}[domain]
@@ -190,6 +205,48 @@ def test_the_drivers_errors_go_to_the_device_that_had_them(nvml: Any) -> None:
     assert first.survey().xid == ()
     assert second.survey().xid == (79, 31)
     assert second.survey().xid == ()
+
+
+def test_a_gpu_whose_driver_tells_no_errors_does_not_silence_the_others(nvml: Any) -> None:
+    # A slice of a vGPU, say.
+    fake = nvml()
+    fake.without_events = {"GPU-0001"}
+    first, second, third = nvidia.NvidiaVendor().devices[:3]
+    fake.xids = [("GPU-0000", 79), ("GPU-0002", 48)]
+    assert [device.survey().xid for device in (first, second, third)] == [(79,), (), (48,)]
+    assert second.absent == {"xid": "error 3"}
+
+
+def test_a_gpu_that_a_control_group_forbids_is_not_lost(nvml: Any) -> None:
+    fake = nvml(3)
+    fake.forbidden = {1}
+    vendor, trouble = open_vendor("cuda", {})
+    assert ([device.index for device in vendor.devices], trouble) == ([0, 2], "")
+
+
+def test_one_unknown_error_is_a_missing_reading_and_nothing_else_for_a_while_is_a_lost_gpu(nvml: Any) -> None:
+    fake = nvml()
+    device = nvidia.NvidiaVendor().devices[0]
+    fake.broken["nvmlDeviceGetUtilizationRates"] = 999
+    for _ in range(100):
+        sample = device.sample()
+    assert (sample.load, sample.power_w, device.absent) == (None, 645.5, {})
+    fake.broken = {name.removeprefix("_"): 999 for name in dir(FakeNvml) if name.startswith("_nvml")}
+    with pytest.raises(DeviceLostError, match="error 999"):
+        for _ in range(4):
+            device.sample()
+
+
+def test_an_older_driver_is_asked_by_the_older_functions(nvml: Any) -> None:
+    nvml(nvmlDeviceGetCurrentClocksEventReasons=13, nvmlDeviceGetMemoryInfo_v2=13)
+    sample = nvidia.NvidiaVendor().devices[0].sample()
+    assert (sample.throttle, sample.memory_used_mib) == (("sw_power_cap", "hw_thermal"), 10240.0 + 600)
+
+
+def test_reasons_of_throttling_are_read_without_the_function_that_cuda_14_removes(nvml: Any) -> None:
+    fake = nvml()
+    fake.removed = {"nvmlDeviceGetCurrentClocksThrottleReasons"}
+    assert nvidia.NvidiaVendor().devices[0].sample().throttle == ("sw_power_cap", "hw_thermal")
 
 
 def test_a_driver_that_is_not_loaded_is_one_line(nvml: Any) -> None:

@@ -25,6 +25,7 @@ NVML = r"""
 #include <stdlib.h>
 #include <string.h>
 typedef struct { unsigned long long total, free, used; } memory_t;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2_t;
 typedef struct { char legacy[16]; unsigned numbers[5]; char bus_id[32]; } pci_t;
 typedef struct { unsigned pid; unsigned long long used; unsigned instance, compute; } process_t;
 int nvmlInit_v2(void) { return 0; }
@@ -36,7 +37,7 @@ static int is_set(const char *name, unsigned i) {
     const char *text = getenv(name); return text && (unsigned)atoi(text) == i;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) {
-    *d = (void *)(0x700000000000UL + i); return is_set("LOST", i) ? 15 : 0;
+    *d = (void *)(0x700000000000UL + i); return is_set("FORBIDDEN", i) ? 4 : is_set("LOST", i) ? 15 : 0;
 }
 const char *nvmlErrorString(int code) { return code == 15 ? "GPU is lost" : "?"; }
 int nvmlDeviceGetUUID(void *d, char *s, unsigned n) {
@@ -47,6 +48,10 @@ int nvmlDeviceGetUUID(void *d, char *s, unsigned n) {
 int nvmlDeviceGetName(void *d, char *s, unsigned n) { strncpy(s, "NVIDIA H100", n); return 0; }
 int nvmlDeviceGetMemoryInfo(void *d, memory_t *m) {
     m->total = 80UL << 30; m->free = 79UL << 30; m->used = 1UL << 30; return 0;
+}
+int nvmlDeviceGetMemoryInfo_v2(void *d, memory_v2_t *m) {
+    if (getenv("OLD_DRIVER") || m->version != 0x02000028) return 25;
+    m->total = 80UL << 30; m->free = 79UL << 30; m->reserved = 600UL << 20; m->used = 424UL << 20; return 0;
 }
 int nvmlDeviceGetPciInfo_v3(void *d, pci_t *p) { strcpy(p->bus_id, "00000000:3B:00.0"); return 0; }
 int nvmlDeviceGetPowerManagementLimit(void *d, unsigned *v) { *v = 600000; return 0; }
@@ -109,7 +114,7 @@ def test_a_vendor_library_tells_the_devices(library: str) -> None:
         "uuid": "GPU-1",
         "name": "NVIDIA H100",
         "memory_mib": 81920,
-        "memory_used_mib": 1024,
+        "memory_used_mib": 424,
         "pci": "00000000:3B:00.0",
         "power_limit_w": 600.0,
         "power_limit_default_w": 700.0,
@@ -126,9 +131,27 @@ def test_a_vendor_library_tells_the_devices(library: str) -> None:
 def test_a_lost_device_is_named_and_the_others_keep_their_numbers(library: str) -> None:
     found = facts(LD_LIBRARY_PATH=library, LOST="0")
     assert [(device["index"], device["uuid"]) for device in found["devices"]] == [(1, "GPU-1")]
+    assert found["devices"][0]["visible_as"] == "GPU-1"  # CUDA does not count the lost one
     assert found["lost"] == [
         {"index": 0, "arch": "cuda", "lost": "GPU is lost (NVML error 15)", "driver": "555.42", "cuda": "12.5"}
     ]
+
+
+def test_a_device_that_a_control_group_forbids_is_not_lost(library: str) -> None:
+    found = facts(LD_LIBRARY_PATH=library, FORBIDDEN="0")
+    assert [(device["index"], device["visible_as"]) for device in found["devices"]] == [(1, "GPU-1")]
+    assert found["lost"] == []
+
+
+def test_an_older_driver_tells_the_memory_with_its_own(library: str) -> None:
+    assert facts(LD_LIBRARY_PATH=library, OLD_DRIVER="1")["devices"][0]["memory_used_mib"] == 1024
+
+
+def test_a_device_that_is_cut_up_is_its_slices(library: str) -> None:
+    found = facts(LD_LIBRARY_PATH=library, MIG="1")
+    assert [(device["index"], device["visible_as"]) for device in found["devices"]] == [
+        (0, "GPU-0"), (1, "MIG-a"), (2, "MIG-b"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from types import ModuleType
 
 from benchmate.frameworks import initialized_devices, known_devices
 
-# torch's allocators of devices and of the host, JAX, Python and numpy, C++.
+# torch's allocators of devices and of the host, JAX, Python and numpy, C++, cuBLAS, NCCL.
 OUT_OF_MEMORY = re.compile(
-    r"out ?of ?memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError|bad_alloc", re.IGNORECASE
+    r"out ?of ?memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError|bad_alloc|STATUS_ALLOC_FAILED|Failed to CUDA calloc",
+    re.IGNORECASE,
 )
 
 

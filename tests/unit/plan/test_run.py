@@ -567,3 +567,11 @@ def test_preparation_does_not_depend_on_the_batch_size(tmp_path: Path) -> None:
         assert step is not None
         made.append(step.argv[2:])
     assert made == [("--batch-size", "64")] * 2
+
+
+def test_a_job_is_not_placed_on_several_slices_of_which_a_process_can_use_one(tmp_path: Path) -> None:
+    slices = tuple(replace(device, details={"slice_of": "GPU-1"}) for device in node().devices)
+    text = "a: {definition: x}\nb: {definition: x, plan: {method: multigpu}}"
+    plan = World(tmp_path, text, replace(node(), devices=slices)).plan()
+    assert [step.id for step in plan.steps] == ["a.D0", "a.D1"]
+    assert [(skip.bench, skip.why) for skip in plan.skipped] == [("b", "a job cannot use several MIG slices: one")]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmate.devices.api import MIB, Device, DeviceLostError, NotAvailableError, SensorBackend, throttle_reasons
 from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
+
+MAX_UNKNOWN = 20
+"""Unknown errors in a row, with no answer between them, of a device that is lost: about three samples."""
 
 
 def pynvml_module() -> Any:
@@ -41,20 +45,23 @@ class NvidiaVendor(SensorBackend):
             try:
                 devices.append(NvidiaDevice(nvml, nvml.nvmlDeviceGetHandleByIndex(index), index))
             except nvml.NVMLError as error:
-                self.lost[index] = str(error)
+                # Counted although a control group forbids it: another job's.
+                if error.value != nvml.NVML_ERROR_NO_PERMISSION:
+                    self.lost[index] = str(error)
         self.devices: tuple[NvidiaDevice, ...] = tuple(devices)
         self._events = self._watch_xids()
 
     def _watch_xids(self) -> Any | None:
         """Return a set of events in which the driver's errors (Xid) turn up; None where it does not tell them."""
-        nvml = self._nvml
-        try:
-            events = nvml.nvmlEventSetCreate()
-            for device in self.devices:
+        nvml, events = self._nvml, None
+        for device in self.devices:
+            try:
+                if events is None:
+                    events = nvml.nvmlEventSetCreate()
                 nvml.nvmlDeviceRegisterEvents(device.handle, nvml.nvmlEventTypeXidCriticalError, events)
                 device.xids = self._gather_xids
-        except (nvml.NVMLError, AttributeError):
-            return None
+            except nvml.NVMLError as error:
+                device.absent["xid"] = str(error)
         return events
 
     def _gather_xids(self) -> None:
@@ -85,6 +92,14 @@ class NvidiaDevice(Device):
         self.absent: dict[str, str] = {}
         self.uuid = _text(nvml.nvmlDeviceGetUUID(handle))
         self.name = _text(self._ask("name", nvml.nvmlDeviceGetName) or "")
+        self._get_memory = self._first_to_answer(
+            partial(nvml.nvmlDeviceGetMemoryInfo, version=nvml.nvmlMemory_v2), nvml.nvmlDeviceGetMemoryInfo
+        )
+        self._get_throttle = self._first_to_answer(
+            nvml.nvmlDeviceGetCurrentClocksEventReasons,
+            getattr(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", nvml.nvmlDeviceGetCurrentClocksEventReasons),
+        )
+        self._unknown = 0
         self.seen_xids: list[int] = []
         self.xids: Callable[[], None] = lambda: None
         if parent is None:
@@ -93,6 +108,17 @@ class NvidiaDevice(Device):
             self.aliases = self._old_names(parent)
             for reading in ("power", "energy", "clocks", "throttle", "load", "temperature", "ecc"):
                 self.absent[reading] = "of a MIG slice only its GPU can tell it"
+
+    def _first_to_answer(self, newer: Callable[..., Any], older: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the newer of two functions if this driver has it for this device, else the older.
+
+        The older memory counts what the driver keeps for itself as used; the older reasons end with CUDA 14.
+        """
+        try:
+            newer(self.handle)
+        except self._nvml.NVMLError:
+            return older
+        return newer
 
     def _cut(self) -> list[NvidiaDevice]:
         nvml = self._nvml
@@ -122,11 +148,11 @@ class NvidiaDevice(Device):
 
     def sample(self) -> Sample:
         nvml = self._nvml
-        memory = self._ask("memory", nvml.nvmlDeviceGetMemoryInfo)
+        memory = self._ask("memory", self._get_memory)
         load = self._ask("load", nvml.nvmlDeviceGetUtilizationRates)
         power_mw = self._ask("power", nvml.nvmlDeviceGetPowerUsage)
         energy_mj = self._ask("energy", nvml.nvmlDeviceGetTotalEnergyConsumption)
-        mask = self._ask("throttle", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        mask = self._ask("throttle", self._get_throttle)
         return Sample(
             memory_used_mib=None if memory is None else memory.used / MIB,
             memory_total_mib=None if memory is None else memory.total / MIB,
@@ -163,20 +189,29 @@ class NvidiaDevice(Device):
         return None if None in counts.values() else counts
 
     def _ask(self, reading: str, function: Callable[..., Any], *more: Any) -> Any | None:
-        """Return the answer; None, and never asked again, for what this device cannot or may not tell."""
+        """Return the answer; None, and never asked again, for what this device cannot or may not tell.
+
+        A single unknown error is an answer that is missing; with nothing else for a while the device is lost.
+        """
         if reading in self.absent:
             return None
         nvml = self._nvml
-        lost = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_UNKNOWN)
-        never = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        lost = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_RESET_REQUIRED)
+        never = (
+            *(nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_FUNCTION_NOT_FOUND),
+            nvml.NVML_ERROR_INVALID_ARGUMENT,
+        )
         try:
-            return function(self.handle, *more)
+            answer = function(self.handle, *more)
         except nvml.NVMLError as error:
-            if error.value in lost:
+            self._unknown += error.value == nvml.NVML_ERROR_UNKNOWN
+            if error.value in lost or self._unknown >= MAX_UNKNOWN:
                 raise DeviceLostError(str(error)) from error
             if error.value in never:
                 self.absent[reading] = str(error)
             return None
+        self._unknown = 0
+        return answer
 
 
 def _text(value: str | bytes) -> str:

@@ -211,7 +211,13 @@ def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dic
 def usable_accelerators(
     devices: List[Dict[str, Any]], env: Mapping[str, str]
 ) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
-    """Return the devices that programs with this environment may use, in their order, and the variables that hide others."""
+    """Return the devices that programs with this environment may use, in their order, and the variables that hide others.
+
+    CUDA does not count a device that is lost, or that a control group forbids: those behind it have other numbers than NVML's.
+    Then, and where they are slices, devices are known by their UUIDs (`visible_as`).
+    """
+    has_gap = any("lost" in device or "forbidden" in device for device in devices)
+    devices = [device for device in devices if "forbidden" not in device]
     if not devices:
         return [], {}
     vendor = vendor_of(devices[0]["arch"])
@@ -226,6 +232,8 @@ def usable_accelerators(
         if piece is not None:  # a slice (MIG) is listed as a device
             whole = {name: value for name, value in device.items() if name != "slices"}
             device = dict(whole, slice_of=device["uuid"], **device["slices"][piece])
+        elif has_gap and device.get("uuid"):
+            device = dict(device, visible_as=device["uuid"])
         usable.append(device)
     if any("slice_of" in device for device in usable):
         # Slices of one device share its number, and CUDA knows them by their UUIDs only.

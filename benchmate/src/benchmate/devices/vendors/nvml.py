@@ -7,9 +7,22 @@ from typing import Any, Dict, List, Optional
 
 from .vendor import Inventory
 
+NO_PERMISSION = 4
+
 
 class Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class Memory2(ctypes.Structure):
+    """As version 2 of the question fills it, which does not count what the driver keeps for itself as used."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint),
+        ("total", ctypes.c_ulonglong),
+        ("reserved", ctypes.c_ulonglong),
+        *Memory._fields_[1:],
+    ]
 
 
 class Pci(ctypes.Structure):
@@ -57,11 +70,12 @@ class Nvml:
         return structure if self._call(name, device, ctypes.byref(structure)) else None
 
     def handle(self, index: int) -> Any:
-        """Return a device, for the other questions. Raise OSError for one that is lost."""
+        """Return a device, for the other questions. Raise OSError for a lost one, PermissionError for one of others."""
         device = ctypes.c_void_p()
         code = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))
         if code != 0:
-            raise OSError("%s (NVML error %d)" % (self._reason(code), code))
+            kind = PermissionError if code == NO_PERMISSION else OSError
+            raise kind("%s (NVML error %d)" % (self._reason(code), code))
         return device
 
     def _reason(self, code: int) -> str:
@@ -71,13 +85,20 @@ class Nvml:
         function.restype = ctypes.c_char_p
         return bytes(function(code)).decode("utf-8", "replace")
 
+    def memory(self, device: Any) -> Any:
+        """Return `total` and `used` in bytes."""
+        newer = Memory2(version=ctypes.sizeof(Memory2) | 2 << 24)
+        return self.fill("nvmlDeviceGetMemoryInfo_v2", device, newer) or self.fill(
+            "nvmlDeviceGetMemoryInfo", device, Memory()
+        )
+
     def slices(self, device: Any) -> List[Dict[str, Any]]:
         """Return the MIG slices of a device that is cut up."""
         slices = []
         for number in range(self.number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
             piece = ctypes.c_void_p()
             if self._call("nvmlDeviceGetMigDeviceHandleByIndex", device, ctypes.c_uint(number), ctypes.byref(piece)):
-                memory = self.fill("nvmlDeviceGetMemoryInfo", piece, Memory())
+                memory = self.memory(piece)
                 slices.append(
                     {
                         "uuid": self.text("nvmlDeviceGetUUID", piece),
@@ -123,9 +144,11 @@ def nvml_inventory() -> Inventory:
 def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
     try:
         device = nvml.handle(index)
+    except PermissionError:
+        return {"index": index, "forbidden": True}
     except OSError as error:
         return {"index": index, "lost": str(error)}
-    memory = nvml.fill("nvmlDeviceGetMemoryInfo", device, Memory())
+    memory = nvml.memory(device)
     pci = nvml.fill("nvmlDeviceGetPciInfo_v3", device, Pci())
     limit = nvml.number("nvmlDeviceGetPowerManagementLimit", device)
     default = nvml.number("nvmlDeviceGetPowerManagementDefaultLimit", device)

@@ -47,13 +47,20 @@ Choice = Tuple[int, Optional[int]]
 def visible_devices(
     vendor: Vendor, devices: Sequence[DeviceIds], env: Mapping[str, str]
 ) -> Tuple[List[Choice], Dict[str, str]]:
-    """Return what programs with this environment may use, in the order in which they number it, and the variables read."""
+    """Return what programs with this environment may use, in the order in which they number it, and the variables read.
+
+    The slices (MIG) of a device take its place: CUDA cannot use it as a whole.
+    """
     variables = vendor.effective({name: env[name] for name in vendor.visible_variables if name in env})
     variables = variables or given_by_slurm(env, len(devices))
     choices: List[Choice] = [(index, None) for index in range(len(devices))]
     for value in variables.values():
         choices = select_devices(vendor, devices, value, choices)
-    return choices, variables
+    usable: List[Choice] = []
+    for index, piece in choices:
+        pieces = range(len(devices[index].slices)) if piece is None else ()
+        usable += [(index, number) for number in pieces] or [(index, piece)]
+    return list(dict.fromkeys(usable)), variables
 
 
 def given_by_slurm(env: Mapping[str, str], count: int) -> Dict[str, str]:
