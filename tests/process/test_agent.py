@@ -120,10 +120,18 @@ def test_folders_are_made_before_the_start(agent: Any, tmp_path: Path) -> None:
     assert agent.text() == f"{folder}\n"
 
 
-def test_running_out_of_device_memory_is_told_apart(agent: Any) -> None:
-    error = {"event": "error", "data": {"type": "OutOfMemoryError", "message": "CUDA out of memory."}, "pipe": "data"}
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("OutOfMemoryError", "CUDA out of memory."),
+        ("RuntimeError", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        ("DistBackendError", "NCCL error in: NCCLUtils.cpp:94\nLast error:\nFailed to CUDA calloc async 608 bytes"),
+    ],
+)
+def test_running_out_of_device_memory_is_told_apart(agent: Any, kind: str, message: str) -> None:
+    error = {"event": "error", "data": {"type": kind, "message": message}, "pipe": "data"}
     said = agent.run_program("sink.py", "say", json.dumps(error), "exit", "1")
-    assert verdict(said) == ended("failed", "out-of-memory", "OutOfMemoryError: CUDA out of memory.", 1)
+    assert verdict(said) == ended("failed", "out-of-memory", f"{kind}: {message}".splitlines()[0], 1)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ class UsageCheck(Check):
             "memory": _threshold(self.settings.get("gpu_mem_threshold")),
         }
         by_device: dict[str, Any] = {}
-        low, unknown, is_used = [], [], False
+        low: list[str] = []
+        unknown: list[str] = []
+        is_used = False
         for key, device in readings.devices.items():
             indices = device.within(readings.window)
             loads = [device.load[index] for index in indices if not math.isnan(device.load[index])]

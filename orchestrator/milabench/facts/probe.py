@@ -16,6 +16,9 @@ from milabench.facts.model import Device, Node
 
 AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 
+ANSWER_S = 120.0
+"""Limit for the facts of this machine. Eight boards without persistence mode take tens of seconds."""
+
 
 def agent_command(*words: str) -> list[str]:
     """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
@@ -35,7 +38,12 @@ class LocalProbe:
     def answer(self) -> Node:
         """Return the facts of this machine. Raises Unreachable when the agent cannot answer."""
         if self._output is None:
-            self._output = self._process.communicate()
+            try:
+                self._output = self._process.communicate(timeout=ANSWER_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # not waited for: in a call of the driver it may not end
+                why = f"it did not answer in {ANSWER_S:g} s; does the accelerators' driver answer (nvidia-smi)?"
+                raise Unreachable(f"local: the agent could not describe this machine: {why}") from None
         facts, errors = self._output
         if self._process.returncode != 0:
             last = (errors.strip().splitlines() or ["no answer"])[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import missing_environments, missing_preparations
 
 LOW_DISK_GIB = 5
+TORCH_CUDA = 13
+"""The CUDA for which the torch of constraints/cuda.txt is built."""
 SLURM_S = 5.0  # for each question to Slurm
 
 
@@ -65,6 +68,8 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
         yield NodeFinding(what=f"{device['arch']} {device['index']}", state="bad", says=says)
     for variable, value in (node.details.get("hidden_by") or {}).items():
         yield NodeFinding(what=variable, state="note", says=f"{value!r} selects among the accelerators of this machine")
+    if node.devices and node.devices[0].arch != "cpu":
+        yield from check_accelerated(node)
     load = node.details.get("load") or [0.0]
     busy = load[0] > max(1.0, 0.5 * node.cpu_count)
     noisy = ": measurements now will be noisy" if busy else ""
@@ -75,6 +80,20 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
         # In an environment that is not activated, uv is beside the interpreter and not on PATH.
         path = shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
         yield NodeFinding(what=tool, state="ok" if path else "note", says="found" if path else f"not found: {why}")
+
+
+def check_accelerated(node: Node, include: str = sysconfig.get_path("include")) -> Iterator[NodeFinding]:
+    """Check what programs on the accelerators of this machine need besides: Python's headers, and a driver that torch accepts."""
+    if not Path(include, "Python.h").exists():
+        says = f"no Python.h in {include}: torch.compile, Triton and vLLM compile with it; install python3-dev"
+        yield NodeFinding(what="headers", state="note", says=says)
+    cuda = str(node.details.get("cuda") or "").partition(".")[0]
+    if cuda.isdigit() and int(cuda) < TORCH_CUDA:
+        says = (
+            f"{node.details.get('driver')} is made for CUDA {node.details['cuda']}; torch of constraints/cuda.txt needs"
+            f" CUDA {TORCH_CUDA} and would use the processor: install a driver of 580 or later, or an older torch"
+        )
+        yield NodeFinding(what="driver", state="bad", says=says)
 
 
 def check_slurm(environ: Mapping[str, str]) -> NodeFinding:

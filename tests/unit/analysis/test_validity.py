@@ -83,8 +83,8 @@ def test_instances_that_were_released_together_overlap_by_one_clock(
 
 
 def test_checks_see_the_records_and_are_told_step_by_step(tmp_path: Path) -> None:
-    hot = Data(step="s", data={"gpudata": {"0": {"throttle": ["hw_thermal"]}}, "time": 5.0})
-    run = record(tmp_path, Recorded(events=(*rates(5.0), hot)))
+    hot = [Data(step="s", data={"gpudata": {"0": {"throttle": ["hw_thermal"]}}, "time": time}) for time in (5.0, 5.1)]
+    run = record(tmp_path, Recorded(events=(*rates(5.0), *hot)))
     (bench,) = summarise(run, lambda step: checks_for(StepContext(step=step), NAMES, {})).benchmarks
     assert bench.reasons == ("throttled",)
     said = {one["check"]: one["verdict"] for one in bench.validations}

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 # Exit codes of docker and podman for their own failures, and for a command in the image that cannot be invoked.
 ENGINE_FAILED = (125, 126)
-# torch says the first three of its devices and the fourth of the host; JAX the fifth; numpy's errors end in the last.
+# torch says the first three of its devices and the fourth of the host; JAX the fifth; numpy's errors end in the sixth; then
+# cuBLAS and NCCL.
 OUT_OF_MEMORY = re.compile(
     r"OutOfMemory|CUDA out of memory|HIP out of memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError\b"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA calloc|Cuda failure (2 )?'out of memory'"
 )
 # Printed about a child by shells and launchers.
 KILLED = re.compile(r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b")
@@ -105,8 +107,10 @@ class StepLedger:
     def _abnormal(self, code: int) -> Tuple[str, str]:
         """Return why and detail of a return code that is not 0."""
         text = ": ".join(part for part in self.error if part) if self.error else self.last_error_line
+        # NCCL's reason is in the last line of its error.
+        has_no_memory = OUT_OF_MEMORY.search(text) is not None
         text = text.splitlines()[0][:TAIL_CHARACTERS] if text else ""
-        if OUT_OF_MEMORY.search(text):
+        if has_no_memory:
             return "out-of-memory", text
         if NO_SPACE.search(text):
             return "no-space", text
