@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 
@@ -35,6 +36,9 @@ model = torch.nn.parallel.DistributedDataParallel(model)
 x = torch.randn(32, 64, device=device)
 rules = {"warmup_steps": 5, "warmup_s": 0, "window_steps": 50, "window_s": 0.3 + 0.05 * (rank == 0)}
 use(Session(parse_config({"measure": rules}), Silent(), stop_exception=Stop))
+dist.barrier()
+# Counted from here: how long torch takes to start is not what is asked.
+faulthandler.dump_traceback_later(20, exit=True)
 try:
     for _ in benchmate.observed(iter(range(10**6)), batch_size=32):
         model(x).sum().backward()
