@@ -83,7 +83,7 @@ def node() -> None:
     try:
         where = json.loads(_read("where.json", b"{}"))
         wanted, nth = str(where["kind"]), int(where["nth"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise ValueError("in/where.json is not ours") from None
     instead, seen = _read("bytes"), 0
 
