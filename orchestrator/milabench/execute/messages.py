@@ -28,7 +28,8 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Number = Annotated[float, Meta(ge=0, le=1e50)]
 Time = Annotated[float, Meta(ge=0, le=LATEST_S)]
 Nanoseconds = Annotated[int, Meta(ge=-1, le=2**62)]
-Span = tuple[Nanoseconds, Nanoseconds, Number, bool]
+# Begin, end, items, and whether it was the warm-up: the agent says that as 0 or 1.
+Span = tuple[Nanoseconds, Nanoseconds, Number, bool | Annotated[int, Meta(ge=0, le=1)]]
 
 
 class InvalidMessage(Exception):
